@@ -1,0 +1,178 @@
+"""The command ``vcluster``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vcluster import cluster, fetch, forward, namespaces, requirements
+from vcluster.directory import StateDirectory
+from vcluster.errors import ClusterError, NodeError
+from vcluster.options import Accelerator, Options, parse_memory
+from vcluster.state import State
+
+app = typer.Typer(
+    help="A one-machine Slurm cluster with a native and a virtual partition.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    try:
+        yield
+    except ClusterError as error:
+        print(f"vcluster: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        print("vcluster: interrupted, nothing is left running", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _say(text: str) -> None:
+    print(f"  {text}", flush=True)
+
+
+@app.command()
+def up(
+    vms: Annotated[int, typer.Option(help="VMs, and native nodes")] = 2,
+    vcpus: Annotated[int, typer.Option(help="CPUs of every node")] = 2,
+    memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
+    accel: Annotated[Accelerator, typer.Option(help="what runs the guests")] = Accelerator.AUTO,
+    qemu: Annotated[str, typer.Option(help="QEMU binary")] = "qemu-system-x86_64",
+    kernel: Annotated[Path | None, typer.Option(help="guest kernel: folder or image")] = None,
+    modules: Annotated[Path | None, typer.Option(help="folder with lib/modules/")] = None,
+    qemu_arg: Annotated[list[str] | None, typer.Option(help="appended to QEMU's (repeatable)")] = None,
+    cpu: Annotated[str | None, typer.Option(help="CPU model [host, under tcg max]")] = None,
+    machine: Annotated[str | None, typer.Option(help="machine type [pc]")] = None,
+    shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
+    pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
+    timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
+) -> None:
+    """Bring the cluster up; does nothing if it is."""
+    with _speaking():
+        directory = StateDirectory.default()
+        options = Options(
+            vms=vms,
+            vcpus=vcpus,
+            memory_mib=parse_memory(memory),
+            accel=accel,
+            qemu=requirements.program(qemu).resolve(),
+            kernel=kernel and kernel.resolve(),
+            modules=modules and modules.resolve(),
+            qemu_args=tuple(qemu_arg or ()),
+            cpu=cpu,
+            machine=machine,
+            shared=(shared or directory.shared).resolve(),
+            pin=pin,
+        )
+        state, started = cluster.up(directory, options, timeout, _say)
+        forward.install(directory)
+        names = ", ".join((*state.partitions.native.nodes, *state.partitions.virtual.nodes))
+        print(f"up after {state.boot_seconds:.1f} s: {names}" if started else f"already up: {names}")
+
+
+@app.command()
+def down() -> None:
+    """Take the cluster down and leave nothing behind."""
+    with _speaking():
+        print("down" if cluster.down(StateDirectory.default()) else "nothing was up")
+
+
+@app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def execute(command: Annotated[list[str], typer.Argument(help="command and arguments")]) -> None:
+    """Run a command on the head of the cluster, in this directory."""
+    with _speaking():
+        state = cluster.running(StateDirectory.default())
+        assert state.processes is not None
+        line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path.cwd())
+        os.execve(line[0], line, namespaces.environment())
+
+
+@app.command()
+def path() -> None:
+    """Print the directory of Slurm commands that reach the cluster."""
+    with _speaking():
+        print(forward.install(StateDirectory.default()))
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="machine readable")] = False,
+) -> None:
+    """Say how the cluster is: exit code 0 up, 1 not up, 5 a node is lost."""
+    with _speaking():
+        directory = StateDirectory.default()
+        state = cluster.running(directory)
+        nodes = cluster.nodes(state)
+        lost = cluster.unhealthy(state, nodes)
+        if as_json:
+            shown = {name: {"state": what, "reason": reason} for name, (what, reason) in nodes.items()}
+            report = {"healthy": not lost, "nodes": shown, "logs": str(directory.logs)}
+            print(json.dumps({**report, "state": state.model_dump(mode="json", by_alias=True)}, indent=2))
+        else:
+            _table(directory, state, nodes)
+        if lost:
+            raise NodeError("; ".join(lost.values()))
+
+
+def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, str]]) -> None:
+    since = state.created.astimezone()
+    print(f"up since {since:%Y-%m-%d %H:%M:%S}, booted in {state.boot_seconds:.1f} s")
+    print(f"hypervisor  QEMU {state.hypervisor.build}")
+    print(f"            {state.hypervisor.binary}, {state.hypervisor.machine}")
+    print(f"accelerator {state.hypervisor.accelerator} ({state.hypervisor.accelerator_reason})")
+    print(f"guest       Linux {state.guest.kernel}, {state.guest.vcpus} vCPUs, {state.guest.memory_mib} MiB")
+    print(f"shared      {state.shared}")
+    print(f"logs        {directory.logs}")
+    print()
+    print(f"{'node':<10} {'partition':<10} {'address':<12} {'host CPUs':<10} state")
+    for label, part, addresses in (
+        ("native", state.partitions.native, state.network.native),
+        ("virtual", state.partitions.virtual, state.network.virtual),
+    ):
+        for name in part.nodes:
+            what, reason = nodes[name]
+            cpus = ",".join(map(str, part.host_cpus[name]))
+            print(f"{name:<10} {label:<10} {addresses[name]:<12} {cpus:<10} {what} {reason}".rstrip())
+
+
+@app.command("kernel")
+def fetch_kernel(
+    to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
+) -> None:
+    """Fetch a guest kernel, without installing it; prints its folder."""
+    with _speaking():
+        target = (to or StateDirectory.default().kernel).resolve()
+        found, new = fetch.fetch(target, lambda text: print(text, file=sys.stderr, flush=True))
+        print(f"{found.release}: {'fetched' if new else 'already there'}", file=sys.stderr)
+        print(target)
+
+
+@app.command("requirements")
+def show_requirements(
+    packages: Annotated[bool, typer.Option("--packages", help="package names only")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="also what is there")] = False,
+) -> None:
+    """Print missing programs and the Debian packages that bring them."""
+    chosen = list(requirements.REQUIREMENTS) if everything else requirements.missing()
+    if packages:
+        for package in dict.fromkeys(requirement.package for requirement in chosen):
+            print(package)
+        return
+    for requirement in chosen:
+        found = requirements.find(requirement.name)
+        print(
+            f"{requirement.name:<19} {requirement.package:<17} {found or 'missing: ' + requirement.purpose}"
+        )
+    if not chosen:
+        print("nothing is missing")

@@ -1,0 +1,383 @@
+"""Bringing a cluster up and down, and asking how it is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from vcluster import host, kernel, namespaces, nodefiles, qemu, requirements, rootless, slurm_conf, topology
+from vcluster import state as st
+from vcluster.directory import StateDirectory, visible
+from vcluster.errors import BootError, ClusterError, NotUpError, OptionError
+from vcluster.options import Options
+from vcluster.plan import Plan, Program
+from vcluster.processes import Process, boot_id, children, namespace_members
+
+Report = Callable[[str], None]
+
+
+@contextmanager
+def locked(directory: StateDirectory) -> Iterator[None]:
+    """Keep a second ``up`` or ``down`` of the same state directory waiting."""
+    directory.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with directory.lock_file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def running(directory: StateDirectory) -> st.State:
+    """Return the state of the cluster that runs.
+
+    Raises
+    ------
+    NotUpError
+        If none does.
+    """
+    if directory.state_file.exists():
+        state = st.load_state(directory.state_file)
+        if state.status == "up" and state.running():
+            return state
+        if state.status == "starting" and state.running():
+            raise NotUpError("the cluster is still booting.")
+    raise NotUpError(f"no cluster is up in {directory.root}: run `vcluster up`.")
+
+
+def up(directory: StateDirectory, options: Options, seconds: float, report: Report) -> tuple[st.State, bool]:
+    """Bring the cluster up.
+
+    Parameters
+    ----------
+    seconds : float
+        How long the nodes may take to become idle.
+    report : callable
+        Gets one line for each step.
+
+    Returns
+    -------
+    tuple of State and bool
+        The cluster, and whether this call started it.
+
+    Raises
+    ------
+    OptionError
+        If one with other options runs.
+    ClusterError
+        If something is missing or does not start.
+    """
+    with locked(directory):
+        try:
+            present = running(directory)
+        except ClusterError:
+            present = None
+        if present is not None:
+            different = present.options.differences(options)
+            if different:
+                raise OptionError(
+                    f"a cluster with other options is up ({'; '.join(different)}): run `vcluster down` first."
+                )
+            bad = unhealthy(present)
+            if not bad:
+                return present, False
+            report(f"the running cluster is damaged ({'; '.join(bad.values())}): starting it anew")
+        clean(directory)
+        state, plan = prepare(directory, options, seconds, report)
+        return _launch(directory, state, plan, report), True
+
+
+def prepare(
+    directory: StateDirectory, options: Options, seconds: float, report: Report
+) -> tuple[st.State, Plan]:
+    """Decide and write everything that is known before anything runs."""
+    created = datetime.now(UTC)
+    requirements.check(without=frozenset({"qemu-system-x86_64"}))
+    as_user = os.geteuid() != 0
+    if as_user:
+        rootless.check()
+    cpus = topology.host_cpus()
+    if options.vcpus > len(cpus):
+        raise OptionError(f"--vcpus {options.vcpus}: this host has {len(cpus)} CPUs.")
+    for folder in (directory.logs, directory.cache, visible(options.shared, "the shared directory")):
+        folder.mkdir(parents=True, exist_ok=True)
+    for log in directory.logs.iterdir():
+        log.unlink()
+    guest_kernel = kernel.locate(directory, options.kernel, options.modules)
+    image = kernel.unpacked(guest_kernel, directory.cache)
+    base = kernel.base_initramfs(guest_kernel, directory.cache)
+    build = qemu.identify(options.qemu)
+    accelerator, why = qemu.choose_accelerator(options, build, image, base, directory.cache)
+    report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
+    size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
+    report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
+    machine = qemu.Machine(
+        binary=options.qemu,
+        accelerator=accelerator,
+        machine=qemu.exact_machine(options.qemu, options.machine or qemu.DEFAULT_MACHINE),
+        cpu=options.cpu or qemu.default_cpu(accelerator),
+        vcpus=options.vcpus,
+        memory_mib=options.memory_mib,
+        kernel=image,
+        shared=options.shared,
+        extra=options.qemu_args,
+    )
+    native = topology.native_nodes(options.vms, options.vcpus, cpus)
+    virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus)
+    nodefiles.write(directory, options, native, virtual)
+    pmix = slurm_conf.pmix_folder()
+    vms = []
+    for node in virtual:
+        packed = nodefiles.pack(directory, node, guest_kernel, base, options, pmix)
+        line = qemu.command(machine, node, initramfs=packed, console=directory.logs / f"{node.name}.console")
+        vms.append(Program(name=node.name, command=tuple(line), node=node.name))
+    plan = Plan(
+        etc=directory.etc,
+        logs=directory.logs,
+        pmix=pmix,
+        native=tuple(native),
+        virtual=tuple(virtual),
+        vms=tuple(vms),
+        pin=options.pin,
+        boot_seconds=seconds,
+        preload=rootless.preload(directory.cache) if as_user else None,
+    )
+    hypervisor = st.Hypervisor(
+        vendor="QEMU",
+        build=build.version,
+        binary=build.binary,
+        sha256=build.sha256,
+        accelerator=accelerator,
+        accelerator_reason=why,
+        machine=machine.machine,
+        arguments=options.qemu_args,
+    )
+    guest = st.Guest(
+        kernel=guest_kernel.release, vcpus=options.vcpus, memory_mib=options.memory_mib, cpu=machine.cpu
+    )
+    return _describe(options, created, hypervisor, guest, native, virtual), plan
+
+
+def _describe(
+    options: Options,
+    created: datetime,
+    hypervisor: st.Hypervisor,
+    guest: st.Guest,
+    native: list[topology.Node],
+    virtual: list[topology.Node],
+) -> st.State:
+    below = host.describe()
+
+    def partition(nodes: list[topology.Node], memory: int) -> st.Partition:
+        return st.Partition(
+            nodes=tuple(node.name for node in nodes),
+            cpus_per_node=options.vcpus,
+            memory_mib=memory,
+            host_cpus={node.name: node.cpus for node in nodes},
+        )
+
+    return st.State(
+        status="starting",
+        created=created,
+        shared=options.shared,
+        options=options,
+        hypervisor=hypervisor,
+        guest=guest,
+        host=below,
+        slurm=st.Slurm(
+            version=slurm_conf.version(),
+            conf=slurm_conf.CONF,
+            licence=slurm_conf.LICENCE,
+            mpi=slurm_conf.mpi_plugins(),
+        ),
+        network=st.Network(
+            cidr=topology.NETWORK,
+            interface=topology.INTERFACE,
+            head=topology.HEAD_ADDRESS,
+            native={node.name: node.address for node in native},
+            virtual={node.name: node.address for node in virtual},
+        ),
+        partitions=st.Partitions(
+            native=partition(native, below.memory_mib),
+            virtual=partition(virtual, options.memory_mib),
+        ),
+    )
+
+
+def _launch(directory: StateDirectory, state: st.State, plan: Plan, report: Report) -> st.State:
+    directory.plan_file.write_text(plan.model_dump_json(indent=1))
+    as_user = os.geteuid() != 0
+    reading, writing = os.pipe()
+    began = time.monotonic()
+    with (directory.logs / "supervisor.log").open("ab") as log, os.fdopen(reading, "rb") as progress:
+        holder = subprocess.Popen(
+            [
+                *namespaces.create(as_user),
+                *(sys.executable, "-m", "vcluster.supervisor", str(directory.plan_file), str(writing)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writing,),
+            start_new_session=True,
+            cwd="/",
+        )
+        os.close(writing)
+        try:
+            state = _registered(directory, state, holder, as_user)
+            last = _follow(progress, report)
+            if "up" not in last:
+                raise BootError(_why(directory, last))
+        except BaseException:
+            # Interrupted or failed: nothing may remain, whoever reads this.
+            holder.kill()
+            holder.wait()
+            clean(directory)
+            raise
+    state = state.model_copy(update={"status": "up", "boot_seconds": round(time.monotonic() - began, 2)})
+    state.save(directory.state_file)
+    return state
+
+
+def _registered(
+    directory: StateDirectory, state: st.State, holder: subprocess.Popen[bytes], as_user: bool
+) -> st.State:
+    """Note the processes as soon as they exist, so that ``down`` finds them whatever happens next."""
+    end = time.monotonic() + 10
+    while True:
+        if holder.poll() is not None or time.monotonic() > end:
+            raise BootError(_why(directory, {}))
+        inner = children(holder.pid)
+        if inner:
+            break
+        time.sleep(0.01)
+    entry = Process.of(inner[0])
+    state = state.model_copy(
+        update={
+            "processes": st.Processes(
+                holder=Process.of(holder.pid),
+                entry=entry,
+                namespaces=namespaces.identities(entry.pid),
+                rootless=as_user,
+            )
+        }
+    )
+    state.save(directory.state_file)
+    user = "--user --preserve-credentials" if as_user else ""
+    directory.entry_file.write_text(f"{entry.pid} {entry.started} {user}\n")
+    return state
+
+
+def _follow(progress: IO[bytes], report: Report) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+    for line in progress:
+        last = json.loads(line)
+        if "step" in last:
+            report(str(last["step"]))
+        else:
+            break
+    return last
+
+
+def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
+    """Say why a boot failed: what the supervisor said, else the end of its log; and what the guests said."""
+    reason = str(last.get("failed", ""))
+    if not reason:
+        log = directory.logs / "supervisor.log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        reason = lines[-1] if lines else "the namespaces could not be made"
+    for console in sorted(directory.logs.glob("*.console")):
+        for line in console.read_text(errors="replace").splitlines():
+            if "vcluster: FAILED" in line:
+                reason += f"; {console.stem} says: {line.partition('FAILED: ')[2]}"
+    return f"the cluster did not start: {reason} (logs: {directory.logs})"
+
+
+def down(directory: StateDirectory) -> bool:
+    """Take the cluster down; tell whether there was anything to take down."""
+    if not directory.root.exists():
+        return False
+    with locked(directory):
+        return clean(directory)
+
+
+def clean(directory: StateDirectory) -> bool:
+    """End whatever is left of a cluster, after a crash too, and note that it is down."""
+    directory.entry_file.unlink(missing_ok=True)
+    try:
+        state = st.load_state(directory.state_file)
+    except ClusterError:
+        return False
+    if state.processes is None:
+        return False
+    held = state.processes
+    found = held.entry.kill()
+    found = held.holder.kill() or found
+    held.entry.wait(20)
+    held.holder.wait(20)
+    # Commands that entered from outside hold the namespaces, and with them the interfaces.
+    if held.entry.boot == boot_id():
+        for pid in namespace_members(frozenset(held.namespaces), directory.root):
+            found = True
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+    state.model_copy(update={"status": "down", "processes": None}).save(directory.state_file)
+    return found
+
+
+def ask(state: st.State, command: list[str], seconds: float = 15) -> subprocess.CompletedProcess[str]:
+    """Run a command on the head and return what it said; a command that hangs counts as failed."""
+    assert state.processes is not None
+    line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path("/"))
+    try:
+        return subprocess.run(
+            line,
+            env=namespaces.environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(line, 1, "", f"no answer within {seconds:g} s")
+
+
+def nodes(state: st.State) -> dict[str, tuple[str, str]]:
+    """Return state and reason of every node, as Slurm has them."""
+    result = ask(state, ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"])
+    silent = f"slurmctld does not answer: {result.stderr.strip()[-200:]}"
+    names = (*state.partitions.native.nodes, *state.partitions.virtual.nodes)
+    found = dict.fromkeys(names, ("unknown", silent))
+    for line in result.stdout.splitlines():
+        name, what, reason = line.split("|", 2)
+        found[name] = (what, "" if reason == "none" else reason)
+    return found
+
+
+HEALTHY = frozenset({"idle", "allocated", "mixed", "completing"})
+
+
+def unhealthy(state: st.State, known: dict[str, tuple[str, str]] | None = None) -> dict[str, str]:
+    """Return what is wrong, by node.
+
+    Parameters
+    ----------
+    known : dict or None
+        What ``nodes`` said, if it was asked already.
+    """
+    bad = {}
+    for name, (what, reason) in (known or nodes(state)).items():
+        # Slurm marks what it has not heard of lately with a star.
+        if what not in HEALTHY:
+            bad[name] = f"{name} {what}: {reason}" if reason else f"{name} {what}"
+    return bad

@@ -1,0 +1,61 @@
+"""Archives that the guest kernel unpacks as its first file system (cpio, "newc")."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, folder or link.
+
+    Attributes
+    ----------
+    path : str
+        Without leading slash.
+    mode : int
+        Type and permissions, as in ``st_mode``.
+    content : bytes
+        Of a file; the target of a link.
+    """
+
+    path: str
+    mode: int
+    content: bytes = b""
+
+
+def folder(path: str) -> Entry:
+    """Return a folder that everybody may enter."""
+    return Entry(path, stat.S_IFDIR | 0o755)
+
+
+def file(path: str, content: bytes | str, mode: int = 0o644) -> Entry:
+    """Return a file."""
+    return Entry(path, stat.S_IFREG | mode, content.encode() if isinstance(content, str) else content)
+
+
+def archive(entries: Iterable[Entry]) -> bytes:
+    """Pack entries; all belong to root, and the same entries give the same bytes.
+
+    The kernel unpacks archives that follow one another in one file, so these may be joined.
+    """
+    packed = bytearray()
+    number = 0
+    for number, entry in enumerate(entries, start=1):
+        _append(packed, entry, number)
+    _append(packed, Entry("TRAILER!!!", 0), number + 1)
+    packed.extend(bytes(-len(packed) % 512))
+    return bytes(packed)
+
+
+def _append(packed: bytearray, entry: Entry, inode: int) -> None:
+    name = entry.path.encode() + b"\0"
+    links = 2 if stat.S_ISDIR(entry.mode) else 1
+    # Inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length of name, checksum.
+    fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+    packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name
+    packed.extend(bytes(-len(packed) % 4))
+    packed += entry.content
+    packed.extend(bytes(-len(packed) % 4))

@@ -1,0 +1,76 @@
+"""Files that every node finds in its ``/run/vcluster``."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import shutil
+from importlib import resources
+from pathlib import Path
+
+from vcluster import initramfs
+from vcluster.directory import StateDirectory
+from vcluster.kernel import Kernel
+from vcluster.options import Options
+from vcluster.slurm_conf import CONF, RUN, SPOOL, munge_options, render
+from vcluster.topology import PREFIX, Node, hosts_file
+
+
+def write(directory: StateDirectory, options: Options, native: list[Node], virtual: list[Node]) -> None:
+    """Write the files of all nodes into the state directory's ``etc``; the munge key is new each time."""
+    shutil.rmtree(directory.etc, ignore_errors=True)
+    shutil.rmtree(directory.spool, ignore_errors=True)
+    (directory.etc / "munge").mkdir(parents=True, mode=0o700)
+    (directory.etc / "bin").mkdir()
+    directory.spool.mkdir()
+    ours = resources.files("vcluster")
+    texts = {
+        "slurm.conf": render(options, native, virtual, directory.spool, directory.logs / "slurmctld.log"),
+        "cgroup.conf": ours.joinpath("slurm/cgroup.conf").read_text(),
+        "hosts": hosts_file([*native, *virtual]),
+        "state-directory": f"{directory.root}\n",
+    }
+    for name, text in texts.items():
+        (directory.etc / name).write_text(text)
+    for name, source in {"task-prolog": "slurm/task-prolog", "bin/sacct": "shim/sacct"}.items():
+        (directory.etc / name).write_bytes(ours.joinpath(source).read_bytes())
+        (directory.etc / name).chmod(0o755)
+    key = directory.etc / "munge/key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(1024))
+
+
+def pack(
+    directory: StateDirectory, node: Node, kernel: Kernel, base: Path, options: Options, pmix: Path | None
+) -> Path:
+    """Return the initramfs of one VM: the common part, then everything this node gets."""
+    variables = {
+        "NODE_NAME": node.name,
+        "NODE_ADDRESS": node.address,
+        "PREFIX": str(PREFIX),
+        "SHARED": str(options.shared),
+        "MODULES": str(kernel.base),
+        "SPOOL": str(SPOOL),
+        "SLURM_CONF": str(CONF),
+        "MUNGE": shlex.join(munge_options()),
+        "PMIX": str(pmix or ""),
+        "RUN": str(RUN),
+    }
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
+    script = resources.files("vcluster").joinpath("guest/node-init").read_bytes()
+    entries = [initramfs.file("node/node.env", text), initramfs.file("node/node-init", script, 0o755)]
+    for path in sorted(directory.etc.rglob("*")):
+        inside = f"node/{path.relative_to(directory.etc)}"
+        if path.name == "task-prolog":
+            continue
+        if path.is_dir():
+            entries.append(initramfs.Entry(inside, path.stat().st_mode))
+        elif path.name == "slurm.conf":
+            # The prolog moves tasks of native nodes.  In a VM it would only cost, and on one side alone.
+            lines = [ln for ln in path.read_text().splitlines(True) if not ln.startswith("TaskProlog=")]
+            entries.append(initramfs.file(inside, "".join(lines)))
+        else:
+            entries.append(initramfs.file(inside, path.read_bytes(), path.stat().st_mode & 0o777))
+    target = directory.cache / f"{node.name}.initramfs"
+    target.write_bytes(base.read_bytes() + initramfs.archive(entries))
+    return target

@@ -1,0 +1,66 @@
+"""What the supervisor is told: everything decided before the namespaces exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from vcluster.topology import Node
+
+
+class Program(BaseModel):
+    """A program of the cluster that has to run as long as the cluster does.
+
+    Attributes
+    ----------
+    name : str
+        For people, and of its log.
+    command : tuple of str
+        What to run.
+    node : str or None
+        The node that is lost with it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    command: tuple[str, ...]
+    node: str | None = None
+
+
+class Plan(BaseModel):
+    """A cluster, ready to be started.
+
+    Attributes
+    ----------
+    etc : Path
+        Files that every node gets in its ``/run/vcluster``.
+    pmix : Path or None
+        Folder that gets a ``libpmix.so``, where it lacks one.
+    vms : tuple of Program
+        One for each of ``virtual``, in order.
+    pin : bool
+        Whether vCPUs stay on the host CPUs of their node.
+    boot_seconds : float
+        How long the nodes may take until all are idle.
+    preload : Path or None
+        Library that the daemons load first, where they run without root.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    etc: Path
+    logs: Path
+    pmix: Path | None
+    native: tuple[Node, ...]
+    virtual: tuple[Node, ...]
+    vms: tuple[Program, ...]
+    pin: bool
+    boot_seconds: float
+    preload: Path | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All compute nodes."""
+        return (*self.native, *self.virtual)

@@ -1,0 +1,293 @@
+"""QEMU: which build a binary is, what accelerates it here, and the command line of a VM."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vcluster.errors import OptionError, RequirementError
+from vcluster.options import Accelerator, Options
+from vcluster.topology import Node
+
+PROBE_SECONDS = 12.0
+PROBE_MARK = "vcluster: PROBE OK"
+DEFAULT_MACHINE = "pc"
+# The second half only shortens the boot: self-tests, auditing, ports and grace periods that no job needs.
+_CONSOLE = (
+    "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check random.trust_cpu=on net.ifnames=0 "
+    "audit=0 apparmor=0 nowatchdog cryptomgr.notests 8250.nr_uarts=1 rcupdate.rcu_expedited=1"
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Identity of a hypervisor build: text of its version, and the binary's path and SHA-256."""
+
+    version: str
+    binary: Path
+    sha256: str
+
+
+def _ask(binary: Path, *arguments: str) -> str:
+    try:
+        result = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OptionError(f"{binary} {' '.join(arguments)} failed: {error}") from None
+    if result.returncode != 0:
+        raise OptionError(f"{binary} {' '.join(arguments)} failed: {result.stderr.strip()[-300:]}")
+    return result.stdout
+
+
+def identify(binary: Path) -> Build:
+    """Tell which build a QEMU binary is; its package's version is added where the build does not say it.
+
+    Raises
+    ------
+    OptionError
+        If the binary does not run or is no QEMU.
+    """
+    first = (_ask(binary, "--version").splitlines() or [""])[0]
+    match = re.match(r"QEMU emulator version (.+)", first)
+    if match is None:
+        raise OptionError(f"{binary} is no QEMU system emulator: its version line is {first!r}.")
+    version = match[1].strip()
+    if "(" not in version and (package := _package(binary)):
+        version += f" ({package})"
+    return Build(version, binary, hashlib.sha256(binary.read_bytes()).hexdigest())
+
+
+def _package(binary: Path) -> str | None:
+    try:
+        owner = subprocess.run(
+            ["dpkg-query", "-S", binary.resolve()], capture_output=True, text=True, timeout=30, check=False
+        )
+        if owner.returncode != 0:
+            return None
+        name = owner.stdout.partition(":")[0]
+        show = ["dpkg-query", "-W", "-f", "Debian ${Version}", name]
+        return subprocess.run(show, capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+    except OSError:
+        return None
+
+
+def exact_machine(binary: Path, machine: str) -> str:
+    """Return the versioned machine type behind an alias: ``pc`` is ``pc-i440fx-7.2`` in one build.
+
+    Raises
+    ------
+    OptionError
+        If this build has no such machine.
+    """
+    names = set()
+    for line in _ask(binary, "-machine", "help").splitlines()[1:]:
+        name = line.partition(" ")[0]
+        alias = re.search(r"\(alias of ([^)]+)\)", line)
+        if name == machine:
+            return alias[1] if alias else name
+        names.add(name)
+    close = ", ".join(sorted(name for name in names if name.startswith(machine[:2]))[:6])
+    raise OptionError(f"{binary} knows no machine {machine!r}; some it knows: {close}.")
+
+
+def accelerator_arguments(accelerator: Literal["kvm", "tcg"]) -> list[str]:
+    """Return the arguments that choose the accelerator."""
+    return ["-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi"]
+
+
+def default_cpu(accelerator: Literal["kvm", "tcg"]) -> str:
+    """Return the CPU model that shows the guest all that the accelerator has."""
+    return "host" if accelerator == "kvm" else "max"
+
+
+def choose_accelerator(
+    options: Options, build: Build, kernel: Path, initramfs: Path, cache: Path
+) -> tuple[Literal["kvm", "tcg"], str]:
+    """Decide what runs the guests, and say why.
+
+    ``auto`` boots the guest's own kernel under KVM: a device that opens is no proof, since on some
+    machines no guest ever starts under it.
+
+    Raises
+    ------
+    RequirementError
+        If kvm was asked for and does not work.
+    """
+    if options.accel is Accelerator.TCG:
+        return "tcg", "asked for"
+    works, reason = probe_kvm(options, build, kernel, initramfs, cache)
+    if works:
+        return "kvm", reason
+    if options.accel is Accelerator.KVM:
+        raise RequirementError(f"--accel kvm: {reason}.")
+    return "tcg", reason
+
+
+def probe_kvm(
+    options: Options,
+    build: Build,
+    kernel: Path,
+    initramfs: Path,
+    cache: Path,
+    *,
+    seconds: float = PROBE_SECONDS,
+    device: Path = Path("/dev/kvm"),
+) -> tuple[bool, str]:
+    """Boot a guest under KVM until it says so; the answer is kept for this binary and kernel.
+
+    Parameters
+    ----------
+    seconds : float
+        How long to wait for the guest.
+
+    Returns
+    -------
+    tuple of bool and str
+        Whether it works, and one clause that says what was seen.
+    """
+    if not os.access(device, os.R_OK | os.W_OK):
+        return False, f"{device} {'may not be opened' if device.exists() else 'does not exist'}"
+    settings = [build.sha256, kernel.name, initramfs.name, options.machine, options.cpu, *options.qemu_args]
+    store = cache / f"kvm-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}.json"
+    try:
+        kept = json.loads(store.read_text())
+        return bool(kept["works"]), str(kept["reason"])
+    except (OSError, ValueError, KeyError):
+        pass
+    works, reason = _boot_probe(options, build.binary, kernel, initramfs, seconds)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    store.write_text(json.dumps({"works": works, "reason": reason}))
+    return works, reason
+
+
+def _boot_probe(
+    options: Options, binary: Path, kernel: Path, initramfs: Path, seconds: float
+) -> tuple[bool, str]:
+    command = [
+        str(binary), "-accel", "kvm", "-machine", options.machine or DEFAULT_MACHINE,
+        "-cpu", options.cpu or "host", "-m", "256M", *_BARE, "-serial", "stdio",
+        "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
+        *options.qemu_args,
+    ]  # fmt: skip
+    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.
+    try:
+        result = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as expired:
+        seen = (expired.stdout or b"").decode(errors="replace")
+        if PROBE_MARK in seen:
+            return True, "a guest booted under KVM"
+        return False, f"KVM opens, but no guest booted under it within {seconds:g} s"
+    except OSError as error:
+        return False, f"{binary} does not start: {error}"
+    if PROBE_MARK in result.stdout.decode(errors="replace"):
+        return True, "a guest booted under KVM"
+    last = (result.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"])[-1]
+    return False, f"a guest under KVM ended early: {last[:200]}"
+
+
+_BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all VMs of a cluster have in common."""
+
+    binary: Path
+    accelerator: Literal["kvm", "tcg"]
+    machine: str
+    cpu: str
+    vcpus: int
+    memory_mib: int
+    kernel: Path
+    shared: Path
+    extra: tuple[str, ...]
+
+
+def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> list[str]:
+    """Return the command line of one VM; its tap interface is named after the node.
+
+    Parameters
+    ----------
+    initramfs : Path
+        The archive for this node.
+    console : Path
+        File that takes all that the guest prints.
+    """
+    passthrough = "security_model=passthrough,multidevs=remap"
+    return [
+        str(machine.binary),
+        "-name", f"{node.name},debug-threads=on",
+        "-machine", machine.machine,
+        *accelerator_arguments(machine.accelerator),
+        "-cpu", machine.cpu,
+        "-smp", str(machine.vcpus),
+        "-m", f"{machine.memory_mib}M",
+        *_BARE,
+        "-serial", f"file:{_escaped(console)}",
+        "-object", "rng-random,id=rng,filename=/dev/urandom",
+        "-device", "virtio-rng-pci,rng=rng",
+        "-fsdev", f"local,id=root,path=/,readonly=on,{passthrough}",
+        "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+        "-fsdev", f"local,id=shared,path={_escaped(machine.shared)},{passthrough}",
+        "-device", "virtio-9p-pci,fsdev=shared,mount_tag=shared",
+        "-netdev", f"tap,id=net,ifname={node.name},script=no,downscript=no",
+        "-device", f"virtio-net-pci,netdev=net,mac={node.mac},romfile=",
+        "-kernel", str(machine.kernel),
+        "-initrd", str(initramfs),
+        "-append", _CONSOLE,
+        *machine.extra,
+    ]  # fmt: skip
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace(",", ",,")
+
+
+def vcpu_threads(pid: int) -> dict[int, int]:
+    """Return the thread id of each vCPU, as far as QEMU has started and named them.
+
+    One thread that runs all vCPUs in turn counts as vCPU -1.
+    """
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name = (task / "comm").read_text()
+        if match := re.match(r"CPU (\d+)/", name):
+            found[int(match[1])] = int(task.name)
+        elif name.startswith("ALL CPUs/"):
+            found[-1] = int(task.name)
+    return found
+
+
+def pin(pid: int, cpus: tuple[int, ...]) -> bool:
+    """Bind vCPU k of a VM to the k-th host CPU given; tell whether all were there to be bound."""
+    threads = vcpu_threads(pid)
+    for index, thread in threads.items():
+        os.sched_setaffinity(thread, cpus if index < 0 else {cpus[index]})
+    return -1 in threads or len(threads) == len(cpus)
+
+
+PRIORITY = -10
+
+
+def prefer(pid: int) -> None:
+    """Run a VM before what else runs on the machine, as the task prolog does with tasks of native nodes.
+
+    Measurements beside other load are worth little; both sides get the same priority. Without root nothing
+    changes. The scheduling group (autogroup) counts between sessions where the kernel has it, the nice value
+    within one and where it has not.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(f"{PRIORITY}\n")
+    # Not QEMU's own loop: where it runs before the vCPUs that wait for it, messages between VMs were seen to
+    # stall for a minute.
+    for thread in vcpu_threads(pid).values():
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, PRIORITY)

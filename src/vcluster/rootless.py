@@ -1,0 +1,65 @@
+"""What a cluster needs where it does not run as root."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+from vcluster import namespaces
+from vcluster.errors import RequirementError
+from vcluster.requirements import find
+
+TUN = Path("/dev/net/tun")
+
+
+def check() -> None:
+    """Make sure that this user may make what the cluster lives in.
+
+    Raises
+    ------
+    RequirementError
+        With the one thing that the machine does not allow.
+    """
+    result = subprocess.run(
+        [*namespaces.create(rootless=True), "true"], capture_output=True, text=True, timeout=30, check=False
+    )
+    if result.returncode != 0:
+        raise RequirementError(
+            "this machine lets no ordinary user make the namespaces a cluster lives in "
+            f"({result.stderr.strip()}): run as root, or allow user namespaces."
+        )
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        raise RequirementError(f"this user may not open {TUN}, which the VMs' network needs: run as root.")
+
+
+def preload(cache: Path) -> Path:
+    """Return a library that answers setgroups and initgroups, which user namespaces of one user refuse.
+
+    Raises
+    ------
+    RequirementError
+        If there is no C compiler to make it with.
+    """
+    source = resources.files("vcluster").joinpath("shim/groups.c").read_bytes()
+    target = cache / f"groups-{hashlib.sha256(source).hexdigest()[:12]}.so"
+    if target.exists():
+        return target
+    compiler = find("cc") or find("gcc") or find("clang")
+    if compiler is None:
+        raise RequirementError(
+            "as an ordinary user a C compiler is needed once, to let Slurm's daemons start without root "
+            "(Debian package gcc); or run as root."
+        )
+    cache.mkdir(parents=True, exist_ok=True)
+    new = target.with_suffix(".new")
+    result = subprocess.run(
+        [str(compiler), "-x", "c", "-shared", "-fPIC", "-O", "-o", str(new), "-"],
+        input=source, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    if result.returncode != 0:
+        raise RequirementError(f"{compiler} failed: {result.stderr.decode(errors='replace').strip()[-300:]}")
+    new.replace(target)
+    return target

@@ -1,0 +1,266 @@
+"""First process of the cluster's namespaces: starts everything, watches it, and takes it along when it ends.
+
+Run by ``vcluster up`` as ``python -m vcluster.supervisor PLAN PROGRESS``; PROGRESS is the descriptor of a
+pipe that takes one JSON object a line: ``{"step": ...}`` while booting, then ``{"up": seconds}`` or
+``{"failed": ...}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from vcluster import network, qemu
+from vcluster.errors import BootError, ClusterError
+from vcluster.plan import Plan, Program
+from vcluster.requirements import SEARCH, program
+from vcluster.slurm_conf import CONF, MUNGE_SOCKET, RUN, SPOOL, munge_options
+from vcluster.topology import HEAD, Node
+
+CONTROLLER_PORT = 6817
+RESTARTS = 5
+SHIM = Path(__file__).parent / "shim"
+
+
+class Supervisor:
+    """Starts and watches the programs of a cluster.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to start.
+    progress : int
+        Descriptor that tells how far it is; when nobody reads it any more while the cluster boots, the
+        cluster ends.
+    """
+
+    def __init__(self, plan: Plan, progress: int) -> None:
+        self.plan = plan
+        self.progress = progress
+        self.running: dict[int, Program] = {}
+        self.lost: dict[str, str] = {}
+        self._restarts = 0
+        self._keep: list[subprocess.Popen[bytes]] = []
+        self._unpinned: dict[int, Node] = {}
+        self._began = time.monotonic()
+        self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH}
+        if plan.preload is not None:
+            self._environment["LD_PRELOAD"] = str(plan.preload)
+        self._wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        os.set_blocking(self._wake_read, False)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def tell(self, **message: object) -> None:
+        """Report to whoever started the cluster, and to the log."""
+        print(f"{time.monotonic() - self._began:7.2f} s  {json.dumps(message)}", flush=True)
+        if self.progress >= 0:
+            try:
+                os.write(self.progress, json.dumps(message).encode() + b"\n")
+            except BrokenPipeError:
+                raise BootError("whoever started this cluster is gone") from None
+
+    def boot(self) -> None:
+        """Start everything and wait until all nodes are idle.
+
+        Raises
+        ------
+        BootError
+            If a part does not start, or not in time.
+        """
+        private_mounts(self.plan)
+        network.build(self.plan.native, self.plan.virtual)
+        for vm, node in zip(self.plan.vms, self.plan.virtual, strict=True):
+            pid = self.start(vm)
+            self._unpinned[pid] = node
+        self.tell(step="network made, VMs started")
+        self.start(Program(name="munged", command=("munged", *munge_options())))
+        self.wait_for("munged", MUNGE_SOCKET.exists)
+        self.start(Program(name="slurmctld", command=("slurmctld", "-D", "-i", "-f", str(CONF))))
+        self.wait_for("slurmctld", _controller_listens)
+        for node in self.plan.native:
+            cpus = " ".join(map(str, node.cpus))
+            enter = ("nsenter", f"--net=/run/netns/{node.name}", "unshare", "--mount", "--uts", "--")
+            script = ("bash", str(SHIM / "native-node"), node.name, cpus)
+            self.start(Program(name=node.name, command=enter + script, node=node.name))
+        self.tell(step="Slurm started")
+        self.wait_for("nodes", self._all_idle, pause=0.2)
+        self.tell(up=round(time.monotonic() - self._began, 2))
+        os.close(self.progress)
+        self.progress = -1
+
+    def start(self, what: Program) -> int:
+        """Start a program with a log of its own; return its process id."""
+        with (self.plan.logs / f"{what.name}.out").open("ab") as log:
+            started = subprocess.Popen(
+                what.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._keep.append(started)
+        self.running[started.pid] = what
+        return started.pid
+
+    def wait_for(self, what: str, condition: object, pause: float = 0.05) -> None:
+        """Wait until the condition holds, while nothing dies and somebody waits for the cluster."""
+        assert callable(condition)
+        poll = select.poll()
+        poll.register(self.progress, 0)
+        while not condition():
+            self.watch(pause)
+            if self.lost:
+                raise BootError("; ".join(why + self._last_words(name) for name, why in self.lost.items()))
+            if poll.poll(0):
+                raise BootError("whoever started this cluster is gone")
+            if time.monotonic() - self._began > self.plan.boot_seconds:
+                raise BootError(f"{what} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
+
+    def watch(self, seconds: float) -> None:
+        """Wait for children that end, this long at most, and deal with them."""
+        for pid, node in list(self._unpinned.items()):
+            try:
+                if not self.plan.pin or qemu.pin(pid, node.cpus):
+                    qemu.prefer(pid)
+                    del self._unpinned[pid]
+            except OSError:
+                continue
+        select.select([self._wake_read], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 512)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            ended = self.running.pop(pid, None)
+            self._unpinned.pop(pid, None)
+            if ended is not None:
+                self._mourn(ended, os.waitstatus_to_exitcode(status))
+
+    def _mourn(self, ended: Program, code: int) -> None:
+        how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
+        what = (
+            f"VM {ended.name}"
+            if ended in self.plan.vms
+            else f"{ended.name}'s slurmd"
+            if ended.node
+            else ended.name
+        )
+        self.lost[ended.name] = f"{what} {how}"
+        if self.progress >= 0:
+            return
+        self.tell(lost=self.lost[ended.name])
+        if ended.node:
+            # At once: by itself Slurm would wait for SlurmdTimeout, and the jobs with it.
+            change = (f"nodename={ended.node}", "state=down", f"reason={self.lost[ended.name]}")
+            self.ask("scontrol", "update", *change)
+        elif self._restarts < RESTARTS:
+            # The head's daemons keep what they know on disk: jobs survive their controller.
+            self._restarts += 1
+            del self.lost[ended.name]
+            self.tell(restarted=ended.name)
+            self.start(ended)
+
+    def ask(self, *command: str) -> str:
+        """Run a Slurm command; what it says, or nothing if it fails."""
+        try:
+            result = subprocess.run(
+                command, env=self._environment, capture_output=True, text=True, timeout=30, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        if result.returncode != 0:
+            print(f"{' '.join(command)}: {result.stderr.strip()}", flush=True)
+        return result.stdout
+
+    def _states(self) -> dict[str, str]:
+        lines = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
+        return dict(line.split(maxsplit=1) for line in lines)
+
+    def _all_idle(self) -> bool:
+        states = self._states()
+        idle = {name for name, state in states.items() if state == "idle"}
+        return idle == {node.name for node in self.plan.nodes} and not self._unpinned
+
+    def _last_words(self, name: str) -> str:
+        text = (self.plan.logs / f"{name}.out").read_text(errors="replace").strip()
+        return f": {text.splitlines()[-1][-300:]}" if text else ""
+
+    def _laggards(self) -> str:
+        late = [f"{name} {state}" for name, state in self._states().items() if state != "idle"]
+        return f" ({', '.join(late)}); see {self.plan.logs}" if late else ""
+
+
+def _controller_listens() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", CONTROLLER_PORT)) == 0
+
+
+def private_mounts(plan: Plan) -> None:
+    """Give the namespaces what differs from the host: name, /run, /dev/shm, /etc/hosts, the name of PMIx."""
+    socket.sethostname(HEAD)
+    _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
+    _mount("-t", "tmpfs", "-o", "mode=1777", "shm", "/dev/shm")
+    shutil.copytree(plan.etc, RUN)
+    (RUN / "munge").chmod(0o700)
+    SPOOL.mkdir()
+    # Over 9p a mounted file can come out as the file below: the guests bring their own.
+    _mount("--bind", str(RUN / "hosts"), "/etc/hosts")
+    if plan.pmix is not None:
+        link_pmix(plan.pmix)
+
+
+def link_pmix(folder: Path) -> None:
+    """Show a ``libpmix.so`` in a folder that has only ``libpmix.so.N``, in this namespace alone."""
+    names = sorted(path.name for path in folder.glob("libpmix.so*"))
+    if "libpmix.so" in names or not names:
+        return
+    layers = RUN / "pmix"
+    for name in ("upper", "work"):
+        (layers / name).mkdir(parents=True)
+    (layers / "upper/libpmix.so").symlink_to(names[0])
+    options = f"lowerdir={folder},upperdir={layers}/upper,workdir={layers}/work"
+    _mount("-t", "overlay", "-o", options, "overlay", str(folder))
+
+
+def _mount(*arguments: str) -> None:
+    command = [str(program("mount")), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if result.returncode != 0:
+        raise BootError(f"{' '.join(command)}: {result.stderr.strip()}")
+
+
+def main(plan_file: str, progress: str) -> int:
+    """Boot the cluster and watch it for as long as it runs."""
+    supervisor = Supervisor(Plan.model_validate_json(Path(plan_file).read_text()), int(progress))
+    os.set_inheritable(int(progress), False)
+    try:
+        supervisor.boot()
+    except (ClusterError, OSError, subprocess.SubprocessError) as error:
+        try:
+            supervisor.tell(failed=str(error))
+        except ClusterError:
+            print(error, flush=True)
+        return 1
+    while True:
+        supervisor.watch(60)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

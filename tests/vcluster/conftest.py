@@ -1,0 +1,45 @@
+"""A cluster of its own for the tests that need one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_under_test import Cluster
+
+from vcluster import requirements
+
+
+@pytest.fixture(scope="session")
+def guest_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lacking = requirements.missing()
+    if lacking:
+        pytest.skip(f"missing: {', '.join(requirement.name for requirement in lacking)}")
+    if os.environ.get("VCLUSTER_KERNEL"):
+        return Path(os.environ["VCLUSTER_KERNEL"])
+    folder = tmp_path_factory.getbasetemp().parent / "vcluster-kernel"
+    command = [sys.executable, "-c", "from vcluster.cli import app; app()", "kernel", "--to", str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    if result.returncode != 0:
+        pytest.skip(f"no guest kernel: {result.stderr.strip()}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fresh(guest_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster's state directory; whoever needs the cluster up takes ``cluster``."""
+    made = Cluster(tmp_path_factory.mktemp("cluster") / "state")
+    made.environment["VCLUSTER_KERNEL"] = str(guest_kernel)
+    yield made
+    made.vcluster("down")
+
+
+@pytest.fixture
+def cluster(fresh: Cluster) -> Cluster:
+    """The cluster, up and whole: a damaged one is started anew."""
+    fresh.up()
+    return fresh

@@ -1,0 +1,205 @@
+"""What the cluster does, on a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cluster_under_test import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+LICENCE = ("-L", "host:1")
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.2)
+
+
+def submit(cluster: Cluster, partition: str, script: str, *more: str) -> str:
+    path = cluster.directory.shared / f"job-{time.monotonic_ns()}.sh"
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    result = cluster.slurm("sbatch", "--parsable", "-p", partition, *LICENCE, *more, str(path))
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def job(cluster: Cluster, number: str) -> dict[str, str]:
+    text = cluster.slurm("scontrol", "--oneliner", "show", "job", number).stdout
+    return dict(part.split("=", 1) for part in text.split() if "=" in part)
+
+
+def finished(cluster: Cluster, number: str) -> dict[str, str]:
+    eventually(lambda: job(cluster, number)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 120)
+    return job(cluster, number)
+
+
+def qemu_of(cluster: Cluster, name: str) -> int:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            mark = f"{cluster.directory.logs}/{name}.console".encode()
+            if f"{name},debug-threads=on".encode() in line and any(mark in part for part in line):
+                return int(entry.name)
+    raise AssertionError(f"no QEMU of {name}")
+
+
+def test_all_nodes_are_idle(cluster: Cluster) -> None:
+    result = cluster.vcluster("status", "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert {name: node["state"] for name, node in report["nodes"].items()} == dict.fromkeys(
+        ("native1", "native2", "vm1", "vm2"), "idle"
+    )
+    assert report["state"]["hypervisor"]["vendor"] == "QEMU"
+    table = cluster.vcluster("status").stdout
+    assert max(map(len, table.splitlines())) <= 80 or str(cluster.directory.root) in table
+
+
+def test_up_again_does_nothing_and_refuses_other_options(cluster: Cluster) -> None:
+    before = cluster.state()
+    again = cluster.vcluster("up")
+    assert (again.returncode, "already up" in again.stdout) == (0, True)
+    assert cluster.state() == before
+    other = cluster.vcluster("up", "--vms", "1")
+    assert other.returncode == 2
+    assert "vms 2, asked for 1" in other.stderr
+
+
+@pytest.mark.parametrize("partition", ["native", "virtual"])
+def test_srun_across_two_nodes(cluster: Cluster, partition: str) -> None:
+    result = cluster.slurm("srun", "-p", partition, "-N2", "-n2", *LICENCE, "hostname")
+    names = {"native": {"native1", "native2"}, "virtual": {"vm1", "vm2"}}[partition]
+    assert set(result.stdout.split()) == names, result.stderr
+
+
+def test_guest_is_what_the_state_file_says(cluster: Cluster) -> None:
+    state = cluster.state()
+    result = cluster.slurm("srun", "-p", "virtual", "-n1", *LICENCE, "uname", "-r")
+    assert result.stdout.strip() == state.guest.kernel
+    result = cluster.slurm("srun", "-p", "native", "-n1", *LICENCE, "uname", "-r")
+    assert result.stdout.strip() == os.uname().release == state.host.kernel
+
+
+@pytest.mark.parametrize("partition", ["native", "virtual"])
+def test_shared_directory_is_coherent_and_the_rest_is_read_only(cluster: Cluster, partition: str) -> None:
+    mark = cluster.directory.shared / f"mark-{partition}"
+    mark.write_text("from the host")
+    script = f"cat {mark}; echo from the node > {mark}.back; touch {cluster.directory.root}/stray || true"
+    result = cluster.slurm("srun", "-p", partition, "-n1", *LICENCE, "bash", "-c", script)
+    assert result.stdout == "from the host"
+    assert Path(f"{mark}.back").read_text() == "from the node\n"
+    if partition == "virtual":
+        assert not (cluster.directory.root / "stray").exists()
+    (cluster.directory.root / "stray").unlink(missing_ok=True)
+
+
+def affinities(cluster: Cluster, *arguments: str) -> list[str]:
+    command = ("--cpu-bind=cores", *LICENCE, "grep", "Cpus_allowed_list", "/proc/self/status")
+    result = cluster.slurm("srun", *arguments, *command)
+    assert result.returncode == 0, result.stderr
+    return sorted(line.split()[-1] for line in result.stdout.splitlines())
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="binding needs two CPUs")
+def test_tasks_have_cpus_of_their_own(cluster: Cluster) -> None:
+    owned = cluster.state().partitions.native.host_cpus
+    across = affinities(cluster, "-p", "native", "-N2", "-n2", "-c1")
+    assert across == sorted(str(cpus[0]) for cpus in owned.values())
+    assert len(set(across)) == 2
+    within = affinities(cluster, "-p", "native", "-N1", "-n2", "-c1", "-w", "native2")
+    assert within == sorted(map(str, owned["native2"]))
+    whole = affinities(cluster, "-p", "native", "-N1", "-n1", "-c2")
+    first, last = min(owned["native1"]), max(owned["native1"])
+    assert whole in ([f"{first}-{last}"], [f"{first},{last}"])
+    assert affinities(cluster, "-p", "virtual", "-N1", "-n2", "-c1") == ["0", "1"]
+
+
+def test_vcpus_stay_on_their_cpus(cluster: Cluster) -> None:
+    owned = cluster.state().partitions.virtual.host_cpus
+    for name, cpus in owned.items():
+        found = {}
+        for task in Path(f"/proc/{qemu_of(cluster, name)}/task").iterdir():
+            match = re.match(r"CPU (\d+)/", (task / "comm").read_text())
+            if match:
+                found[int(match[1])] = os.sched_getaffinity(int(task.name))
+        assert found == {k: {cpu} for k, cpu in enumerate(cpus)}
+
+
+def test_one_side_at_a_time_in_the_order_of_submission(cluster: Cluster) -> None:
+    log = cluster.directory.shared / "order"
+    log.unlink(missing_ok=True)
+    sides = ["native", "virtual", "native", "virtual", "virtual", "native"]
+    script = f'echo "begin $SLURM_JOB_ID" >> {log}; sleep 0.5; echo "end $SLURM_JOB_ID" >> {log}'
+    numbers = [submit(cluster, side, script, "-o", "/dev/null") for side in sides]
+    for number in numbers:
+        assert finished(cluster, number)["JobState"] == "COMPLETED"
+    expected = [f"{what} {number}" for number in numbers for what in ("begin", "end")]
+    assert log.read_text().splitlines() == expected
+
+
+def test_forwarders_keep_directory_input_environment_and_exit_code(cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "with blank"
+    folder.mkdir()
+    cluster.environment["SOME_VARIABLE"] = "some value"
+    command = ["srun", *LICENCE, "bash", "-c", 'pwd; echo "$SOME_VARIABLE"; cat; exit 7']
+    command[0] = str(cluster.directory.bin / "srun")
+    result = subprocess.run(
+        command, env=cluster.environment, cwd=folder, input="by way of stdin", capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert result.stdout == f"{folder}\nsome value\nby way of stdin"
+    assert result.returncode == 7
+
+
+def test_a_job_may_call_the_forwarders(cluster: Cluster) -> None:
+    for side in ("native", "virtual"):
+        out = cluster.directory.shared / f"inner-{side}"
+        number = submit(cluster, side, f"PATH={cluster.directory.bin}:$PATH srun hostname", "-o", str(out))
+        assert finished(cluster, number)["ExitCode"] == "0:0", out.read_text()
+        assert out.read_text().startswith({"native": "native", "virtual": "vm"}[side])
+
+
+def test_a_forwarder_that_is_killed_takes_its_job_along(cluster: Cluster) -> None:
+    command = [str(cluster.directory.bin / "srun"), *LICENCE, "sleep", "300"]
+    process = subprocess.Popen(command, env=cluster.environment, stdin=subprocess.DEVNULL)
+    eventually(lambda: "sleep" in cluster.slurm("squeue", "--noheader", "--format=%j %T").stdout)
+    process.terminate()
+    process.wait(60)
+    eventually(lambda: not cluster.slurm("squeue", "--noheader").stdout)
+
+
+def test_exec(cluster: Cluster) -> None:
+    assert cluster.vcluster("exec", "hostname").stdout == "head\n"
+    assert cluster.vcluster("exec", "bash", "-c", "exit 9").returncode == 9
+
+
+def test_sacct_tells_the_truth(cluster: Cluster) -> None:
+    good = submit(cluster, "native", "true", "-o", "/dev/null")
+    bad = submit(cluster, "native", "exit 134", "-o", "/dev/null")
+    for number in (good, bad):
+        finished(cluster, number)
+    query = ("-S", "2026-01-01", "-P", "-j", f"{good},{bad}", "-o", "jobid,state,exitcode,end,nodelist")
+    lines = cluster.slurm("sacct", *query).stdout.splitlines()
+    assert lines[0] == "JobID|State|ExitCode|End|NodeList"
+    assert [line.split("|")[:3] for line in lines[1:]] == [
+        [good, "COMPLETED", "0:0"],
+        [bad, "FAILED", "134:0"],
+    ]
+    assert all(re.fullmatch(r"\d{4}-.*\|native\d", line.split("|", 3)[3]) for line in lines[1:])
+    unknown = cluster.slurm("sacct", "-P", "-j", "99999", "-o", "jobid,state")
+    assert (unknown.returncode, unknown.stdout) == (0, "JobID|State\n")
+    refused = cluster.slurm("sacct", "-u", "somebody")
+    assert refused.returncode == 1
+    assert "unsupported argument" in refused.stderr

@@ -1,0 +1,93 @@
+"""Finding and unpacking guest kernels, and the archives they start from."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vcluster import initramfs, kernel
+from vcluster.directory import StateDirectory
+from vcluster.errors import ClusterError, RequirementError
+from vcluster.requirements import find
+
+ELF = b"\x7fELF" + b"rest of a kernel " * 100
+
+
+def image(path: Path, payload: bytes, release: str = "6.9.1-test") -> Path:
+    """Write what the header of a bzImage says of itself, and a payload."""
+    data = bytearray(2 * 512)
+    data[0x1F1] = 1
+    data[0x202:0x206] = b"HdrS"
+    text = f"{release} (somebody) #1".encode() + b"\0"
+    struct.pack_into("<H", data, 0x20E, 0x300 - 0x200)
+    data[0x300 : 0x300 + len(text)] = text
+    struct.pack_into("<II", data, 0x248, 16, len(payload))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(data) + bytes(16) + payload + b"beyond")
+    return path
+
+
+@pytest.mark.parametrize(
+    "compress",
+    [lzma.compress, lambda data: gzip.compress(data) + struct.pack("<I", len(data))],
+    ids=["xz", "gzip"],
+)
+def test_unpacked(tmp_path: Path, compress: object) -> None:
+    assert callable(compress)
+    source = kernel.Kernel("6.9.1-test", image(tmp_path / "vmlinuz", compress(ELF)), tmp_path)
+    result = kernel.unpacked(source, tmp_path / "cache")
+    assert result.read_bytes() == ELF
+    assert kernel.unpacked(source, tmp_path / "cache") == result
+    assert kernel.release_of(source.image) == "6.9.1-test"
+
+
+def test_unknown_compression(tmp_path: Path) -> None:
+    source = kernel.Kernel("6.9.1-test", image(tmp_path / "vmlinuz", b"rubbish"), tmp_path)
+    with pytest.raises(ClusterError, match="unknown way"):
+        kernel.unpacked(source, tmp_path / "cache")
+
+
+def test_newest_of_a_folder(tmp_path: Path) -> None:
+    for release in ("6.9.1-test", "6.10.0-test"):
+        image(tmp_path / f"boot/vmlinuz-{release}", b"", release)
+        (tmp_path / "lib/modules" / release).mkdir(parents=True)
+    image(tmp_path / "boot/vmlinuz-7.0-without-modules", b"")
+    found = kernel.from_folder(tmp_path)
+    assert found is not None
+    assert found.release == "6.10.0-test"
+
+
+def test_missing_kernel_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "from_folder", lambda _: None)
+    with pytest.raises(RequirementError, match="vcluster kernel"):
+        kernel.locate(StateDirectory(tmp_path), None, None, {})
+    with pytest.raises(RequirementError, match="does not exist"):
+        kernel.locate(StateDirectory(tmp_path), tmp_path / "none", None, {})
+    with pytest.raises(RequirementError, match=r"holds no boot/vmlinuz"):
+        kernel.locate(StateDirectory(tmp_path), None, None, {"VCLUSTER_KERNEL": str(tmp_path)})
+
+
+@pytest.mark.skipif(find("busybox") is None, reason="no busybox to unpack the archive with")
+def test_archives_that_follow_one_another_unpack(tmp_path: Path) -> None:
+    first = initramfs.archive([initramfs.folder("a"), initramfs.file("a/b", "text", 0o600)])
+    assert first == initramfs.archive([initramfs.folder("a"), initramfs.file("a/b", "text", 0o600)])
+    assert len(first) % 512 == 0
+    subprocess.run(["busybox", "cpio", "-i"], input=first, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "a/b").read_text() == "text"
+    assert (tmp_path / "a/b").stat().st_mode & 0o777 == 0o600
+
+
+def test_compressed_modules_are_unpacked(tmp_path: Path) -> None:
+    for name, content in {
+        "a.ko": b"code",
+        "b.ko.xz": lzma.compress(b"code"),
+        "c.ko.gz": gzip.compress(b"code"),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    found = [kernel._module(path) for path in sorted(tmp_path.iterdir())]
+    assert found == [("a.ko", b"code"), ("b.ko", b"code"), ("c.ko", b"code")]

@@ -1,0 +1,181 @@
+"""Coming and going: what dies is noticed, what ends leaves nothing, what crashed is cleaned up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cluster_under_test import Cluster
+from test_cluster import LICENCE, eventually, finished, job, qemu_of, submit
+
+from vcluster import cluster as cluster_module
+from vcluster import kernel, qemu, requirements
+from vcluster.directory import StateDirectory
+from vcluster.errors import BootError
+from vcluster.options import Accelerator, Options
+from vcluster.processes import namespace_members
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+def interfaces() -> list[str]:
+    return sorted(name for _, name in socket.if_nameindex())
+
+
+def test_dead_vm_is_down_with_a_reason_and_its_job_ends(cluster: Cluster) -> None:
+    number = submit(cluster, "virtual", "sleep 600", "-w", "vm2", "-o", "/dev/null")
+    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING")
+    os.kill(qemu_of(cluster, "vm2"), signal.SIGKILL)
+    eventually(lambda: cluster.vcluster("status").returncode == 5, 20)
+    status = cluster.vcluster("status")
+    assert "VM vm2 died (signal 9)" in status.stderr
+    assert finished(cluster, number)["JobState"] == "NODE_FAIL"
+    other = cluster.slurm("srun", "-p", "virtual", "-w", "vm1", *LICENCE, "hostname")
+    assert other.stdout == "vm1\n"
+    again = cluster.vcluster("up")
+    assert again.returncode == 0, again.stderr
+    assert "damaged" in again.stdout
+    assert cluster.vcluster("status").returncode == 0
+
+
+def test_controller_that_dies_comes_back_with_its_jobs(cluster: Cluster) -> None:
+    number = submit(cluster, "native", "sleep 8; exit 3", "-o", "/dev/null")
+    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING")
+    time.sleep(1)
+    cluster.vcluster("exec", "sh", "-c", "kill -9 $(cat /run/slurmctld.pid)")
+    eventually(lambda: job(cluster, number).get("JobState"))
+    assert finished(cluster, number)["ExitCode"] == "3:0"
+    assert cluster.vcluster("status").returncode == 0
+
+
+def test_down_leaves_nothing(fresh: Cluster) -> None:
+    fresh.vcluster("down")
+    before = (interfaces(), Path("/proc/self/mountinfo").read_text())
+    assert fresh.leftovers() == []
+    processes = fresh.up().processes
+    assert processes is not None
+    # A command that entered from outside and would hold the namespaces.
+    held = subprocess.Popen(
+        [str(fresh.directory.bin / "srun"), *LICENCE, "sleep", "600"],
+        env=fresh.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    eventually(lambda: fresh.slurm("squeue", "--noheader").stdout)
+    assert len(namespace_members(frozenset(processes.namespaces))) > 5
+    result = fresh.vcluster("down")
+    assert (result.returncode, result.stdout) == (0, "down\n")
+    held.wait(20)
+    assert namespace_members(frozenset(processes.namespaces)) == []
+    assert (interfaces(), Path("/proc/self/mountinfo").read_text()) == before
+    assert fresh.leftovers() == []
+    assert fresh.state().status == "down"
+    again = fresh.vcluster("down")
+    assert (again.returncode, again.stdout) == (0, "nothing was up\n")
+    refused = fresh.slurm("sinfo")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("sinfo: the cluster is not up")
+    assert fresh.vcluster("status").returncode == 1
+    assert fresh.vcluster("exec", "true").returncode == 1
+
+
+@pytest.mark.parametrize("victim", ["entry", "holder"])
+def test_up_after_a_crash(fresh: Cluster, victim: str) -> None:
+    processes = fresh.up().processes
+    assert processes is not None
+    os.kill(getattr(processes, victim).pid, signal.SIGKILL)
+    eventually(lambda: not namespace_members(frozenset(processes.namespaces)), 30)
+    assert fresh.leftovers() == []
+    assert fresh.vcluster("status").returncode == 1
+    assert fresh.slurm("sinfo").returncode == 1
+    fresh.up()
+    assert fresh.vcluster("status").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_up_that_is_interrupted(fresh: Cluster, number: int) -> None:
+    fresh.vcluster("down")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from vcluster.cli import app; app()", "up"],
+        env=fresh.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "VMs started" in line:
+            break
+    process.send_signal(number)
+    process.wait(30)
+    eventually(lambda: fresh.leftovers() == [], 30)
+    assert fresh.vcluster("status").returncode == 1
+    assert fresh.vcluster("down").returncode == 0
+    assert fresh.leftovers() == []
+
+
+def test_guest_that_cannot_start_is_reported(fresh: Cluster) -> None:
+    fresh.vcluster("down")
+    result = fresh.vcluster("up", "--accel", "tcg", "--qemu-arg=-nonsense")
+    assert result.returncode == 5
+    assert "ended (exit code 1)" in result.stderr
+    assert "nonsense" in result.stderr
+    assert fresh.leftovers() == []
+
+
+def test_two_clusters_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
+    other = Cluster(tmp_path / "state")
+    other.environment["VCLUSTER_KERNEL"] = cluster.environment["VCLUSTER_KERNEL"]
+    try:
+        result = other.vcluster("up", "--accel", "tcg", "--vms", "1", "--vcpus", "1")
+        assert result.returncode == 0, result.stderr
+        names = other.slurm("sinfo", "--noheader", "--Node", "--format=%N").stdout.split()
+        assert names == ["native1", "vm1"]
+        assert cluster.vcluster("status").returncode == 0
+    finally:
+        other.vcluster("down")
+    assert other.leftovers() == []
+    assert cluster.vcluster("status").returncode == 0
+
+
+def test_shared_directory_that_cannot_be_mounted_is_fatal(
+    fresh: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = qemu.command
+
+    def command(*arguments: object, **more: object) -> list[str]:
+        line = real(*arguments, **more)  # type: ignore[arg-type]
+        return [part.replace("mount_tag=shared", "mount_tag=other") for part in line]
+
+    monkeypatch.setattr(qemu, "command", command)
+    directory = StateDirectory(tmp_path / "state")
+    options = Options(
+        qemu=requirements.program("qemu-system-x86_64"), shared=directory.shared, kernel=guest_kernel,
+        vms=1, vcpus=1, accel=Accelerator.TCG,
+    )  # fmt: skip
+    with pytest.raises(BootError, match=rf"vm1 says: mounting {directory.shared}"):
+        cluster_module.up(directory, options, 120, lambda _: None)
+    assert Cluster(directory.root).leftovers() == []
+
+
+def test_probe_boots_the_real_guest(guest_kernel: Path, tmp_path: Path) -> None:
+    # QEMU behind a script that turns KVM into emulation: all else of the probe is as it is under KVM.
+    binary = tmp_path / "qemu"
+    real = requirements.program("qemu-system-x86_64")
+    binary.write_text(
+        "#!/bin/bash\nfor word; do\n"
+        '    case $word in kvm) word=tcg ;; host) word=max ;; esac; words+=("$word")\n'
+        f'done\nexec {real} "${{words[@]}}"\n'
+    )
+    binary.chmod(0o755)
+    found = kernel.locate(StateDirectory(tmp_path), guest_kernel, None)
+    image = kernel.unpacked(found, tmp_path / "cache")
+    base = kernel.base_initramfs(found, tmp_path / "cache")
+    device = tmp_path / "kvm"
+    device.touch()
+    works, reason = qemu.probe_kvm(
+        Options(qemu=binary, shared=tmp_path), qemu.identify(binary), image, base, tmp_path / "cache",
+        seconds=60, device=device,
+    )  # fmt: skip
+    assert (works, reason) == (True, "a guest booted under KVM")

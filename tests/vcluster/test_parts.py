@@ -1,0 +1,155 @@
+"""Options, topology, processes, configuration, requirements: all without a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from vcluster import directory, network, nodefiles, requirements, slurm_conf, topology
+from vcluster.errors import OptionError, RequirementError
+from vcluster.options import Options, parse_memory
+from vcluster.processes import Process, children
+
+
+def options(**changes: object) -> Options:
+    return Options.model_validate({"qemu": "/usr/bin/qemu", "shared": "/srv/shared", **changes})
+
+
+@pytest.mark.parametrize(("text", "mib"), [("2G", 2048), ("1536M", 1536), ("900", 900), ("1GiB", 1024)])
+def test_memory(text: str, mib: int) -> None:
+    assert parse_memory(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "2T", "-1G", "1.5G", "G"])
+def test_no_memory(text: str) -> None:
+    with pytest.raises(OptionError, match="--memory"):
+        parse_memory(text)
+
+
+def test_options_bounds() -> None:
+    with pytest.raises(ValidationError):
+        options(vms=0)
+
+
+def test_differences_name_both_values() -> None:
+    assert options().differences(options()) == []
+    assert options(vms=2).differences(options(vms=3)) == ["vms 2, asked for 3"]
+    assert options().differences(options(qemu_args=["-x", "y"])) == ["qemu-args none, asked for -x y"]
+
+
+@pytest.mark.parametrize(
+    ("host", "vcpus", "expected"),
+    [
+        ([0, 1], 2, [(0, 1), (1, 0), (0, 1)]),
+        ([0, 1, 2, 3], 2, [(0, 1), (2, 3), (1, 2)]),
+        ([0, 1, 2, 3], 1, [(0,), (1,), (2,)]),
+        ([4, 6], 1, [(4,), (6,), (6,)]),
+        ([0, 1, 2, 3], 3, [(0, 1, 2), (1, 2, 3), (2, 3, 0)]),
+    ],
+)
+def test_owned_cpus(host: list[int], vcpus: int, expected: list[tuple[int, ...]]) -> None:
+    assert [topology.owned_cpus(k, vcpus, host) for k in (1, 2, 3)] == expected
+
+
+def test_a_pair_has_the_same_cpus() -> None:
+    native = topology.native_nodes(3, 2, [0, 1, 2, 3])
+    virtual = topology.virtual_nodes(3, 2, [0, 1, 2, 3])
+    assert [node.cpus for node in native] == [node.cpus for node in virtual]
+    addresses = {node.address for node in native + virtual} | {node.mac for node in native + virtual}
+    assert len(addresses) == 12
+
+
+def test_last_level_caches_are_counted_once(tmp_path: Path) -> None:
+    for cpu, group in ((0, "0-1"), (1, "0-1"), (2, "2-3"), (3, "2-3")):
+        for index, (level, size, shared) in enumerate([(1, "32K", str(cpu)), (3, "8M", group)]):
+            folder = tmp_path / f"cpu{cpu}/cache/index{index}"
+            folder.mkdir(parents=True)
+            values = {"type": "Unified", "level": level, "size": size, "shared_cpu_list": shared}
+            for name, value in values.items():
+                (folder / name).write_text(f"{value}\n")
+    assert topology.last_level_cache_bytes(tmp_path) == 16 << 20
+    assert topology.last_level_cache_bytes(tmp_path / "none") == 0
+
+
+def test_slurm_conf() -> None:
+    native, virtual = topology.native_nodes(2, 2, [0, 1]), topology.virtual_nodes(2, 2, [0, 1])
+    text = slurm_conf.render(options(), native, virtual, Path("/state/spool"), Path("/state/log"))
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+    assert values["Licenses"] == slurm_conf.LICENCE
+    assert values["StateSaveLocation"] == "/state/spool"
+    assert "PartitionName=native Nodes=native1,native2 Default=YES" in text
+    assert "PartitionName=virtual Nodes=vm1,vm2 MaxTime" in text
+    assert "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=2 RealMemory=1536" in text
+    assert "$" not in text
+
+
+def test_network_has_no_way_out() -> None:
+    native, virtual = topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0])
+    lines = network.commands(tuple(native), tuple(virtual))
+    assert not [line for line in lines if "route" in line]
+    assert "tuntap add dev vm1 mode tap" in lines
+
+
+def test_hosts_names_every_node() -> None:
+    nodes = topology.native_nodes(2, 1, [0, 1])
+    text = topology.hosts_file(nodes)
+    assert "10.77.0.1 head" in text
+    assert "10.77.1.2 native2" in text
+
+
+def test_node_files(tmp_path: Path) -> None:
+    state = directory.StateDirectory(tmp_path / "with blank")
+    nodefiles.write(state, options(), topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0]))
+    key = state.etc / "munge/key"
+    first = key.read_bytes()
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(first) == 1024
+    nodefiles.write(state, options(), [], [])
+    assert key.read_bytes() != first
+
+
+def test_state_directory_follows_the_environment(tmp_path: Path) -> None:
+    chosen = directory.StateDirectory.default({"VCLUSTER_DIR": str(tmp_path / "x")})
+    assert chosen.root == tmp_path / "x"
+    assert directory.StateDirectory.default({"XDG_STATE_HOME": str(tmp_path)}).root == tmp_path / "vcluster"
+
+
+@pytest.mark.parametrize("path", ["/run/x", "/dev/shm/x"])
+def test_state_directory_must_be_visible(path: str) -> None:
+    with pytest.raises(OptionError, match="mounts anew"):
+        directory.StateDirectory.default({"VCLUSTER_DIR": path})
+
+
+def test_process_identity() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        known = Process.of(child.pid)
+        assert known.alive()
+        assert child.pid in children(os.getpid())
+        later = known.model_copy(update={"started": known.started + 1})
+        assert not later.alive()
+        assert not later.kill()
+        assert not known.model_copy(update={"boot": "another"}).alive()
+        assert child.poll() is None
+        assert known.kill()
+        assert known.wait(5)
+    finally:
+        child.kill()
+        child.communicate()
+    with pytest.raises(ProcessLookupError):
+        Process.of(child.pid)
+
+
+def test_missing_programs_are_named_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
+    with pytest.raises(
+        RequirementError, match=r"slurmctld.*munged.*apt-get install slurmctld slurmd .*munge"
+    ):
+        requirements.check()
+    with pytest.raises(RequirementError, match="iproute2"):
+        requirements.program("ip")

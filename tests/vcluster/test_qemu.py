@@ -1,0 +1,136 @@
+"""QEMU: identity of a build, its command line, and the probe of KVM with scripts in its place."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from vcluster import qemu
+from vcluster.errors import OptionError, RequirementError
+from vcluster.options import Options
+from vcluster.topology import virtual_nodes
+
+HELP = """Supported machines are:
+microvm              microvm (i386)
+pc                   Standard PC (i440FX + PIIX, 1996) (alias of pc-i440fx-7.2)
+pc-i440fx-7.2        Standard PC (i440FX + PIIX, 1996) (default)
+"""
+
+
+def fake(folder: Path, body: str) -> Path:
+    path = folder / "qemu"
+    path.write_text(
+        "#!/bin/bash\n"
+        'case "$*" in\n'
+        "--version) echo 'QEMU emulator version 9.9.9 (made up)'; exit ;;\n"
+        f"'-machine help') cat <<'E'\n{HELP}E\nexit ;;\n"
+        "esac\n" + body
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    path = tmp_path / "kvm"
+    path.touch()
+    return path
+
+
+def probe(tmp_path: Path, device: Path, body: str, seconds: float = 5) -> tuple[bool, str]:
+    build = qemu.identify(fake(tmp_path, body))
+    options = Options(qemu=build.binary, shared=tmp_path)
+    cache = tmp_path / "cache"
+    return qemu.probe_kvm(options, build, Path("/k"), Path("/i"), cache, seconds=seconds, device=device)
+
+
+def test_identity(tmp_path: Path) -> None:
+    build = qemu.identify(fake(tmp_path, ""))
+    assert build.version == "9.9.9 (made up)"
+    assert len(build.sha256) == 64
+
+
+def test_no_qemu(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="no QEMU system emulator"):
+        qemu.identify(Path("/bin/echo"))
+    with pytest.raises(OptionError, match="failed"):
+        qemu.identify(tmp_path / "none")
+
+
+def test_machine_alias(tmp_path: Path) -> None:
+    binary = fake(tmp_path, "")
+    assert qemu.exact_machine(binary, "pc") == "pc-i440fx-7.2"
+    assert qemu.exact_machine(binary, "microvm") == "microvm"
+    with pytest.raises(OptionError, match="no machine 'pq35'"):
+        qemu.exact_machine(binary, "pq35")
+
+
+def test_probe_that_boots(tmp_path: Path, device: Path) -> None:
+    assert probe(tmp_path, device, f"echo '{qemu.PROBE_MARK}'\n") == (True, "a guest booted under KVM")
+
+
+def test_probe_that_boots_but_does_not_power_off(tmp_path: Path, device: Path) -> None:
+    assert probe(tmp_path, device, f"echo '{qemu.PROBE_MARK}'\nexec sleep 60\n", seconds=1)[0]
+
+
+def test_probe_that_hangs_and_ignores_everything(tmp_path: Path, device: Path) -> None:
+    began = time.monotonic()
+    works, reason = probe(
+        tmp_path, device, "trap '' TERM INT HUP\nwhile :; do read -t 1 < /dev/zero; done\n", 1
+    )
+    assert not works
+    assert "no guest booted under it within 1 s" in reason
+    assert time.monotonic() - began < 20
+
+
+def test_probe_that_ends_early_says_why(tmp_path: Path, device: Path) -> None:
+    works, reason = probe(tmp_path, device, "echo 'no such thing as KVM' >&2\nexit 1\n")
+    assert not works
+    assert "no such thing as KVM" in reason
+
+
+def test_probe_is_kept_for_the_same_binary_only(tmp_path: Path, device: Path) -> None:
+    count = f'echo x >> "{tmp_path}/runs"; echo "{qemu.PROBE_MARK}"\n'
+    for _ in range(2):
+        assert probe(tmp_path, device, count)[0]
+    assert (tmp_path / "runs").read_text() == "x\n"
+    assert not probe(tmp_path, device, "exit 1 # another binary\n")[0]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    for kept in (tmp_path / "cache").iterdir():
+        assert set(json.loads(kept.read_text())) == {"works", "reason"}
+
+
+def test_no_device(tmp_path: Path) -> None:
+    assert probe(tmp_path, tmp_path / "none", "") == (False, f"{tmp_path}/none does not exist")
+
+
+def test_kvm_that_was_asked_for_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = qemu.identify(fake(tmp_path, ""))
+    monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (False, "it hangs"))
+    arguments = (build, Path("/k"), Path("/i"), tmp_path)
+    with pytest.raises(RequirementError, match="it hangs"):
+        qemu.choose_accelerator(Options(qemu=build.binary, shared=tmp_path, accel="kvm"), *arguments)
+    chosen = qemu.choose_accelerator(Options(qemu=build.binary, shared=tmp_path), *arguments)
+    assert chosen == ("tcg", "it hangs")
+
+
+def test_command() -> None:
+    machine = qemu.Machine(
+        Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), Path("/a,b"), ("-x", "y")
+    )
+    node = virtual_nodes(1, 2, [0, 1])[0]
+    line = qemu.command(machine, node, initramfs=Path("/i"), console=Path("/c"))
+    assert line[0] == "/q"
+    assert line[-2:] == ["-x", "y"]
+    text = " ".join(line)
+    for part in (
+        "-machine pc-i440fx-7.2 -accel tcg,thread=multi -cpu max -smp 2 -m 1024M",
+        "path=/a,,b,security_model=passthrough",
+        "id=root,path=/,readonly=on",
+        "ifname=vm1,script=no",
+        "-no-user-config",
+    ):
+        assert part in text

@@ -1,0 +1,75 @@
+"""The state file: what is written is read back, and what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from vcluster import state as st
+from vcluster.errors import StateError
+from vcluster.options import Options
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> st.State:
+    options = Options(qemu=Path("/usr/bin/qemu"), shared=tmp_path)
+    partition = st.Partition(nodes=("a",), cpus_per_node=2, memory_mib=1024, host_cpus={"a": (0, 1)})
+    return st.State(
+        status="up",
+        created=datetime.now(UTC),
+        shared=tmp_path,
+        options=options,
+        hypervisor=st.Hypervisor(
+            vendor="QEMU", build="7.2", binary=Path("/q"), sha256="0" * 64, accelerator="tcg",
+            accelerator_reason="asked for", machine="pc-i440fx-7.2", arguments=(),
+        ),
+        guest=st.Guest(kernel="6.1", vcpus=2, memory_mib=1024, cpu="max"),
+        host=st.Host(
+            kernel="6.1", cpu_model="x", cpus=2, cpus_per_core=1, sockets=1, memory_mib=1, llc_bytes=1
+        ),
+        slurm=st.Slurm(version="22.05", conf=Path("/c"), licence="host:1", mpi=("pmi2",)),
+        network=st.Network(cidr="10.0.0.0/8", interface="eth0", head="10.0.0.1", native={}, virtual={}),
+        partitions=st.Partitions(native=partition, virtual=partition),
+    )  # fmt: skip
+
+
+def test_round_trip(state: st.State, tmp_path: Path) -> None:
+    path = tmp_path / "new/state.json"
+    state.save(path)
+    assert st.load_state(path) == state
+    assert json.loads(path.read_text())["schema"] == "vcluster/1"
+    assert [entry.name for entry in path.parent.iterdir()] == ["state.json"]
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="no cluster was started"):
+        st.load_state(tmp_path / "state.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "vcluster/2"}, "vcluster/2"),
+        ({"schema": None}, "wanted is 'vcluster/1'"),
+        ({"status": "sideways"}, "status"),
+        ({"unheard_of": 1}, "unheard_of"),
+        ({"guest": {"kernel": "6.1"}}, r"guest\.vcpus"),
+    ],
+)
+def test_wrong(state: st.State, tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(state.model_dump(mode="json", by_alias=True) | change))
+    with pytest.raises(StateError, match=message) as caught:
+        st.load_state(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"'])
+def test_no_object(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    with pytest.raises(StateError):
+        st.load_state(path)
