@@ -1,0 +1,1 @@
+"""ReFrame checks: how each program is run, sized, proved sane and read."""

@@ -1,0 +1,95 @@
+"""LAMMPS: the molecular dynamics benchmarks that it brings along, with the physics checked."""
+
+import shutil
+from pathlib import Path
+
+import reframe as rfm
+
+from virtqual import looks
+from virtqual.outputs import lammps as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+# Atoms, total energy before the first step (as LAMMPS's own logs of 2025 print it), and steps by scale.
+BENCHMARKS = {
+    "lj": {"atoms": 32000, "energy": -4.6134356, "steps": {"small": 40, "standard": 100}},
+    "chain": {"atoms": 32000, "energy": 22.394765, "steps": {"small": 100, "standard": 100}},
+    "eam": {"atoms": 32000, "energy": -106662.09, "steps": {"small": 20, "standard": 100}},
+    "rhodo": {"atoms": 32000, "energy": -25356.2057, "steps": {"small": 5, "standard": 100}},
+}
+QUICK = ["lj", "chain"]
+PROBLEMS = QUICK if looks.scope() == "quick" else list(BENCHMARKS)
+
+# At step 0 nothing but summation order can differ; over 100 steps the energy of these inputs moves by less
+# than 0.3 % (thermostats and the barostat of rhodo included).
+SAME_START = 1e-6
+DRIFT = 0.01
+# Below this share of its own wall time a rank waited for something that is not LAMMPS.  90 % held in 30 of 30
+# undisturbed runs of a second and in none of 30 on a loaded machine (30 to 50 %).  Small runs take a third
+# of a second natively, of which a single interruption is several per cent.
+CPU_USE = {"small": 75.0, "standard": 90.0}
+
+
+@rfm.simple_test
+class lammps(Measurement):
+    """Loop time of one LAMMPS benchmark on all cores of a node."""
+
+    descr = "LAMMPS benchmark: loop time on one node"
+    feature = "lammps"
+    problem = parameter(PROBLEMS, loggable=True)
+    tags = {"app", "quick", "full"}
+
+    @run_after("init")
+    def tag_long_cases(self):
+        """Leave the longer problems out of the quick scope."""
+        if self.problem not in QUICK:
+            self.tags = self.tags - {"quick"}
+
+    def arrange(self):
+        """One rank a physical core; the step count is fixed in the input, so a copy states ours."""
+        self.num_tasks = self.num_tasks_per_node = self.cores
+        self.steps = BENCHMARKS[self.problem]["steps"][self.known["scale"]]
+        self.executable_opts = ["-in", f"in.{self.problem}", "-log", "none"]
+
+    @run_before("run")
+    def bring_inputs(self):
+        """Copy the benchmark's input and data, with this run's number of steps."""
+        bench = Path(self.program["data"]["bench"])
+        for name in (f"data.{self.problem}", "Cu_u3.eam"):
+            if (bench / name).is_file():
+                shutil.copy(bench / name, self.stagedir)
+        text = (bench / f"in.{self.problem}").read_text()
+        lines = [f"run {self.steps}" if line.split()[:1] == ["run"] else line for line in text.splitlines()]
+        (Path(self.stagedir) / f"in.{self.problem}").write_text("\n".join(lines) + "\n")
+
+    def read(self):
+        """Assert the physics, then take the loop time."""
+        run = output.parse(self.output())
+        known = BENCHMARKS[self.problem]
+        asked = (self.num_tasks, self.steps, known["atoms"])
+        if (run.tasks, run.steps, run.atoms) != asked:
+            raise OutputError(
+                "LAMMPS", f"tasks, steps, atoms: {run.tasks}, {run.steps}, {run.atoms}, asked for {asked}"
+            )
+        start = run.energy[0]
+        if abs(start - known["energy"]) > SAME_START * abs(known["energy"]):
+            raise OutputError("LAMMPS", f"total energy at step 0 is {start}, not {known['energy']}")
+        if run.drift > DRIFT:
+            raise OutputError("LAMMPS", f"total energy drifted by {run.drift:.2%} in {run.steps} steps")
+        disturbed = ()
+        least = CPU_USE[self.known["scale"]]
+        if run.cpu_use < least:
+            disturbed = (f"ranks had {run.cpu_use:.0f} % of a CPU, below {least:.0f} %: foreign load",)
+        return [Result.scalar("lammps_loop_time", self.problem, run.loop_time, disturbed)]
+
+
+@rfm.simple_test
+class lammps_overhead(Overhead):
+    """Verdict on LAMMPS's loop time."""
+
+    descr = "LAMMPS benchmark: virtual against native"
+    measured = lammps
+    problem = parameter(PROBLEMS, loggable=True)
+    tags = {"app", "overhead", "quick", "full"}

@@ -1,0 +1,104 @@
+"""HPL and its companions of HPC Challenge: DGEMM, FFT, RandomAccess and PTRANS."""
+
+from pathlib import Path
+
+import reframe as rfm
+
+from virtqual import sizes
+from virtqual.outputs import hpcc
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+BLOCK = {"small": 80, "standard": 192}
+# RandomAccess may lose this share of its updates (its own rule); its FFT must be this exact.
+RANDOM_ACCESS_ERRORS = 0.01
+FFT_ERROR = 1e-10
+METRICS = ("hpl", "dgemm", "fft", "random_access", "ptrans")
+
+
+@rfm.simple_test
+class linpack(Measurement):
+    """HPC Challenge on all cores of a node."""
+
+    descr = "HPL, DGEMM, FFT, RandomAccess, PTRANS on one node"
+    feature = "hpcc"
+    tags = {"linpack", "quick", "full"}
+
+    def arrange(self):
+        """One rank a physical core, in the most square grid."""
+        self.num_tasks = self.num_tasks_per_node = self.cores
+        self.block = BLOCK[self.known["scale"]]
+        memory = self.known["memory_mib"] * 2**20
+        self.order = sizes.hpl_order(memory, self.block, small=self.small)
+
+    @run_before("run")
+    def write_input(self):
+        """Write ``hpccinf.txt``; HPL's parameters are those of its distribution's example."""
+        p, q = sizes.process_grid(self.num_tasks)
+        values = [
+            ("HPL.out", "output file"),
+            ("8", "device out (file)"),
+            ("1", "# of problem sizes"),
+            (self.order, "N"),
+            ("1", "# of block sizes"),
+            (self.block, "NB"),
+            ("0", "row-major process mapping"),
+            ("1", "# of process grids"),
+            (p, "P"),
+            (q, "Q"),
+            ("16.0", "threshold of the residual"),
+            ("1", "# of panel factorisations"),
+            ("2", "right-looking"),
+            ("1", "# of recursive stopping criteria"),
+            ("4", "NBMIN"),
+            ("1", "# of panels in recursion"),
+            ("2", "NDIV"),
+            ("1", "# of recursive panel factorisations"),
+            ("1", "Crout"),
+            ("1", "# of broadcasts"),
+            ("1", "modified ring"),
+            ("1", "# of lookahead depths"),
+            ("1", "depth"),
+            ("2", "mixed swapping"),
+            ("64", "swapping threshold"),
+            ("0", "L1 transposed"),
+            ("0", "U transposed"),
+            ("1", "equilibration"),
+            ("8", "alignment"),
+            ("", "separator"),
+            ("0", "# of additional PTRANS sizes"),
+            ("", ""),
+            ("0", "# of additional PTRANS block sizes"),
+            ("", ""),
+        ]
+        head = ["HPC Challenge input", "written by the check"]
+        lines = head + [f"{value:<12} {what}" for value, what in values]
+        (Path(self.stagedir) / "hpccinf.txt").write_text("\n".join(lines) + "\n")
+
+    def read(self):
+        """Assert residual, error bounds and that all ranks took part; then take the rates."""
+        run = hpcc.parse(self.stage_text("hpccoutf.txt"))
+        if (run.processes, run.n) != (self.num_tasks, self.order):
+            raise OutputError(
+                "hpcc",
+                f"{run.processes} processes and N = {run.n}, asked for {self.num_tasks} and {self.order}",
+            )
+        if run.residual >= run.threshold:
+            raise OutputError("hpcc", f"HPL's residual {run.residual} is not below {run.threshold}")
+        if run.fft_error > FFT_ERROR:
+            raise OutputError("hpcc", f"FFT error {run.fft_error} is above {FFT_ERROR}")
+        if run.random_access_errors > RANDOM_ACCESS_ERRORS:
+            raise OutputError("hpcc", f"RandomAccess lost {run.random_access_errors:.2%} of its updates")
+        setting = f"{self.num_tasks} ranks, N={self.order}"
+        return [Result.scalar(name, setting, getattr(run, name)) for name in METRICS]
+
+
+@rfm.simple_test
+class linpack_overhead(Overhead):
+    """Verdict on HPC Challenge."""
+
+    descr = "HPC Challenge: virtual against native"
+    measured = linpack
+    tags = {"linpack", "overhead", "quick", "full"}

@@ -1,0 +1,74 @@
+"""Memory bandwidth: the copy and triad kernels of STREAM, on one core and on all of them."""
+
+import reframe as rfm
+
+from virtqual import sizes
+from virtqual.outputs import likwid
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+# STREAM's kernels as likwid-bench names them, with the number of vectors that each touches.  AVX is the
+# widest that every x86-64-v3 machine and software emulation run alike.
+KERNELS = {"copy": ("copy_avx", 2), "triad": ("stream_avx", 3)}
+WIDTHS = ["one", "all"]
+ITERATIONS = {"small": 20, "standard": 40}
+
+
+@rfm.simple_test
+class memory_bandwidth(Measurement):
+    """Copy and triad over arrays four times the last-level caches, or named otherwise."""
+
+    descr = "memory bandwidth: copy and triad"
+    feature = "memory-bandwidth"
+    threads = parameter(WIDTHS, loggable=True)
+    tags = {"memory", "quick", "full"}
+
+    def arrange(self):
+        """One task with one thread, or with one a physical core; both kernels in one job."""
+        self.num_cpus_per_task = self.cores
+        self.width = 1 if self.threads == "one" else self.cores
+        self.arrays = sizes.arrays(
+            self.known["llc_bytes"], self.known["memory_mib"] * 2**20, small=self.small
+        )
+        self.executable_opts = self.kernel_options("copy")
+        triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
+        launch = self.job.launcher.run_command(self.job)
+        self.postrun_cmds = [f"{launch} {' '.join(self.job.launcher.options)} {triad} > triad.out"]
+
+    def kernel_options(self, kernel):
+        """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
+        name, vectors = KERNELS[kernel]
+        iterations = ITERATIONS[self.known["scale"]]
+        size = vectors * self.arrays.bytes_each // 1000
+        return ["-t", name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
+
+    def read(self):
+        """Assert kernel, threads and size of both runs, then take the bandwidths."""
+        setting = f"{self.width} thread{'s' if self.width > 1 else ''}"
+        results = []
+        for kernel, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
+            run = likwid.parse(text)
+            name, vectors = KERNELS[kernel]
+            if (run.kernel, run.threads) != (name, self.width):
+                raise OutputError(
+                    "likwid-bench", f"ran {run.kernel} on {run.threads} threads, not {name} on {self.width}"
+                )
+            if len(set(run.hwthreads)) != run.threads:
+                raise OutputError("likwid-bench", f"threads share hardware threads: {run.hwthreads}")
+            asked = vectors * self.arrays.bytes_each
+            if abs(run.size - asked) > 0.02 * asked:
+                raise OutputError("likwid-bench", f"vectors of {run.size} bytes, asked for {asked}")
+            results.append(Result.scalar(f"{self.arrays.family}_{kernel}", setting, run.bandwidth))
+        return results
+
+
+@rfm.simple_test
+class memory_bandwidth_overhead(Overhead):
+    """Verdict on memory bandwidth."""
+
+    descr = "memory bandwidth: virtual against native"
+    measured = memory_bandwidth
+    threads = parameter(WIDTHS, loggable=True)
+    tags = {"memory", "overhead", "quick", "full"}

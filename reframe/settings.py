@@ -1,0 +1,8 @@
+"""ReFrame's site configuration: one system a file under ``systems/``, environments from the stacks."""
+
+from pathlib import Path
+
+from virtqual import guards, site
+
+guards.install()
+site_configuration = site.configuration(Path(__file__).parent / "systems")

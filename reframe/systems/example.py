@@ -1,0 +1,64 @@
+"""A worked example: a site with bare-metal nodes and VMs of the build under qualification.
+
+Copy this file, give it your system's name, and replace every value: docs/add-a-system.md says what each
+means.  Both partitions state the same hardware; only what virtualisation changes differs.
+"""
+
+PROCESSOR = {
+    "arch": "x86_64",
+    "num_cpus": 64,
+    "num_cpus_per_core": 1,  # SMT is off on both sides
+    "num_cpus_per_socket": 32,
+    "num_sockets": 2,
+}
+HARDWARE = {
+    "nodes": 2,  # how many nodes a check may use
+    "memory_mib": 512 * 1024,
+    "llc_bytes": 2 * 48 * 2**20,  # both sockets' last-level caches
+    "scale": "standard",
+}
+
+system = {
+    "name": "example",
+    "descr": "worked example, exists on paper only",
+    "hostnames": [r"login\d+\.example\.org"],
+    "prefix": "/scratch/virtqual",  # stage and output: seen by every node at this path
+    "modules_system": "nomod",
+    "partitions": [
+        {
+            "name": "bare",
+            "descr": "bare metal",
+            "scheduler": "slurm",
+            "launcher": "srun",
+            "access": ["--partition=bare", "--account=hpcops"],
+            "features": ["native"],
+            "max_jobs": 4,
+            "processor": PROCESSOR,
+            "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
+            "extras": HARDWARE,
+        },
+        {
+            "name": "vm",
+            "descr": "one VM a host, all cores, SR-IOV network adapter",
+            "scheduler": "slurm",
+            "launcher": "srun",
+            "access": ["--partition=vm", "--account=hpcops"],
+            "features": ["virtual"],
+            "max_jobs": 4,
+            "processor": PROCESSOR,
+            "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
+            "extras": {
+                **HARDWARE,
+                "memory_mib": 480 * 1024,
+                "hypervisor": {
+                    "vendor": "VMware ESXi",
+                    "build": "8.0.3-24022510",  # the exact build: results are keyed by it
+                    "accelerator": "esxi",
+                    "machine": "vmx-21",
+                },
+                "hypervisor_class": "esxi",
+                "guest": {"kernel": "5.14.0-427", "vcpus": 64},
+            },
+        },
+    ],
+}

@@ -1,0 +1,94 @@
+"""The one-machine cluster that comes with the project; its state file says everything about it."""
+
+import json
+import os
+from pathlib import Path
+
+STATE = (
+    Path(
+        os.environ.get("VCLUSTER_DIR")
+        or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "vcluster"
+    )
+    / "state.json"
+)
+SCHEMA = "vcluster/1"
+
+
+def read_state():
+    """Return the running cluster's state, or None when there is none."""
+    try:
+        state = json.loads(STATE.read_text())
+    except FileNotFoundError:
+        return None
+    if state.get("schema") != SCHEMA:
+        raise SystemExit(f"{STATE}: schema is {state.get('schema')!r}, expected {SCHEMA!r}; run vcluster up")
+    return state if state["status"] == "up" else None
+
+
+def partition(state, side, **extras):
+    """Return one partition as the state file describes it."""
+    known, host, guest = state["partitions"][side], state["host"], state["guest"]
+    cpus = known["cpus_per_node"]
+    # OpenBLAS chooses its kernel by CPUID; one for both sides.  Emulation runs SSE far faster than AVX2.
+    kernel = "Nehalem" if state["hypervisor"]["accelerator"] == "tcg" else "Haswell"
+    return {
+        "name": side,
+        "descr": {"native": host["cpu_model"], "virtual": f"{guest['vcpus']} vCPUs, {guest['cpu']}"}[side],
+        "scheduler": "slurm",
+        "launcher": "srun",
+        # Both sides share one machine: the licence keeps them from running at the same time.
+        "access": [f"--partition={side}", f"--licenses={state['slurm']['licence']}"],
+        "max_jobs": 1,
+        "features": [side],
+        "processor": {
+            "arch": os.uname().machine,
+            "num_cpus": cpus,
+            "num_cpus_per_core": 1,
+            "num_cpus_per_socket": cpus,
+            "num_sockets": 1,
+        },
+        "env_vars": [
+            # MPICH between nodes: plain TCP over the cluster's bridge.
+            ["MPIR_CVAR_CH4_NETMOD", "ofi"],
+            ["FI_PROVIDER", "tcp"],
+            ["OPENBLAS_CORETYPE", kernel],
+        ],
+        "extras": {
+            "nodes": len(known["nodes"]),
+            "memory_mib": known["memory_mib"],
+            "llc_bytes": host["llc_bytes"],
+            "scale": "small",
+            **extras,
+        },
+    }
+
+
+def running(state):
+    """Return the system while the cluster is up."""
+    found = state["hypervisor"]
+    emulated = found["accelerator"] == "tcg"
+    hypervisor = {
+        "vendor": found["vendor"],
+        "build": found["build"],
+        "accelerator": found["accelerator"],
+        "machine": found["machine"],
+        "details": {"sha256": found["sha256"], "arguments": found["arguments"]},
+    }
+    virtual = {
+        "hypervisor": hypervisor,
+        "hypervisor_class": "emulated" if emulated else "kvm",
+        "guest": state["guest"],
+    }
+    return {
+        "name": "vcluster",
+        "descr": f"one-machine cluster, {found['vendor']} {found['build']} ({found['accelerator']})",
+        "hostnames": ["$^"],
+        "prefix": f"{state['shared']}/reframe",
+        "modules_system": "nomod",
+        "partitions": [partition(state, "native"), partition(state, "virtual", **virtual)],
+    }
+
+
+STATE_NOW = read_state()
+# None: not a system at the moment, and the reason.
+system = running(STATE_NOW) if STATE_NOW else "the one-machine cluster is not up: run `vcluster up`"

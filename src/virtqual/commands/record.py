@@ -1,0 +1,92 @@
+"""`virtqual record`: references proposed from stored sessions, as a diff to review."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from virtqual import paths, store
+from virtqual.errors import UsageError, VirtqualError
+from virtqual.proposals import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
+from virtqual.references import References, load_references
+
+Loader = Callable[[Path, References], Recorded]
+
+
+def recorded(path: Path, references: References) -> Recorded:
+    """Read what references are made of from a stored session.
+
+    Raises
+    ------
+    UsageError
+        If it is no session, or no native run of it says which CPU it saw.
+    """
+    session = store.load(path)
+    checks = {result.series: run.check for run in session.runs for result in run.results}
+    native = [run for run in session.runs if run.side == "native"]
+    if not native:
+        raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
+    series = store.series_of(session.runs, references)
+    hypervisor = session.identity.get("virtual", {}).get("hypervisor", {})
+    return Recorded(
+        session=session.session,
+        date=session.created[:10],
+        system=session.system,
+        build=str(hypervisor.get("build") or "unknown"),
+        cpu=native[0].saw.get("cpu_model", "unknown"),
+        stack=native[0].stack_hash,
+        series=tuple(RecordedSeries(checks[name], one) for name, one in series.items()),
+    )
+
+
+def command(
+    sessions: Annotated[
+        list[str], typer.Argument(help="sessions to make references of (id, path or 'last')")
+    ],
+    references: Annotated[
+        Path | None, typer.Option(help="directory of reviewed data [default: the project's]")
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option(min=1e-6, max=0.1, help="how often a sound machine may miss a reference")
+    ] = FALSE_ALARMS,
+    write: Annotated[bool, typer.Option("--write", help="write the files after showing the diff")] = False,
+) -> None:
+    """Propose absolute native references and noise history for a system, as a diff to review.
+
+    Nothing is written without `--write`, and nothing is written that was not shown.
+    """
+    directory = references or paths.references()
+    try:
+        known = load_references(directory)
+        found = [recorded(store.find(name, paths.sessions()), known) for name in sessions]
+        proposals = propose(found, directory / "systems", false_alarms)
+    except (VirtqualError, ValueError) as error:
+        typer.echo(f"virtqual: {error}", err=True)
+        raise typer.Exit(UsageError.exit_code) from None
+    show(proposals, write)
+
+
+def show(proposals: Sequence[Proposal], write: bool) -> None:
+    """Print the diffs, and write the files if asked to."""
+    for proposal in proposals:
+        for note in proposal.notes:
+            typer.echo(f"# {note}", err=True)
+        if not proposal.diff:
+            continue
+        typer.echo(proposal.diff, nl=False)
+        if write:
+            proposal.path.parent.mkdir(parents=True, exist_ok=True)
+            proposal.path.write_text(proposal.after)
+            typer.echo(f"# written: {proposal.path}", err=True)
+    changed = [proposal for proposal in proposals if proposal.diff]
+    if not changed:
+        typer.echo("# nothing to change", err=True)
+    elif not write:
+        typer.echo(f"# {len(changed)} files proposed; --write writes them", err=True)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

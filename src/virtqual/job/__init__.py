@@ -1,0 +1,6 @@
+"""What a job writes down about itself, and reading it back.
+
+Two small shell files are copied into a run's stage directory: ``node.sh`` is sourced by the job script
+before and after the program, ``task.sh`` starts every task.  Both use shell builtins only: on emulated
+CPUs every process that is started costs tens of milliseconds.
+"""

@@ -1,0 +1,141 @@
+"""Read what a job wrote down about itself, and refuse what does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class NotesError(ValueError):
+    """A note is missing or broken, or says that the run was not what was asked for."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Where one task ran: its rank, its node, and the CPUs it could use there."""
+
+    rank: int
+    node: str
+    cpus: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a run saw.
+
+    Attributes
+    ----------
+    tasks
+        By rank.
+    begin, end
+        What ``node.sh`` noted on the job's first node before and after the program.
+    """
+
+    tasks: tuple[Task, ...]
+    begin: dict[str, str]
+    end: dict[str, str]
+
+    @property
+    def steal(self) -> float:
+        """Share of CPU time that the hypervisor took away during the run, 0 to 1 (first node)."""
+        before, after = (
+            [int(tick) for tick in note["cpu_ticks"].split()[:8]] for note in (self.begin, self.end)
+        )
+        spent = [b - a for a, b in zip(before, after, strict=True)]
+        return spent[7] / total if (total := sum(spent)) > 0 else 0.0
+
+    @property
+    def node_seconds(self) -> float:
+        """Seconds between both notes, by the first node's clock."""
+        return float(self.end["time"]) - float(self.begin["time"])
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """Read a kernel CPU list.
+
+    Examples
+    --------
+    >>> sorted(cpu_list("0,2-4"))
+    [0, 2, 3, 4]
+    """
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            cpus.update(range(int(first), int(last or first) + 1))
+        except ValueError:
+            raise NotesError(f"{text!r} is not a list of CPUs") from None
+    return frozenset(cpus)
+
+
+def read(stage: Path, tasks: int) -> Notes:
+    """Read the notes of a finished run.
+
+    Parameters
+    ----------
+    stage
+        Its stage directory.
+    tasks
+        How many tasks were asked for.
+
+    Raises
+    ------
+    NotesError
+        A note is missing or broken: the program did not run as asked.
+    """
+    found: dict[int, Task] = {}
+    for path in stage.glob("virtqual.task.*"):
+        try:
+            rank, node, cpus = path.read_text().split()
+        except ValueError:
+            raise NotesError(f"{path.name} is broken: {path.read_text()!r}") from None
+        found[int(rank)] = Task(int(rank), node, cpu_list(cpus))
+    if sorted(found) != list(range(tasks)):
+        raise NotesError(
+            f"{tasks} tasks were asked for, those that started have the ranks {sorted(found) or 'none'}; "
+            "is the MPI library's launch option of srun right?"
+        )
+    notes = []
+    for name in ("begin", "end"):
+        path = stage / f"virtqual.{name}"
+        if not path.is_file():
+            raise NotesError(f"the job script did not reach its {name} (no {path.name})")
+        pairs = (line.partition("=") for line in path.read_text().splitlines())
+        note = {key: value for key, _, value in pairs}
+        if not {"time", "cpu_ticks"} <= note.keys():
+            raise NotesError(f"{path.name} is not whole")
+        notes.append(note)
+    return Notes(tuple(found[rank] for rank in range(tasks)), *notes)
+
+
+def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:
+    """Verify that every task had CPUs of its own, as many as were asked for.
+
+    Parameters
+    ----------
+    notes
+        Of the run.
+    cpus_per_task
+        CPUs that each task was to be bound to.
+    nodes
+        Nodes that the tasks were to be spread over.
+
+    Raises
+    ------
+    NotesError
+        A task may use another number of CPUs, or shares one with another task of its node.
+    """
+    taken: dict[tuple[str, int], int] = {}
+    for task in notes.tasks:
+        if len(task.cpus) != cpus_per_task:
+            raise NotesError(
+                f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, "
+                f"not {cpus_per_task} of its own: it was not bound as asked"
+            )
+        for cpu in task.cpus:
+            other = taken.setdefault((task.node, cpu), task.rank)
+            if other != task.rank:
+                raise NotesError(f"tasks {other} and {task.rank} on {task.node} share CPU {cpu}")
+    used = {task.node for task in notes.tasks}
+    if len(used) != nodes:
+        raise NotesError(f"the tasks ran on {len(used)} nodes ({', '.join(sorted(used))}), not on {nodes}")

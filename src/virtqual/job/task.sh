@@ -1,0 +1,9 @@
+#!/bin/sh
+# Writes down where this task may run, then becomes the program.
+while read -r key value; do
+    case $key in Cpus_allowed_list:) cpus=$value ;; esac
+done < /proc/self/status
+read -r node < /proc/sys/kernel/hostname
+rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
+echo "$rank $node ${cpus:-unknown}" > "virtqual.task.$rank"
+exec "$@"

@@ -1,0 +1,56 @@
+"""When a job ran, by one clock for all jobs.
+
+The clocks of the nodes are not comparable (a VM's may be seconds off), so the scheduler's is used: Slurm's
+controller notes start and end of every job in whole seconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import subprocess
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """Start and end of a job, seconds since the epoch, and whose clock that is."""
+
+    start: float
+    end: float
+    clock: str
+
+
+def of_job(job: str, submitted: float, seen_done: float) -> Span:
+    """Return when a finished job ran.
+
+    Parameters
+    ----------
+    job
+        Slurm's job id.
+    submitted, seen_done
+        When the caller submitted it and saw it done.  They sharpen Slurm's whole seconds where one job
+        was submitted after another had been seen done, and stand in where Slurm cannot be asked.
+    """
+    text = _show(job)
+    start, end = (re.search(rf"\b{key}=(\S+)", text) for key in ("StartTime", "EndTime"))
+    try:
+        begun, ended = (datetime.datetime.fromisoformat(m[1]).timestamp() for m in (start, end) if m)
+    except ValueError:
+        return Span(submitted, seen_done, "submission")
+    begun = max(begun, submitted)
+    return Span(begun, max(begun, min(ended + 1, seen_done)), "slurmctld")
+
+
+def _show(job: str) -> str:
+    try:
+        done = subprocess.run(
+            ["scontrol", "-o", "show", "job", str(job)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

@@ -1,0 +1,97 @@
+"""Judge what one ReFrame run measured, as the overhead checks and ``virtqual qualify`` both do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from virtqual import paths, store
+from virtqual.errors import UsageError
+from virtqual.references import References, load_references
+from virtqual.runs import Run
+from virtqual.verdict import Design, Outcome, SessionVerdict, Verdict, judge_session
+
+BASELINE = Outcome.BASELINE
+
+
+@cache
+def references() -> References:
+    """Return the reviewed data, read once a process."""
+    return load_references(paths.references())
+
+
+def earlier_runs(against: str) -> Sequence[Run]:
+    """Return the runs of an earlier session, none for an empty name.
+
+    Raises
+    ------
+    UsageError
+        There is no such session.
+    """
+    return store.load(store.find(against, paths.sessions())).runs if against else ()
+
+
+def judge_runs(
+    runs: Sequence[Run],
+    hypervisor_class: str,
+    *,
+    system: str = "",
+    against: str = "",
+    refused: dict[str, tuple[str, ...]] | None = None,
+    build: str = "",
+    design: Design | None = None,
+) -> SessionVerdict:
+    """Judge the series of some runs together.
+
+    Parameters
+    ----------
+    runs
+        Of one session.
+    hypervisor_class
+        The class of budgets.
+    system
+        Whose own noise history counts, where it has one.
+    against
+        An earlier session (id or path), or empty.
+    refused
+        Reasons by name of check for which nothing of it may be judged.
+    build
+        The hypervisor's build, as waivers name it.
+    design
+        Error rates and looks; the default's if not given.
+    """
+    known = references()
+    cases = store.cases_of(
+        runs, known, hypervisor_class, system=system, against=earlier_runs(against), refused=refused
+    )
+    return judge_session(
+        cases,
+        hypervisor_class=known.hypervisor_class(hypervisor_class),
+        waivers=known.waivers,
+        build=build,
+        design=design or Design(),
+    )
+
+
+def judge_look(
+    runs: Sequence[Run], hypervisor_class: str, *, system: str = "", against: str = ""
+) -> list[Verdict]:
+    """Judge what one check measured in this ReFrame run and, of the same check, in the looks before.
+
+    Earlier looks of the session are read from the file that ``VIRTQUAL_SESSION`` names.
+
+    Raises
+    ------
+    UsageError
+        The file, the earlier session, the class or a budget does not exist.
+    """
+    everything = list(runs)
+    if file := os.environ.get("VIRTQUAL_SESSION"):
+        checks = {run.check for run in runs}
+        everything = [run for run in store.load(Path(file)).runs if run.check in checks] + everything
+    try:
+        return list(judge_runs(everything, hypervisor_class, system=system, against=against).verdicts)
+    except LookupError as error:
+        raise UsageError(str(error)) from error

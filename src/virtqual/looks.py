@@ -1,0 +1,105 @@
+"""Which samples one ReFrame run takes, and how it is told.
+
+One ReFrame run is one look at the data.  ``virtqual qualify`` starts as many as are needed and tells each
+through these environment variables; the plain ``reframe`` command takes the defaults.
+
+``VIRTQUAL_PAIRS``
+    ``FIRST:LAST`` pair numbers to run, both included; default ``0:1``.
+``VIRTQUAL_SCOPE``
+    ``quick`` (default) or ``full``: whether the longer cases of a check are there.
+``VIRTQUAL_SESSION``
+    File of the session that earlier looks wrote; default: none, this run stands alone.
+``VIRTQUAL_AGAINST``
+    File of an earlier session to compare with; default: none.
+``VIRTQUAL_CLASS``
+    Class of budgets; default: what the system file says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from virtqual.errors import UsageError
+
+SIDE = {"N": "native", "V": "virtual"}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One run's place in the order of runs.
+
+    Attributes
+    ----------
+    pair
+        Pair number from 0.
+    side
+        ``native`` or ``virtual``.
+    """
+
+    pair: int
+    side: str
+
+    def __str__(self) -> str:
+        return f"{self.pair}{self.side[0].upper()}"
+
+
+def slot(text: str) -> Slot:
+    """Read a slot's short form, e.g. ``1V``.
+
+    Raises
+    ------
+    UsageError
+        It is not of that form.
+    """
+    match = re.fullmatch(r"(\d+)([NV])", text)
+    if not match:
+        raise UsageError(f"{text!r} is no sample: a pair number and N or V, such as 0N")
+    return Slot(int(match[1]), SIDE[match[2]])
+
+
+def order(first: int, last: int) -> list[Slot]:
+    """Return the slots of pairs ``first`` to ``last`` in the order in which they run.
+
+    Every second pair is reversed, so that a drift of the machine does not favour one side.
+
+    Examples
+    --------
+    >>> [str(s) for s in order(0, 2)]
+    ['0N', '0V', '1V', '1N', '2N', '2V']
+    """
+    slots = []
+    for pair in range(first, last + 1):
+        sides = ("native", "virtual") if pair % 2 == 0 else ("virtual", "native")
+        slots += [Slot(pair, side) for side in sides]
+    return slots
+
+
+def pairs() -> tuple[int, int]:
+    """Return the first and last pair number of this run.
+
+    Raises
+    ------
+    UsageError
+        ``VIRTQUAL_PAIRS`` is not of the form ``FIRST:LAST``.
+    """
+    text = os.environ.get("VIRTQUAL_PAIRS", "0:1")
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise UsageError(f"VIRTQUAL_PAIRS={text!r}: expected FIRST:LAST, such as 0:1")
+    return int(match[1]), int(match[2])
+
+
+def scope() -> str:
+    """Return ``quick`` or ``full``.
+
+    Raises
+    ------
+    UsageError
+        ``VIRTQUAL_SCOPE`` is neither.
+    """
+    text = os.environ.get("VIRTQUAL_SCOPE", "quick")
+    if text not in ("quick", "full"):
+        raise UsageError(f"VIRTQUAL_SCOPE={text!r}: expected quick or full")
+    return text

@@ -1,0 +1,49 @@
+"""Where virtqual reads and writes: one place, so that nothing else guesses.
+
+``VIRTQUAL_ROOT``
+    The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
+    directory above ``src/`` of an editable installation, else the working directory.
+``VIRTQUAL_STATE``
+    What is written: stacks, sessions, the results database.  Default: ``.virtqual`` in the root.
+    On a cluster it must be on a file system that every node sees at the same path.
+``VIRTQUAL_REFERENCES``
+    Reviewed data to judge against.  Default: ``references`` in the root.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def root() -> Path:
+    """Return the project checkout."""
+    if given := os.environ.get("VIRTQUAL_ROOT"):
+        return Path(given).resolve()
+    checkout = Path(__file__).resolve().parents[2]
+    return checkout if (checkout / "checks").is_dir() else Path.cwd()
+
+
+def state() -> Path:
+    """Return the directory that virtqual writes to (it may not exist yet)."""
+    return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
+
+
+def references() -> Path:
+    """Return the directory of reviewed data."""
+    return Path(os.environ.get("VIRTQUAL_REFERENCES") or root() / "references").resolve()
+
+
+def stacks() -> Path:
+    """Return the directory that holds one directory a software stack."""
+    return state() / "stack"
+
+
+def sessions() -> Path:
+    """Return the directory that holds one directory a session."""
+    return state() / "sessions"
+
+
+def database() -> Path:
+    """Return ReFrame's results database (SQLite)."""
+    return state() / "results.db"

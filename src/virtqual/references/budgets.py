@@ -1,0 +1,230 @@
+"""How much overhead is allowed, for whom, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from virtqual.metrics import Metric
+
+Floats = NDArray[np.float64]
+Gate = Literal["overhead", "change"]
+
+
+class BudgetError(ValueError):
+    """A budget that cannot be applied to the values it is for."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its unit."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.value:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a budget is what it is.
+
+    Parameters
+    ----------
+    kind
+        ``claim``: a published claim, by id; ``policy``: ours.
+    text
+        The claim's id, or the policy in a sentence.
+    """
+
+    kind: Literal["claim", "policy"]
+    text: str
+
+    def __str__(self) -> str:
+        return f"published claim {self.text}" if self.kind == "claim" else f"policy: {self.text}"
+
+
+@dataclass(frozen=True)
+class HypervisorClass:
+    """A kind of virtualisation that budgets are for.
+
+    Parameters
+    ----------
+    name
+        ``kvm``, ``esxi``, ``emulated`` ...
+    gate
+        What decides: the ``overhead`` itself, or its ``change`` since an earlier session.
+    qualifies
+        Whether a result may ever be called qualified for production.
+    description
+        One line.
+    reason
+        Why it is judged so.
+    accelerators
+        What may run the guests' instructions, as system files name it; empty in records that do not say.
+    """
+
+    name: str
+    gate: Gate
+    qualifies: bool
+    description: str
+    reason: str
+    accelerators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Term:
+    """What is allowed over a range of sizes.
+
+    Parameters
+    ----------
+    relative
+        Allowed fraction: 0.05 is latency <= 1.05x, bandwidth >= 0.95x.
+    absolute
+        Allowed difference, in the metric's unit.
+    margin
+        How far above the budget an overhead may hide: a fraction, or a difference in the unit.
+    reason
+        Why.
+    both
+        Where relative and absolute are given: whether the ``larger`` or the ``smaller`` is allowed.
+    low, high
+        Range of sizes, ends included.
+    where
+        ``file:line`` it was read from.
+    """
+
+    relative: float | None
+    absolute: Quantity | None
+    margin: float | Quantity
+    reason: Reason
+    both: Literal["larger", "smaller"] = "larger"
+    low: float = -math.inf
+    high: float = math.inf
+    where: str = ""
+
+    def covers(self, point: float) -> bool:
+        """Return whether `point` lies in its range."""
+        return self.low <= point <= self.high
+
+    def allowed(self, native: Floats) -> tuple[Floats, Floats]:
+        """Return allowed fraction and margin as a fraction, where native values are `native`."""
+        parts = []
+        if self.relative is not None:
+            parts.append(np.full_like(native, self.relative))
+        if self.absolute is not None:
+            parts.append(self.absolute.value / native)
+        choose = np.maximum if self.both == "larger" else np.minimum
+        margin = self.margin.value / native if isinstance(self.margin, Quantity) else self.margin
+        return choose.reduce(parts), np.broadcast_to(margin, native.shape)
+
+    def text(self, metric: Metric) -> str:
+        """Return the budget with its margin as people read it."""
+        lower = metric.better == "lower"
+        parts = []
+        if self.relative is not None:
+            parts.append(f"{'<=' if lower else '>='} {1 + self.relative if lower else 1 - self.relative:g}x")
+        if self.absolute is not None:
+            parts.append(f"{'+' if lower else '-'}{self.absolute}")
+        joined = f" or {'more' if self.both == 'larger' else 'less'}, ".join(parts)
+        margin = self.margin if isinstance(self.margin, Quantity) else f"{self.margin:g}"
+        return f"{joined} (margin {margin})"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The budget of one metric in one setting under one class.
+
+    Parameters
+    ----------
+    terms
+        For a scalar one; for a curve one or more that cover its sizes. The first that covers a size
+        holds for it.
+    hypervisor_class
+        Name of the class it is for.
+    gate
+        What it limits.
+    """
+
+    terms: tuple[Term, ...]
+    hypervisor_class: str = ""
+    gate: Gate = "overhead"
+
+    @classmethod
+    def of(
+        cls,
+        relative: float | None = None,
+        *,
+        margin: float | Quantity,
+        absolute: Quantity | None = None,
+        reason: str = "stated by the caller",
+        both: Literal["larger", "smaller"] = "larger",
+        hypervisor_class: str = "",
+        gate: Gate = "overhead",
+    ) -> Budget:
+        """Return a budget of one term for all sizes."""
+        if relative is None and absolute is None:
+            raise BudgetError("a budget needs a relative or an absolute part, or both.")
+        term = Term(relative, absolute, margin, Reason("policy", reason), both)
+        return cls((term,), hypervisor_class, gate)
+
+    def term(self, point: float | None) -> Term:
+        """Return the term that holds at `point` (None for a scalar).
+
+        Raises
+        ------
+        BudgetError
+            If none covers it.
+        """
+        for term in self.terms:
+            if point is None or term.covers(point):
+                return term
+        raise BudgetError(f"no budget covers size {point:g}.")
+
+    def limits(self, metric: Metric, points: tuple[float, ...], native: Floats) -> tuple[Floats, Floats]:
+        """Return budget and margin in log units at each point.
+
+        Parameters
+        ----------
+        metric
+            Whose values they limit.
+        points
+            Sizes of a curve; empty for a scalar.
+        native
+            Native value at each point, shape (n_points,), by which absolute parts are turned into
+            ratios.
+
+        Returns
+        -------
+        limit, margin : ndarray
+            Shape (n_points,). A difference d above `limit` is over budget; d of ``limit + margin``
+            passes in beta of all cases at most.
+
+        Raises
+        ------
+        BudgetError
+            If a part is in another unit, a size has no budget, or a bandwidth could fall to zero.
+        """
+        terms = [self.term(point) for point in points or (None,)]
+        fraction, extra = np.empty(len(native)), np.empty(len(native))
+        for term in dict.fromkeys(terms):
+            for part in (term.absolute, term.margin):
+                if isinstance(part, Quantity) and part.unit != metric.unit:
+                    raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
+            here = np.array([other is term for other in terms])
+            fraction[here], extra[here] = term.allowed(native[here])
+        if metric.better == "higher" and np.any(fraction + extra >= 1):
+            worst = int(np.argmax(fraction + extra))
+            where = f" at {points[worst]:g} {metric.axis_unit}" if points else ""
+            raise BudgetError(
+                f"{metric.name}{where}: budget plus margin allow everything to be lost "
+                f"({fraction[worst] + extra[worst]:.0%} of {native[worst]:g} {metric.unit})."
+            )
+        sign = 1 if metric.better == "lower" else -1
+        limit: Floats = sign * np.log1p(sign * fraction)
+        return limit, sign * np.log1p(sign * (fraction + extra)) - limit

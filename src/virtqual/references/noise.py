@@ -1,0 +1,105 @@
+"""What is known of a metric's noise before the first pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Noise of one pair's log difference, from A/A history or stated.
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation of d at one point, beyond `common`; one number, or one for each point.
+    df
+        Its weight: the number of degrees of freedom it counts for against the session's own pairs.
+    source
+        Where it comes from; shown with the verdict.
+    correlation
+        Of neighbouring points of a curve (it falls as a power with their distance).
+    common
+        Standard deviation of what a pair's whole curve shares.
+    between
+        Standard deviation of the overhead from one session to the next (another boot, another day);
+        counted only where two sessions are compared.
+
+    Raises
+    ------
+    ValueError
+        If a number cannot be what it says.
+    """
+
+    sigma: float | tuple[float, ...]
+    df: float
+    source: str
+    correlation: float = 0.5
+    common: float = 0.0
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not np.all(np.isfinite(self.sigma)) or np.min(self.sigma) <= 0:
+            raise ValueError(f"sigma must be above 0: {self.sigma}.")
+        if not (np.isfinite(self.df) and self.df > 0):
+            raise ValueError(f"df must be above 0: {self.df}.")
+        if not 0 <= self.correlation < 1:
+            raise ValueError(f"correlation lies in [0, 1): {self.correlation}.")
+        if min(self.common, self.between) < 0:
+            raise ValueError("common and between are standard deviations: not below 0.")
+
+    def covariance(self, width: int) -> NDArray[np.float64]:
+        """Return the covariance of one pair's differences, shape (width, width).
+
+        Raises
+        ------
+        ValueError
+            If `sigma` has one number for each of another number of points.
+        """
+        if isinstance(self.sigma, tuple) and len(self.sigma) != width:
+            raise ValueError(f"the prior has {len(self.sigma)} points, the series {width}.")
+        sigma = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), (width,))
+        index = np.arange(width)
+        distance = np.abs(index[:, None] - index[None, :])
+        covariance: NDArray[np.float64] = np.outer(sigma, sigma) * self.correlation**distance + self.common**2
+        return covariance
+
+
+# How history is pulled in before its spread is taken: at so many standard deviations, where a standard
+# deviation is read off the middle half or off the middle four fifths, whichever is wider. A wild run in
+# fifty must not blunt the test for months; a machine that has two speeds must not look calm.
+HISTORY_CLIP = 2.25
+HISTORY_TAIL = 0.10
+_TAIL_TO_SIGMA = 1 / (2 * 1.2815515655446004)
+_MAD_TO_SIGMA = 1.4826
+
+
+def sigma_of_history(d: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard deviation of A/A pair differences, as a prior takes it.
+
+    Parameters
+    ----------
+    d
+        Differences of pairs whose two sides were the same, shape (..., n_pairs); at least two.
+
+    Returns
+    -------
+    ndarray
+        Shape (...).
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two pairs.
+    """
+    if d.shape[-1] < 2:
+        raise ValueError(f"a spread needs at least 2 pairs, {d.shape[-1]} were given.")
+    centre = np.median(d, axis=-1, keepdims=True)
+    middle = _MAD_TO_SIGMA * np.median(np.abs(d - centre), axis=-1, keepdims=True)
+    low, high = np.quantile(d, [HISTORY_TAIL, 1 - HISTORY_TAIL], axis=-1, keepdims=True)
+    reach = HISTORY_CLIP * np.maximum(middle, _TAIL_TO_SIGMA * (high - low))
+    sigma: NDArray[np.float64] = np.clip(d, centre - reach, centre + reach).std(axis=-1, ddof=1)
+    return sigma

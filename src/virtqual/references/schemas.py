@@ -1,0 +1,150 @@
+"""The form of the files under ``references/``: keys, values, and what one entry alone can get wrong."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from virtqual.datafile import Entry
+
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class QuantityEntry(Entry):
+    """A number with its unit."""
+
+    value: Positive
+    unit: Text
+
+
+class SizesEntry(Entry):
+    """A range of sizes, ends included."""
+
+    low: Annotated[NotNegative, Field(alias="from")]
+    high: Annotated[NotNegative, Field(alias="to")]
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"sizes run from {self.low:g} down to {self.high:g}: swap them.")
+        return self
+
+
+class ReasonEntry(Entry):
+    """Why: a published claim by its id, or a policy of ours in a sentence."""
+
+    claim: Text | None = None
+    policy: Text | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.claim is None) == (self.policy is None):
+            raise ValueError("give either `claim` (id of a published claim) or `policy` (a sentence).")
+        return self
+
+
+class TargetEntry(Entry):
+    """Base of entries that are about one metric or one family."""
+
+    metric: Text | None = None
+    family: Text | None = None
+    setting: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if (self.metric is None) == (self.family is None):
+            raise ValueError("name either a `metric` or a `family`.")
+        return self
+
+
+class BudgetEntry(TargetEntry):
+    """Allowed overhead of a metric or family."""
+
+    sizes: SizesEntry | None = None
+    relative: NotNegative | None = None
+    absolute: QuantityEntry | None = None
+    both: Literal["larger", "smaller"] | None = None
+    margin: Positive | QuantityEntry
+    reason: ReasonEntry
+
+    @model_validator(mode="after")
+    def _some_part(self) -> Self:
+        if self.relative is None and self.absolute is None:
+            raise ValueError("a budget needs `relative` or `absolute`, or both.")
+        if (self.relative is not None and self.absolute is not None) != (self.both is not None):
+            raise ValueError("`both: larger` or `both: smaller` goes with a relative and an absolute part.")
+        return self
+
+
+class ClassEntry(Entry):
+    """A kind of virtualisation."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    gate: Literal["overhead", "change"]
+    qualifies: bool
+    accelerators: Annotated[list[Text], Field(min_length=1)]
+    description: Text
+    reason: Text
+
+
+class BudgetsFile(Entry):
+    """``references/budgets/*.yaml``: one class with its budgets.
+
+    `budgets` limit the overhead, `changes` its change since an earlier session.
+    """
+
+    schema_: Annotated[Literal["virtqual-budgets/1"], Field(alias="schema")]
+    class_: Annotated[ClassEntry, Field(alias="class")]
+    budgets: Annotated[list[BudgetEntry], Field(default_factory=list)]
+    changes: Annotated[list[BudgetEntry], Field(default_factory=list)]
+
+
+class NoiseEntry(TargetEntry):
+    """Noise of one pair's log difference."""
+
+    sigma: Positive | Annotated[list[Positive], Field(min_length=1)]
+    points: list[NotNegative] | None = None
+    df: Positive
+    correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    common: NotNegative = 0.0
+    between: NotNegative = 0.0
+    source: Text
+
+    @model_validator(mode="after")
+    def _points(self) -> Self:
+        if isinstance(self.sigma, list) != (self.points is not None):
+            raise ValueError("a list of `sigma` goes with a list of `points`.")
+        if isinstance(self.sigma, list) and self.points is not None and len(self.sigma) != len(self.points):
+            raise ValueError(f"{len(self.sigma)} values of `sigma` for {len(self.points)} `points`.")
+        return self
+
+
+class NoiseFile(Entry):
+    """``references/noise/*.yaml`` and ``references/systems/<system>/noise.yaml``."""
+
+    schema_: Annotated[Literal["virtqual-noise/1"], Field(alias="schema")]
+    class_: Annotated[Text | None, Field(alias="class")] = None
+    noise: list[NoiseEntry]
+
+
+class WaiverEntry(Entry):
+    """An accepted OVER."""
+
+    metric: Text
+    setting: Text | None = None
+    class_: Annotated[Text, Field(alias="class")]
+    build: Text
+    owner: Text
+    reason: Text
+    expires: date
+
+
+class WaiversFile(Entry):
+    """``references/waivers.yaml``."""
+
+    schema_: Annotated[Literal["virtqual-waivers/1"], Field(alias="schema")]
+    waivers: list[WaiverEntry]

@@ -1,0 +1,117 @@
+"""One run of one check: what it measured, where, when, and what it saw.
+
+A check writes this record into a loggable variable of its ReFrame test, so that it is kept in ReFrame's
+run report and results database; ``store`` reads it back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Result(BaseModel):
+    """Values of one metric.
+
+    Attributes
+    ----------
+    metric
+        Name in ``references/metrics/``.
+    setting
+        Under which conditions, e.g. ``1 thread`` or ``two nodes``.
+    points
+        Sizes of a curve in its axis unit, rising; empty for a scalar.
+    values
+        One a point, or the only one of a scalar, in the metric's unit.
+    invalid
+        Reasons why a validity gate refuses the values; empty if they count.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metric: str
+    setting: str
+    points: tuple[float, ...] = ()
+    values: tuple[float, ...]
+    invalid: tuple[str, ...] = ()
+
+    @classmethod
+    def scalar(cls, metric: str, setting: str, value: float, invalid: tuple[str, ...] = ()) -> Result:
+        """Return the result of a metric that has one value."""
+        return cls(metric=metric, setting=setting, values=(value,), invalid=invalid)
+
+    @classmethod
+    def curve(cls, metric: str, setting: str, values: dict[float, float]) -> Result:
+        """Return the result of a metric that has a value a size."""
+        points = tuple(sorted(values))
+        return cls(metric=metric, setting=setting, points=points, values=tuple(values[p] for p in points))
+
+    @property
+    def series(self) -> str:
+        """Which series the values belong to: ``metric@setting``."""
+        return f"{self.metric}@{self.setting}"
+
+    def variables(self) -> dict[str, float]:
+        """Return the values by name of ReFrame performance variable."""
+        if not self.points:
+            return {self.metric: self.values[0]}
+        return {f"{self.metric}_{p:g}": v for p, v in zip(self.points, self.values, strict=True)}
+
+
+class Run(BaseModel):
+    """One run of one check on one side.
+
+    Attributes
+    ----------
+    check
+        Name of the check and its parameters without the sample, e.g. ``lammps %problem=lj``.
+    pair, side
+        Its place in the order of runs.
+    start, end
+        Seconds since the epoch by the clock that ``clock`` names.
+    job
+        Id of the scheduler's job.
+    nodes
+        Where it ran.
+    results
+        What it measured.
+    saw
+        What the job's first node said of itself: kernel, CPU model, caches, clock source ...
+    steal
+        Share of the first node's CPU time that the hypervisor took away, 0 to 1.
+    seconds
+        Wall time of the program on the first node, s.
+    stack, stack_hash
+        The software stack.
+    reference
+        Whether native values were held against absolute references: ``held`` or ``none``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal["virtqual-run/1"] = Field(alias="schema", default="virtqual-run/1")
+    check: str
+    pair: int = Field(ge=0)
+    side: Literal["native", "virtual"]
+    start: float
+    end: float
+    clock: str
+    job: str
+    nodes: tuple[str, ...]
+    results: tuple[Result, ...]
+    saw: dict[str, str]
+    steal: float
+    seconds: float
+    stack: str
+    stack_hash: str
+    reference: Literal["held", "none"]
+
+    def dump(self) -> str:
+        """Return the record as one line of JSON."""
+        return self.model_dump_json(by_alias=True)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a sample of this run carries along."""
+        return {"check": self.check, "job": self.job, "nodes": list(self.nodes), "clock": self.clock}

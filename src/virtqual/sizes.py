@@ -1,0 +1,89 @@
+"""Problem sizes from what a node has: pure functions with worked examples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# STREAM's own rule: each array at least four times the sum of the last-level caches in use.
+# (John D. McCalpin, STREAM benchmark, "Run Rules".)
+STREAM_FACTOR = 4
+# Small systems stop here: a software-emulated node would need minutes for more.
+SMALL_ARRAY = 48_000_000
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Arrays for a bandwidth measurement.
+
+    Attributes
+    ----------
+    bytes_each
+        Size of one array in bytes, whole kilobytes (10^3).
+    family
+        ``memory`` where they exceed the caches by STREAM's rule; ``cache`` where they do not, and what is
+        measured must not be called memory bandwidth.
+    """
+
+    bytes_each: int
+    family: str
+
+
+def arrays(llc_bytes: int, memory_bytes: int, *, small: bool) -> Arrays:
+    """Size the three arrays of a STREAM-like kernel for one node.
+
+    Parameters
+    ----------
+    llc_bytes
+        All last-level caches of the node together, as the hardware has them.
+    memory_bytes
+        Memory of the node; the three arrays take half of it at most.
+    small
+        Whether the system is a small one.
+
+    Examples
+    --------
+    32 MiB of cache, 256 GiB of memory:
+
+    >>> arrays(32 * 2**20, 256 * 2**30, small=False)
+    Arrays(bytes_each=134218000, family='memory')
+
+    260 MiB of cache on a small system: a gigabyte an array is out of reach, so it is not called memory.
+
+    >>> arrays(260 * 2**20, 2 * 2**30, small=True)
+    Arrays(bytes_each=48000000, family='cache')
+    """
+    wanted = STREAM_FACTOR * llc_bytes
+    largest = memory_bytes // 6
+    if small:
+        largest = min(largest, SMALL_ARRAY)
+    each = min(max(wanted, SMALL_ARRAY), largest)
+    family = "memory" if each >= wanted else "cache"
+    return Arrays(math.ceil(each / 1000) * 1000 if family == "memory" else each // 1000 * 1000, family)
+
+
+def process_grid(processes: int) -> tuple[int, int]:
+    """Return P and Q of the most square process grid, P <= Q, as HPL wants it.
+
+    Examples
+    --------
+    >>> process_grid(8), process_grid(7)
+    ((2, 4), (1, 7))
+    """
+    p = max(d for d in range(1, math.isqrt(processes) + 1) if processes % d == 0)
+    return p, processes // p
+
+
+def hpl_order(memory_bytes: int, block: int, *, small: bool) -> int:
+    """Return the order of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
+
+    Examples
+    --------
+    >>> hpl_order(192 * 2**30, 192, small=False)
+    143424
+    >>> hpl_order(2 * 2**30, 80, small=True)
+    480
+    """
+    if small:
+        return 480
+    return int(math.sqrt(0.8 * memory_bytes / 8)) // block * block

@@ -1,0 +1,140 @@
+"""The manifest of a stack: which program, of which version, from where, with which checksum.
+
+ReFrame's environments are made from manifests, so a check asks for a feature (``+lammps``) and never
+for a package manager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from virtqual.errors import InfrastructureError
+
+
+class Program(BaseModel):
+    """One program that checks can run.
+
+    Attributes
+    ----------
+    features
+        What a check asks for, e.g. ``lammps`` or ``mpi-latency``.
+    path
+        The executable, at the same path on every node.
+    sha256
+        Of the executable.
+    libraries
+        Checksums of the shared libraries that decide its speed (path to sha256).
+    mpi
+        The MPI library it is linked with (name and version), or None.
+    launch
+        Options of ``srun`` that this MPI library needs.
+    env
+        Environment variables that a run of it needs, the same on both partitions.
+    data
+        Input files and directories by name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: str
+    origin: str
+    path: Path
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    libraries: dict[str, str] = {}
+    features: tuple[str, ...]
+    mpi: str | None = None
+    launch: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    data: dict[str, Path] = {}
+
+
+class Manifest(BaseModel):
+    """A whole stack, as ``manifest.json`` in its directory says it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal["virtqual-stack/1"] = Field(alias="schema", default="virtqual-stack/1")
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    pins: str
+    programs: tuple[Program, ...]
+
+    @property
+    def features(self) -> list[str]:
+        """Everything the stack can do, sorted."""
+        return sorted({f for p in self.programs for f in p.features})
+
+    @property
+    def hash(self) -> str:
+        """Identity of the stack: equal exactly when every program and library is the same."""
+        parts = sorted((p.name, p.version, p.sha256, sorted(p.libraries.values())) for p in self.programs)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def provider(self, feature: str) -> Program:
+        """Return the program that provides a feature.
+
+        Raises
+        ------
+        InfrastructureError
+            No program of this stack provides it.
+        """
+        for program in self.programs:
+            if feature in program.features:
+                return program
+        raise InfrastructureError(
+            f"stack {self.name!r} has no program with the feature {feature!r} "
+            f"(it has: {', '.join(self.features)})"
+        )
+
+    def changed(self) -> Iterator[str]:
+        """Yield one sentence a file whose checksum is not what the manifest says."""
+        for program in self.programs:
+            for path, known in {str(program.path): program.sha256, **program.libraries}.items():
+                if not Path(path).is_file():
+                    yield f"{program.name}: {path} is gone"
+                elif sha256(Path(path)) != known:
+                    yield f"{program.name}: {path} has changed since the stack was set up"
+
+    def write(self, directory: Path) -> Path:
+        """Write ``manifest.json`` into a directory, whole or not at all."""
+        path = directory / "manifest.json"
+        part = path.with_suffix(".part")
+        part.write_text(self.model_dump_json(by_alias=True, indent=2) + "\n")
+        part.replace(path)
+        return path
+
+
+def load(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises
+    ------
+    InfrastructureError
+        The file is missing or is not a manifest of this version.
+    """
+    try:
+        return Manifest.model_validate_json(path.read_text())
+    except OSError as error:
+        raise InfrastructureError(f"{path}: no stack manifest ({error.strerror}); run ci/setup") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InfrastructureError(f"{path}: key {where}: {first['msg']}; run ci/setup again") from error
+
+
+def installed(stacks: Path) -> list[Manifest]:
+    """Return every stack set up below a directory; ``spack`` first, because it is the exact stack."""
+    manifests: Iterable[Manifest] = (load(path) for path in sorted(stacks.glob("*/manifest.json")))
+    return sorted(manifests, key=lambda manifest: (manifest.name != "spack", manifest.name))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

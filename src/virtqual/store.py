@@ -1,0 +1,277 @@
+"""What was measured: sessions, and the samples of ReFrame's run reports.
+
+A session is one directory with ``session.json`` (every sample, identity and verdict; schema
+``virtqual-session/1``) beside ReFrame's own reports of each look.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.pairs import Sample, Series, Side, pair_up
+from virtqual.references import Gate, NoReferenceError, References
+from virtqual.runs import Result, Run
+from virtqual.verdict import Case
+
+FILE = "session.json"
+
+
+class Look(BaseModel):
+    """One ReFrame run of a session and where its own reports are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first: int
+    last: int
+    cases: int
+    failed: int
+    seconds: float
+    uuid: str
+    report: Path
+    junit: Path
+    log: Path
+
+
+class Failure(BaseModel):
+    """One case that did not give a sample, and ReFrame's reason."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    look: int
+    case: str
+    partition: str
+    phase: str
+    reason: str
+
+
+class Session(BaseModel):
+    """A session as ``session.json`` keeps it.
+
+    Attributes
+    ----------
+    session
+        Its id: date, time and system.
+    hypervisor_class
+        Under which it was judged.
+    identity
+        What each partition was, by side.
+    stack
+        Name, hash and programs (name, version, checksum).
+    against
+        Id of the earlier session it was compared with, or None.
+    runs
+        Every run, in the order in which they ran.
+    judged
+        The session verdict's record, from which it can be judged again.
+    outcome, qualified, exit_code
+        The conclusion; ``qualified`` is ``yes`` or ``no (reason)``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_: Literal["virtqual-session/1"] = Field(alias="schema", default="virtqual-session/1")
+    session: str
+    label: str = ""
+    created: str
+    system: str
+    hypervisor_class: str
+    identity: dict[str, Any]
+    stack: dict[str, Any]
+    against: str | None = None
+    looks: list[Look] = []
+    runs: list[Run] = []
+    failures: list[Failure] = []
+    judged: dict[str, Any] = {}
+    outcome: str = "UNFINISHED"
+    all_outcomes: dict[str, int] = {}
+    qualified: str = "no (unfinished)"
+    conclusion: str = ""
+    exit_code: int = 5
+
+    def write(self, directory: Path) -> Path:
+        """Write ``session.json``, whole or not at all."""
+        path = directory / FILE
+        part = path.with_suffix(".part")
+        part.write_text(self.model_dump_json(by_alias=True, indent=1) + "\n")
+        part.replace(path)
+        return path
+
+
+def load(path: Path) -> Session:
+    """Read a session from its file or directory.
+
+    Raises
+    ------
+    UsageError
+        There is none, or it is not of this version.
+    """
+    file = path / FILE if path.is_dir() else path
+    try:
+        return Session.model_validate_json(file.read_text())
+    except OSError as error:
+        raise UsageError(f"{file}: no session ({error.strerror})") from error
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise UsageError(f"{file}: key {where or 'schema'}: {problem['msg']}") from error
+
+
+def find(name: str, sessions: Path) -> Path:
+    """Return the file of a session.
+
+    Parameters
+    ----------
+    name
+        Its id, the beginning of an id, a path, or ``last``.
+    sessions
+        The directory of sessions.
+
+    Raises
+    ------
+    UsageError
+        There is no such session, or several begin so; those there are are named.
+    """
+    as_path = Path(name)
+    if as_path.is_dir() or as_path.is_file():
+        return as_path / FILE if as_path.is_dir() else as_path
+    ids = sorted(path.parent.name for path in sessions.glob(f"*/{FILE}"))
+    matches = (
+        ids[-1:]
+        if name == "last"
+        else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
+    )
+    if len(matches) != 1:
+        known = ", ".join(ids[-5:]) or "none"
+        raise UsageError(
+            f"{'several sessions begin' if matches else 'no session begins'} with {name!r} "
+            f"below {sessions} (the latest: {known})"
+        )
+    return sessions / matches[0] / FILE
+
+
+def runs_of_report(report: Path) -> tuple[list[Run], list[Failure], dict[str, Any]]:
+    """Read the runs of one ReFrame run report.
+
+    Returns
+    -------
+    runs
+        Of every measurement that passed, by start.
+    failures
+        Of every case that did not.
+    info
+        ReFrame's session information.
+
+    Raises
+    ------
+    InfrastructureError
+        The report is not there or not whole.
+    """
+    try:
+        content = json.loads(report.read_text())
+        cases = [case for run in content["runs"] for case in run["testcases"]]
+        info = content["session_info"]
+    except (OSError, ValueError, KeyError) as error:
+        raise InfrastructureError(f"{report}: no run report of ReFrame ({error})") from error
+    runs, failures = [], []
+    for case in cases:
+        if case["result"] != "pass":
+            reason = " ".join(str(case.get("fail_reason") or case["result"]).split())
+            name, phase = case["display_name"], str(case.get("fail_phase") or "dependencies")
+            failures.append(
+                Failure(look=0, case=name, partition=case["partition"], phase=phase, reason=reason)
+            )
+        elif case.get("record"):
+            runs.append(Run.model_validate_json(case["record"]))
+    return sorted(runs, key=lambda run: run.start), failures, dict(info)
+
+
+def series_of(runs: Iterable[Run], references: References) -> dict[str, Series]:
+    """Pair up the samples of runs, by series id in order of appearance.
+
+    Raises
+    ------
+    virtqual.pairs.PairingError
+        For what only a bug of the harness produces, e.g. other message sizes on one side.
+    virtqual.metrics.UnknownMetricError
+        A run names a metric that no file declares.
+    """
+    found: dict[str, tuple[Result, list[Sample]]] = {}
+    for run in runs:
+        for result in run.results:
+            _, samples = found.setdefault(result.series, (result, []))
+            samples.append(_sample(run, result))
+    return {
+        name: pair_up(references.metrics[first.metric], first.setting, first.points, samples)
+        for name, (first, samples) in found.items()
+    }
+
+
+def cases_of(
+    runs: Sequence[Run],
+    references: References,
+    hypervisor_class: str,
+    *,
+    system: str = "",
+    against: Sequence[Run] = (),
+    refused: dict[str, tuple[str, ...]] | None = None,
+) -> list[Case]:
+    """Return what the verdict needs to judge every series of some runs.
+
+    Parameters
+    ----------
+    runs
+        Of this session.
+    references
+        Budgets and noise.
+    hypervisor_class
+        The class of budgets.
+    system
+        Whose own noise history counts, where it has one.
+    against
+        Runs of an earlier session; a series that it does not have is judged without it, and refused.
+    refused
+        Reasons by name of check for which nothing of it may be judged.
+
+    Raises
+    ------
+    UsageError
+        No budget covers a metric under this class.
+    """
+    by_check = {result.series: run.check for run in runs for result in run.results}
+    earlier = series_of(against, references)
+    cases = []
+    for name, series in series_of(runs, references).items():
+        reasons = (refused or {}).get(by_check[name], ())
+        baseline = earlier.get(name)
+        if against and baseline is None:
+            reasons = (*reasons, "the earlier session did not measure it")
+        elif baseline is not None and baseline.points != series.points:
+            reasons, baseline = (*reasons, "the earlier session measured other sizes"), None
+        gate: Gate | None = "change" if against else None
+        try:
+            budget = references.budget(series, hypervisor_class, gate=gate)
+            prior = references.prior(series, hypervisor_class=hypervisor_class, system=system)
+        except NoReferenceError as error:
+            raise UsageError(str(error)) from error
+        cases.append(Case(series, budget, prior, baseline=baseline, refused=reasons))
+    return cases
+
+
+def _sample(run: Run, result: Result) -> Sample:
+    side: Side = run.side
+    return Sample(
+        side=side,
+        number=run.pair,
+        values=result.values,
+        start=run.start,
+        end=run.end,
+        invalid=result.invalid,
+        origin=run.origin,
+        points=result.points,
+    )

@@ -1,0 +1,217 @@
+"""What a system file must say, checked before anything runs.
+
+A system file is an ordinary ReFrame system (a dictionary named ``system`` in a Python file under
+``reframe/systems/``) with two partitions that are each other's peers: one with the feature ``native``,
+one with the feature ``virtual``.  What virtqual needs to know besides is in each partition's
+``extras``; the models here are that contract.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from virtqual.errors import UsageError
+
+SIDES = ("native", "virtual")
+M = TypeVar("M", bound=BaseModel)
+
+
+class Hypervisor(BaseModel):
+    """What the virtual machines run on: results are keyed by it, never by a product's name alone.
+
+    Attributes
+    ----------
+    vendor, build
+        E.g. ``VMware ESXi`` and ``8.0.3-24022510``; the exact build.
+    accelerator
+        How guest instructions run, e.g. ``kvm``, ``esxi``, or ``tcg`` for QEMU's emulation.
+    machine
+        The virtual hardware, e.g. ``vmx-21`` or ``pc-q35-7.2``.
+    details
+        More that identifies it: options, firmware, microcode.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vendor: str = Field(min_length=1)
+    build: str = Field(min_length=1)
+    accelerator: str = Field(min_length=1)
+    machine: str | None = None
+    details: dict[str, Any] = {}
+
+
+class PartitionExtras(BaseModel):
+    """The ``extras`` of either partition.
+
+    Attributes
+    ----------
+    nodes
+        How many nodes a check may use.
+    memory_mib
+        Memory of one node, MiB.
+    llc_bytes
+        Last-level caches of one node together, bytes, as the hardware has them (a VM may be told
+        something else): arrays of four times this size measure memory, smaller ones do not.
+    scale
+        ``small`` for a few cores or emulated ones, ``standard`` for production nodes.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    nodes: int = Field(ge=1)
+    memory_mib: int = Field(ge=256)
+    llc_bytes: int = Field(ge=1)
+    scale: Literal["small", "standard"]
+
+
+class VirtualExtras(PartitionExtras):
+    """The ``extras`` of the virtual partition.
+
+    Attributes
+    ----------
+    hypervisor
+        Identity of the build under qualification.
+    hypervisor_class
+        The class of budgets that applies, e.g. ``kvm``; see ``references/budgets/``.
+    guest
+        What the VMs are: kernel, vCPUs, memory, CPU model.
+    """
+
+    hypervisor: Hypervisor
+    hypervisor_class: str = Field(min_length=1)
+    guest: dict[str, Any] = {}
+
+
+class Partition(BaseModel):
+    """One of the two partitions; keys that only ReFrame reads pass through."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    scheduler: str
+    launcher: str
+    features: tuple[str, ...]
+    processor: dict[str, Any]
+    extras: dict[str, Any]
+
+
+class System(BaseModel):
+    """A system with its two partitions."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    hostnames: tuple[str, ...]
+    prefix: str = Field(min_length=1)
+    partitions: tuple[Partition, ...]
+
+    def partition(self, side: str) -> Partition:
+        """Return the native or the virtual partition."""
+        return next(p for p in self.partitions if side in p.features)
+
+    @property
+    def native(self) -> PartitionExtras:
+        """What virtqual knows of the native partition."""
+        return PartitionExtras.model_validate(self.partition("native").extras)
+
+    @property
+    def virtual(self) -> VirtualExtras:
+        """What virtqual knows of the virtual partition."""
+        return VirtualExtras.model_validate(self.partition("virtual").extras)
+
+
+def check(raw: Mapping[str, Any], file: str) -> System:
+    """Check one system.
+
+    Parameters
+    ----------
+    raw
+        The dictionary as ReFrame reads it.
+    file
+        Where it stands, for messages.
+
+    Raises
+    ------
+    UsageError
+        Naming the file and the key that is missing or wrong, and what it must be.
+    """
+    system = _validate(System, raw, file, "system")
+    for side in SIDES:
+        having = [p.name for p in system.partitions if side in p.features]
+        if len(having) != 1:
+            raise UsageError(
+                f"{file}: system.partitions: exactly one partition must have the feature {side!r}, "
+                f"found {', '.join(having) or 'none'}"
+            )
+    model: type[PartitionExtras]
+    for side, model in (("native", PartitionExtras), ("virtual", VirtualExtras)):
+        partition = system.partition(side)
+        where = f"system.partitions[{partition.name}]"
+        _validate(model, partition.extras, file, f"{where}.extras")
+        for key in ("num_cpus", "num_cpus_per_core", "num_sockets"):
+            if not isinstance(partition.processor.get(key), int) or partition.processor[key] < 1:
+                raise UsageError(
+                    f"{file}: {where}.processor.{key}: missing; state it (jobs check that it is true)"
+                )
+        if partition.scheduler in ("local", "ssh"):
+            raise UsageError(
+                f"{file}: {where}.scheduler: {partition.scheduler!r} cannot keep both partitions apart; "
+                "use a batch scheduler such as 'slurm'"
+            )
+    if system.native.llc_bytes != system.virtual.llc_bytes:
+        raise UsageError(
+            f"{file}: extras.llc_bytes differs between the partitions: state what the hardware has, "
+            "the same for both"
+        )
+    return system
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Read a system file and check it.
+
+    Returns
+    -------
+    dict
+        The system as ReFrame takes it.
+
+    Raises
+    ------
+    UsageError
+        The file does not define ``system``, or ``check`` refuses it.
+
+    Notes
+    -----
+    ``system`` may also be a sentence: why the system is not there at the moment.  ReFrame then knows it by
+    the file's name, with nothing to run on, and says the sentence when somebody selects it.
+    """
+    defined = runpy.run_path(str(file))
+    raw = defined.get("system")
+    if isinstance(raw, str):
+        return _not_there(file.stem, raw)
+    if not isinstance(raw, dict):
+        raise UsageError(f"{file}: defines no dictionary named 'system'; see docs/add-a-system.md")
+    check(raw, str(file))
+    return raw
+
+
+def _not_there(name: str, why: str) -> dict[str, Any]:
+    nowhere = {"name": "absent", "scheduler": "local", "launcher": "local", "environs": ["no-stack"]}
+    return {"name": name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
+
+
+def _validate(model: type[M], raw: Mapping[str, Any], file: str, where: str) -> M:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join([where, *(str(part) for part in problem['loc'])])}: {problem['msg']}"
+            for problem in error.errors()
+        ]
+        raise UsageError(
+            f"{file}: {'; '.join(problems)} (what a system file must say: docs/add-a-system.md)"
+        ) from None

@@ -1,0 +1,63 @@
+"""Verdicts in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from virtqual.verdict.outcome import Outcome, Point, number
+
+if TYPE_CHECKING:
+    from virtqual.verdict.outcome import Verdict
+
+
+def message(verdict: Verdict) -> str:
+    """Return a verdict in one or two lines: what, how much, how sure, against what, and why."""
+    metric = verdict.metric
+    head = f"{verdict.outcome.value} {verdict.id}"
+    if verdict.overhead is None:
+        return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
+    if verdict.findings:
+        what = " and ".join(finding.text(metric) for finding in verdict.findings)
+        native, virtual = verdict.findings[0].native, verdict.findings[0].virtual
+    else:
+        judged = verdict.judged or verdict.overhead
+        what = judged.text(metric)
+        native, virtual = verdict.native or 0.0, verdict.virtual or 0.0
+        if metric.kind == "curve":
+            what += f" over {len(verdict.points)} sizes, worst {_worst(verdict)}"
+    subject = "overhead"
+    if verdict.change is not None:
+        subject = "change of the overhead since the earlier session"
+    elif verdict.outcome is Outcome.BASELINE:
+        subject = "baseline recorded, overhead"
+    text = (
+        f"{head}: {subject} {what}; native {number(native)}, virtual {number(virtual)} {metric.unit}; "
+        f"{'change allowed' if verdict.gate == 'change' else 'budget'} {verdict.budget_text}; "
+        f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
+    )
+    tail = list(verdict.reasons)
+    if verdict.waiver is not None:
+        state = "accepted" if verdict.waived else "no longer accepted"
+        tail.append(
+            f"{state}: {verdict.waiver.reason} ({verdict.waiver.owner}, until {verdict.waiver.expires})"
+        )
+    if verdict.before is not None:
+        tail.append(_before(verdict.before))
+    if verdict.next_look is not None:
+        tail.append(f"decides again with {verdict.next_look} pairs")
+    return text + ("\n" + "; ".join(tail) if tail else "")
+
+
+def _worst(verdict: Verdict) -> str:
+    point: Point = max(verdict.points, key=lambda point: point.judged.log - point.limit)
+    ratio = point.judged.ratio(verdict.metric)[0]
+    return f"{ratio:.2f}x at {number(point.size or 0.0)} {verdict.metric.axis_unit}"
+
+
+def _before(before: Verdict) -> str:
+    words = {
+        Outcome.WITHIN: "no worse than the last qualified build",
+        Outcome.OVER: "worse than the last qualified build",
+    }
+    text = words.get(before.outcome, "undecided whether worse than the last qualified build")
+    return f"{text}: {before.judged.text(before.metric)}" if before.judged else text

@@ -1,0 +1,274 @@
+"""The answer: what was decided about one metric, from what, and in which words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from virtqual.metrics import Metric
+from virtqual.pairs import Series
+from virtqual.references.budgets import Budget, Gate
+from virtqual.references.noise import Prior
+from virtqual.references.waivers import Waiver
+from virtqual.verdict.design import Design
+
+
+class Outcome(Enum):
+    """What can be said of a metric. Only WITHIN passes."""
+
+    WITHIN = "WITHIN"
+    """Budget plus margin is excluded."""
+    OVER = "OVER"
+    """Being within budget is excluded."""
+    UNDECIDED = "UNDECIDED"
+    """Neither is; more pairs are asked for, or their maximum is reached."""
+    INVALID = "INVALID"
+    """Cannot be judged: refused by a gate, or too noisy to resolve the margin."""
+    BASELINE = "BASELINE"
+    """Measured and recorded; there is no earlier session with which to compare."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A log difference (positive is worse) with the bounds it was decided by.
+
+    Parameters
+    ----------
+    log
+        The estimate.
+    lower
+        Lower bound, at the level of OVER.
+    upper
+        Upper bound, at the level of WITHIN.
+    """
+
+    log: float
+    lower: float
+    upper: float
+
+    def ratio(self, metric: Metric) -> tuple[float, float, float]:
+        """Return virtual/native in the metric's own terms: estimate, smaller and larger end."""
+        if metric.better == "lower":
+            return math.exp(self.log), math.exp(self.lower), math.exp(self.upper)
+        return math.exp(-self.log), math.exp(-self.upper), math.exp(-self.lower)
+
+    def text(self, metric: Metric) -> str:
+        """Return such as ``1.22x worse (1.17x to 1.27x)``."""
+        ratio, low, high = (_times(value) for value in self.ratio(metric))
+        word = "" if ratio == "1.00x" else " worse" if self.log > 0 else " better"
+        return f"{ratio}{word} ({low} to {high})"
+
+
+def _times(ratio: float) -> str:
+    if not math.isfinite(ratio):
+        return "infinite"
+    if ratio >= 100:
+        return f"{ratio:.0f}x"
+    if ratio >= 10:
+        return f"{ratio:.1f}x"
+    return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
+
+
+def number(value: float) -> str:
+    """Return a value with four significant digits and no exponent for everyday sizes."""
+    return (
+        f"{value:.4g}"
+        if 1e-4 <= abs(value) < 1e4
+        else f"{value:.0f}"
+        if abs(value) < 1e12
+        else f"{value:.3e}"
+    )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One contiguous range of sizes that is over budget.
+
+    Parameters
+    ----------
+    low, high
+        Its ends, in the metric's axis unit; None for a scalar.
+    judged
+        Mean over the range of what was judged.
+    limit
+        Mean budget of the range, in log units.
+    native, virtual
+        Geometric means over the range of the medians, in the unit.
+    """
+
+    low: float | None
+    high: float | None
+    judged: Estimate
+    limit: float
+    native: float
+    virtual: float
+
+    def text(self, metric: Metric) -> str:
+        """Return such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``."""
+        if self.low is None or self.high is None:
+            return self.judged.text(metric)
+        sizes = (
+            f"at {number(self.low)} {metric.axis_unit}"
+            if self.low == self.high
+            else f"from {number(self.low)} to {number(self.high)} {metric.axis_unit}"
+        )
+        return f"{self.judged.text(metric)} {sizes}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of a curve, or the one value of a scalar.
+
+    Parameters
+    ----------
+    size
+        None for a scalar.
+    native, virtual
+        Medians, in the unit.
+    overhead
+        Its overhead.
+    judged
+        The overhead again, or its change where the change is judged.
+    limit, margin
+        In log units.
+    """
+
+    size: float | None
+    native: float
+    virtual: float
+    overhead: Estimate
+    judged: Estimate
+    limit: float
+    margin: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything a verdict was decided from."""
+
+    series: Series
+    budget: Budget
+    prior: Prior
+    design: Design
+    baseline: Series | None = None
+    refused: tuple[str, ...] = ()
+    judges_change: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What was decided about one metric in one setting.
+
+    Parameters
+    ----------
+    outcome
+        The answer.
+    overhead
+        Virtual against native, over the whole curve; None before the first pair.
+    change
+        Change of the overhead since the earlier session; None where none was given.
+    native, virtual
+        Medians in the unit (of a curve: geometric means over its sizes).
+    limit, margin
+        Budget and margin in log units, the strictest over the sizes.
+    points
+        One for each size, or one.
+    findings
+        Ranges over budget, the worst first.
+    pairs
+        Number of pairs decided on.
+    next_look
+        Number of valid pairs with which to decide again; None if no more are wanted.
+    needed
+        Pairs that would find an overhead of budget plus margin in 95 % of cases; None if no number
+        would do.
+    reasons
+        Why it is not WITHIN, and what was left out.
+    evidence
+        What it was decided from.
+    waiver
+        The accepted OVER that applies, or an expired one.
+    waived
+        Whether `waiver` applies today.
+    before
+        Second answer: worse than under the last qualified build?
+    """
+
+    outcome: Outcome
+    overhead: Estimate | None
+    change: Estimate | None
+    native: float | None
+    virtual: float | None
+    limit: float | None
+    margin: float | None
+    points: tuple[Point, ...]
+    findings: tuple[Finding, ...]
+    pairs: int
+    next_look: int | None
+    needed: int | None
+    reasons: tuple[str, ...]
+    evidence: Evidence = field(repr=False)
+    waiver: Waiver | None = None
+    waived: bool = False
+    before: Verdict | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """What was measured."""
+        return self.evidence.series.metric
+
+    @property
+    def setting(self) -> str:
+        """How it was measured."""
+        return self.evidence.series.setting
+
+    @property
+    def id(self) -> str:
+        """``metric@setting``."""
+        return self.evidence.series.id
+
+    @property
+    def budget(self) -> Budget:
+        """What was allowed."""
+        return self.evidence.budget
+
+    @property
+    def gate(self) -> Gate:
+        """Whether the overhead or its change decides."""
+        return "change" if self.evidence.judges_change else "overhead"
+
+    @property
+    def judged(self) -> Estimate | None:
+        """The estimate that was compared with the budget."""
+        return self.change if self.evidence.judges_change else self.overhead
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is WITHIN, or OVER and accepted by a waiver that holds today."""
+        return self.outcome is Outcome.WITHIN or (self.outcome is Outcome.OVER and self.waived)
+
+    @property
+    def budget_text(self) -> str:
+        """Budget and margin as people read them."""
+        metric = self.metric
+        texts = [
+            term.text(metric)
+            + ("" if len(self.budget.terms) == 1 else f" {term.low:g} to {term.high:g} {metric.axis_unit}")
+            for term in self.budget.terms
+        ]
+        return "; ".join(texts)
+
+    @property
+    def message(self) -> str:
+        """One or two lines for the person who asked."""
+        from virtqual.verdict.message import message
+
+        return message(self)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return everything it was decided from and what came out, JSON-able; see `record`."""
+        from virtqual.verdict.record import to_record
+
+        return to_record(self)

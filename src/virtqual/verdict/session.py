@@ -1,0 +1,311 @@
+"""Judge all series of a session with one error rate, and say what is still to be run.
+
+Every series is screened with its first two pairs. The screen can acquit (WITHIN, with the usual error
+rate) but not convict: what it does not acquit is *flagged* and confirmed on fresh pairs alone, Holm's
+procedure dividing the session's error rate among the flagged series. Because flags come from other
+pairs than convictions do, the chance of any false OVER in the whole session stays below alpha, whether
+it judges five metrics or five hundred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+from virtqual.pairs import Series
+from virtqual.references.budgets import Budget, HypervisorClass
+from virtqual.references.noise import Prior
+from virtqual.references.waivers import Waiver
+from virtqual.verdict.design import Design
+from virtqual.verdict.judge import DESIGN, judge
+from virtqual.verdict.outcome import Outcome, Verdict
+
+SCREEN = 2
+
+# The order in which one answer stands for many: the first that occurs.
+_ORDER = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Outcome.WITHIN)
+
+
+class SessionError(ValueError):
+    """Cases that cannot be judged together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One series with all that is needed to judge it.
+
+    Parameters
+    ----------
+    series
+        Its pairs so far; may be empty.
+    budget, prior
+        See `judge`.
+    baseline
+        The same series in an earlier session (`--against`).
+    previous
+        The third arm: the same series in this session under the last qualified build, with the same
+        pair numbers.
+    previous_budget
+        How much worse than the last qualified build it may be; needed with `previous`.
+    refused
+        Reasons for which the whole series cannot be judged.
+    """
+
+    series: Series
+    budget: Budget
+    prior: Prior
+    baseline: Series | None = None
+    previous: Series | None = None
+    previous_budget: Budget | None = None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Need:
+    """Pairs that one series still needs.
+
+    Parameters
+    ----------
+    series
+        Its id, ``metric@setting``.
+    first, last
+        Pair numbers, both included.
+    reason
+        Why they are wanted.
+    """
+
+    series: str
+    first: int
+    last: int
+    reason: str
+
+    @property
+    def numbers(self) -> range:
+        """The pair numbers."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is still to be run. A driver runs it, adds the samples and judges again.
+
+    Parameters
+    ----------
+    needs
+        One for each series that is not decided, in the order of the cases.
+    """
+
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to run."""
+        return not self.needs
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Ids of the series that need pairs."""
+        return tuple(need.series for need in self.needs)
+
+    def numbers(self, series: str) -> range:
+        """Return the pair numbers that `series` needs; empty if none."""
+        return next((need.numbers for need in self.needs if need.series == series), range(0))
+
+
+@dataclass(frozen=True, eq=False)
+class SessionVerdict:
+    """The verdicts of a session.
+
+    Parameters
+    ----------
+    verdicts
+        One for each case, in their order.
+    plan
+        What is still to be run.
+    design
+        The design of the session.
+    hypervisor_class
+        The class it was judged under; None if budgets were given by hand.
+    waivers
+        All that are about this class and build, whether they were needed or not: always shown.
+    today
+        The day by which waivers hold or have expired.
+    cases
+        What it was decided from.
+    build
+        The hypervisor build, as waivers name it.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    plan: Plan
+    design: Design
+    hypervisor_class: HypervisorClass | None = None
+    waivers: tuple[Waiver, ...] = ()
+    today: date = field(default_factory=date.today)
+    cases: tuple[Case, ...] = field(default=(), repr=False)
+    build: str = ""
+
+    @cached_property
+    def outcomes(self) -> Counter[Outcome]:
+        """How many verdicts have which outcome; a waived OVER counts as OVER."""
+        return Counter(verdict.outcome for verdict in self.verdicts)
+
+    @property
+    def outcome(self) -> Outcome:
+        """One answer for all: INVALID, OVER, UNDECIDED, BASELINE, WITHIN, the first that occurs.
+
+        A waived OVER does not count. A session in which nothing was judged is INVALID.
+        """
+        present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in self.verdicts}
+        return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
+
+    @property
+    def qualified(self) -> tuple[bool, str]:
+        """Whether the build may be called qualified for production, and why not."""
+        if self.hypervisor_class is None:
+            return False, "no hypervisor class"
+        if not self.hypervisor_class.qualifies:
+            return False, self.hypervisor_class.name
+        if self.outcome is not Outcome.WITHIN:
+            return False, self.outcome.value.lower()
+        return True, ""
+
+    def verdict(self, series: str) -> Verdict:
+        """Return the verdict of one series by id.
+
+        Raises
+        ------
+        KeyError
+            If the session has no such series.
+        """
+        for verdict in self.verdicts:
+            if verdict.id == series:
+                return verdict
+        raise KeyError(series)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return everything the session was decided from and what came out, JSON-able."""
+        from virtqual.verdict.record import session_to_record
+
+        return session_to_record(self)
+
+
+def judge_session(
+    cases: Iterable[Case],
+    *,
+    design: Design = DESIGN,
+    hypervisor_class: HypervisorClass | None = None,
+    waivers: Sequence[Waiver] = (),
+    build: str = "",
+    today: date | None = None,
+) -> SessionVerdict:
+    """Judge the series of a session together.
+
+    Parameters
+    ----------
+    cases
+        In the order in which they are to be shown.
+    design
+        Its `alpha` is the error rate of the whole session.
+    hypervisor_class
+        The class under which it is judged.
+    waivers
+        All waivers; those for another class or build are left aside.
+    build
+        The hypervisor build, as waivers name it.
+    today
+        For the expiry of waivers; the current day if not given.
+
+    Raises
+    ------
+    SessionError
+        If a series occurs twice, or a third arm has no budget.
+    PairingError, BudgetError
+        See `judge`.
+    """
+    cases = list(cases)
+    today = today or date.today()
+    repeated = [name for name, count in Counter(case.series.id for case in cases).items() if count > 1]
+    if repeated:
+        raise SessionError(f"a series can be judged only once in a session: {', '.join(sorted(repeated))}.")
+    name = hypervisor_class.name if hypervisor_class else ""
+    relevant = [w for w in waivers if w.hypervisor_class == name and w.build == build]
+    verdicts = tuple(
+        _second_answer(case, _waived(verdict, relevant, name, build, today), design)
+        for case, verdict in zip(cases, _judge_all(cases, design), strict=True)
+    )
+    return SessionVerdict(
+        verdicts, _plan(verdicts), design, hypervisor_class, tuple(relevant), today, tuple(cases), build
+    )
+
+
+def _judge_one(case: Case, series: Series, design: Design) -> Verdict:
+    return judge(
+        series, case.budget, prior=case.prior, design=design, baseline=case.baseline, refused=case.refused
+    )
+
+
+def _judge_all(cases: Sequence[Case], design: Design) -> list[Verdict]:
+    # An acquittal by the screen stands: later pairs of the series, run for the sake of another metric of
+    # the same program, would have to share in the error rate to count.
+    screening = design.in_session(SCREEN, 1)
+    verdicts = [_judge_one(case, case.series.first(SCREEN), screening) for case in cases]
+    for i, case in enumerate(cases):
+        later = len(case.series.valid) - SCREEN
+        if verdicts[i].outcome is Outcome.BASELINE:
+            verdicts[i] = _judge_one(case, case.series, screening)
+        elif verdicts[i].outcome is Outcome.WITHIN and later > 0:
+            note = f"decided on the screen; {later} later pairs were run for other metrics"
+            verdicts[i] = replace(verdicts[i], reasons=(*verdicts[i].reasons, note))
+    flagged = [
+        i
+        for i, verdict in enumerate(verdicts)
+        if verdict.outcome is Outcome.UNDECIDED and len(cases[i].series.valid) >= SCREEN
+    ]
+    family = len(flagged)
+    convicted: set[int] = set()
+    while True:
+        confirming = design.in_session(SCREEN, family - len(convicted))
+        for i in flagged:
+            if i not in convicted:
+                verdicts[i] = _judge_one(cases[i], cases[i].series, confirming)
+        fresh = {i for i in flagged if verdicts[i].outcome is Outcome.OVER} - convicted
+        if not fresh:
+            return verdicts
+        convicted |= fresh
+
+
+def _waived(verdict: Verdict, waivers: Sequence[Waiver], name: str, build: str, today: date) -> Verdict:
+    about = [w for w in waivers if w.matches(verdict.metric.name, verdict.setting, name, build)]
+    if verdict.outcome is not Outcome.OVER or not about:
+        return verdict
+    best = max(about, key=lambda waiver: waiver.expires)
+    return replace(verdict, waiver=best, waived=best.holds(today))
+
+
+def _second_answer(case: Case, verdict: Verdict, design: Design) -> Verdict:
+    if case.previous is None:
+        return verdict
+    if case.previous_budget is None:
+        raise SessionError(f"{case.series.id}: a third arm needs a budget of its own (previous_budget).")
+    budget = replace(case.previous_budget, gate="overhead")
+    before = judge(case.series.against(case.previous), budget, prior=case.prior, design=design)
+    return replace(verdict, before=before)
+
+
+def _plan(verdicts: Iterable[Verdict]) -> Plan:
+    needs = []
+    for verdict in verdicts:
+        if verdict.next_look is None:
+            continue
+        series = verdict.evidence.series
+        missing = verdict.next_look - len(series.valid)
+        if missing > 0:
+            first = series.next_number
+            reason = verdict.reasons[-1] if not verdict.pairs and verdict.reasons else verdict.outcome.value
+            needs.append(Need(series.id, first, first + missing - 1, reason))
+    return Plan(tuple(needs))
