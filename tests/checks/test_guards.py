@@ -1,0 +1,190 @@
+"""Each trap in which ReFrame lets a broken run pass, sprung on the real command.
+
+Every test has a control: the same run without the fault passes, so a guard that always fails shows too.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+LJ = ("-n", "lammps.*lj")
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def results(site) -> dict[str, str]:
+    reports = sorted((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
+    runs = json.loads(reports[-1].read_text())["runs"]
+    return {f"{c['display_name']}@{c['partition']}": c["result"] for c in runs[0]["testcases"]}
+
+
+def test_control_a_good_run_passes(site):
+    done = site.reframe(*LJ)
+    assert done.returncode == 0, outcome(done)
+    assert "PASSED" in done.stdout
+    assert "WITHIN lammps_loop_time@lj" in done.stdout
+    assert set(results(site).values()) == {"pass"}
+
+
+def test_nothing_selected_is_not_passed(site):
+    done = site.reframe("-n", "no_such_check")
+    assert done.returncode != 0
+    assert "PASSED" not in done.stdout
+    assert "nothing passed" in outcome(done)
+
+
+def test_repeat_drops_every_case_and_is_not_passed(site):
+    done = site.reframe(*LJ, "--repeat", "2")
+    assert done.returncode != 0
+    assert "PASSED" not in done.stdout
+
+
+def test_a_check_file_that_cannot_be_imported_stops_the_run(site):
+    checks = site.path / "checks"
+    checks.mkdir()
+    (checks / "broken.py").write_text(GOOD.replace("@rfm", "import no_such_module\n@rfm"))
+    (checks / "good.py").write_text(GOOD)
+    done = site.reframe(checks=str(checks))
+    assert done.returncode != 0
+    assert "PASSED" not in done.stdout
+    assert "no_such_module" in outcome(done)
+    (checks / "broken.py").unlink()
+    assert site.reframe(checks=str(checks)).returncode == 0
+
+
+GOOD = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+@rfm.simple_test
+class good(rfm.RunOnlyRegressionTest):
+    valid_systems = ["+native"]
+    valid_prog_environs = ["*"]
+    executable = "echo"
+    sanity_patterns = sn.assert_true(1)
+"""
+
+
+def test_nested_checks_are_found(site):
+    nested = site.path / "checks/deep/deeper"
+    nested.mkdir(parents=True)
+    (nested / "good.py").write_text(GOOD)
+    done = site.reframe(checks=str(site.path / "checks"))
+    assert done.returncode == 0
+    assert "Ran 1/1" in done.stdout
+
+
+def test_only_one_partition_no_overhead_check_passes(site):
+    done = site.reframe(*LJ, "--system", "testsite:cloud")
+    assert done.returncode != 0
+    found = results(site)
+    assert {result for name, result in found.items() if "overhead" in name} == {"fail"}
+    assert "nothing to compare with" in outcome(done)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("fault.crash", "exit code"),
+        ("fault.cut", "Loop time"),
+        ("fault.physics", "total energy at step 0"),
+        ("unbound", "not bound as asked"),
+    ],
+)
+def test_a_broken_run_fails_and_skips_its_verdict(site, fault, says):
+    site.fault(fault)
+    done = site.reframe(*LJ)
+    assert done.returncode != 0
+    assert says in outcome(done)
+    assert results(site)["lammps_overhead %problem=lj@cloud"] in ("fail", "skip")
+
+
+def test_foreign_load_leaves_the_verdict_open(site):
+    site.fault("fault.load")
+    done = site.reframe(*LJ)
+    assert done.returncode != 0
+    assert "foreign load" in outcome(done)
+
+
+def test_retries_judge_nothing(site):
+    site.fault("slow.cloud", "1.5")
+    done = site.reframe(*LJ, "--max-retries", "1")
+    assert done.returncode != 0
+    assert "cannot be used with paired samples" in outcome(done)
+
+
+def test_reruns_judge_nothing(site):
+    done = site.reframe(*LJ, "--reruns", "1")
+    assert done.returncode != 0
+    assert "cannot be used with paired samples" in outcome(done)
+
+
+def write_reference(site, text: str) -> None:
+    directory = site.path / "references/systems/testsite"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "lammps.yaml").write_text(text)
+
+
+REFERENCE = """
+lammps:
+  $index: [$system, problem]
+  testsite:
+    {problem}:
+      lammps_loop_time: [{value}, null, 0.05, s]
+"""
+
+
+def test_native_within_its_absolute_reference_passes(site):
+    write_reference(site, REFERENCE.format(problem="lj", value=2.0))
+    done = site.reframe(*LJ)
+    assert done.returncode == 0, outcome(done)
+
+
+def test_native_missing_its_absolute_reference_fails_and_skips_the_verdict(site):
+    write_reference(site, REFERENCE.format(problem="lj", value=1.0))
+    done = site.reframe(*LJ)
+    assert done.returncode != 0
+    assert results(site)["lammps_overhead %problem=lj@cloud"] == "fail_deps" or "skip" in str(results(site))
+
+
+def test_a_mistyped_reference_key_is_not_silently_ignored(site):
+    write_reference(site, REFERENCE.format(problem="ljj", value=2.0))
+    done = site.reframe(*LJ)
+    assert done.returncode != 0
+    assert "no reference value found" in outcome(done)
+
+
+MISSING = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+from {module} import Guarded
+@rfm.simple_test
+class missing(rfm.RunOnlyRegressionTest, Guarded):
+    valid_systems = ["+native"]
+    valid_prog_environs = ["*"]
+    executable = "echo"
+    sanity_patterns = sn.assert_true(1)
+    def expected_values(self):
+        return ["value"]
+    @performance_function("s")
+    def value(self):
+        return {value}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "says"), [("1.0", ""), ("1 / 0", "no value for value"), ("float('nan')", "finite|nan")]
+)
+def test_a_value_that_cannot_be_read_is_not_skipped(site, value, says):
+    checks = site.path / "checks"
+    checks.mkdir()
+    root = Path(__file__).parents[2]
+    (checks / "__init__.py").write_text("")
+    (checks / "base.py").write_text((root / "checks/base.py").read_text())
+    (checks / "missing.py").write_text(MISSING.format(module=".base", value=value))
+    done = site.reframe(checks=str(checks))
+    assert (done.returncode == 0) == (not says), outcome(done)
+    if says:
+        assert any(word in outcome(done) for word in says.split("|"))

@@ -1,0 +1,90 @@
+"""Fixtures that every room of the tests may use."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+ROOT = Path(__file__).parents[1]
+FAKE = ROOT / "tests/fakeslurm"
+
+
+@dataclass
+class Site:
+    """A site with a stand-in for Slurm, a stand-in for LAMMPS, and real ReFrame."""
+
+    path: Path
+    env: dict[str, str]
+
+    def fault(self, name: str, content: str = "") -> None:
+        """Break something; the stand-ins look for these files."""
+        (self.path / "slurm" / name).write_text(content)
+
+    def mend(self, name: str) -> None:
+        (self.path / "slurm" / name).unlink()
+
+    def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            env={**self.env, **env},
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+    def reframe(self, *options: str, checks: str = str(ROOT / "checks"), **env: str):
+        """Run the plain `reframe` command on the site; returns what it did."""
+        return self.run("reframe", "-c", checks, "-r", "--system", "testsite", *options, **env)
+
+    def virtqual(self, *options: str, **env: str):
+        return self.run("virtqual", *options, **env)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Two partitions on a stand-in for Slurm, class kvm, and a stack that has a stand-in for LAMMPS."""
+    slurm, state = tmp_path / "slurm", tmp_path / "state"
+    slurm.mkdir()
+    stack = state / "stack/fake"
+    bench = stack / "bench"
+    bench.mkdir(parents=True)
+    (bench / "in.lj").write_text("run 100\n")
+    program = shutil.copy(FAKE / "lmp", stack)
+    Manifest(
+        name="fake",
+        pins="none",
+        programs=(
+            Program(
+                name="lammps",
+                version="1",
+                origin="the tests",
+                path=program,
+                sha256=manifest.sha256(Path(program)),
+                features=("lammps",),
+                data={"bench": bench},
+            ),
+        ),
+    ).write(stack)
+    references = shutil.copytree(ROOT / "references", tmp_path / "references")
+    env = {
+        **os.environ,
+        "PATH": f"{FAKE}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "FAKE_SLURM": str(slurm),
+        "VIRTQUAL_ROOT": str(ROOT),
+        "VIRTQUAL_STATE": str(state),
+        "VIRTQUAL_REFERENCES": str(references),
+        "VIRTQUAL_SYSTEMS": str(FAKE / "system.py"),
+        "RFM_CONFIG_FILES": str(ROOT / "reframe/settings.py"),
+        "VCLUSTER_DIR": str(tmp_path / "none"),
+        "COLUMNS": "80",
+    }
+    return Site(tmp_path, env)

@@ -1,0 +1,141 @@
+"""The suite end to end on the one-machine cluster: real Slurm, real VMs, real programs, a verdict."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.cluster
+
+
+def run(*command: str, timeout: float, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a person would after sourcing ci/activate."""
+    line = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH exec " + " ".join(
+        f"'{word}'" for word in command
+    )
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "80", **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    print(done.stdout, done.stderr)
+    return done
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> dict[str, str]:
+    """State directories of this test run's own; stack and guest kernel are those that ci/setup made."""
+    path = tmp_path_factory.mktemp("main-job")
+    state = path / "state"
+    state.mkdir()
+    (state / "stack").symlink_to(ROOT / ".virtqual/stack")
+    kernel = os.environ.get("VCLUSTER_KERNEL", str(ROOT / ".vcluster/kernel"))
+    env = {"VIRTQUAL_STATE": str(state), "VCLUSTER_DIR": str(path / "cluster"), "VCLUSTER_KERNEL": kernel}
+    up = run("vcluster", "up", timeout=300, **env)
+    assert up.returncode == 0, up.stderr
+    yield env
+    assert run("vcluster", "down", timeout=120, **env).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def baseline(place) -> dict:
+    """The main job with all checks of the quick scope, two pairs each."""
+    done = run("virtqual", "qualify", "--system", "vcluster", "--pairs", "2", timeout=1500, **place)
+    file = max(Path(place["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
+    session = json.loads(file.read_text())
+    session["shown"], session["code"] = done.stdout, done.returncode
+    return session
+
+
+def test_the_main_job_records_a_baseline(baseline):
+    verdicts = baseline["judged"]["verdicts"]
+    measured = [verdict for verdict in verdicts if verdict["outcome"] == "BASELINE"]
+    assert len(verdicts) >= 15
+    assert min(verdict["pairs"] for verdict in measured) >= 2
+    assert len({run["check"].split()[0].split("_")[0] for run in baseline["runs"]}) >= 4
+    # On a machine that others load, the gate for foreign load may refuse LAMMPS; then it says so, and 4.
+    refused = [verdict for verdict in verdicts if verdict["outcome"] != "BASELINE"]
+    assert all("foreign load" in verdict["message"] for verdict in refused)
+    assert all(verdict["id"].startswith("lammps_loop_time@") for verdict in refused)
+    assert (baseline["code"], baseline["outcome"]) == ((4, "INVALID") if refused else (0, "BASELINE"))
+
+
+def test_it_says_that_the_cpus_are_emulated(baseline):
+    accelerator = baseline["identity"]["virtual"]["hypervisor"]["accelerator"]
+    if accelerator != "tcg":
+        pytest.skip(f"the VMs run under {accelerator}")
+    assert baseline["qualified"] == "no (emulated)"
+    assert "emulated in software" in baseline["shown"]
+
+
+def test_the_table_fits_80_columns(baseline):
+    lines = baseline["shown"].splitlines()
+    assert [line for line in lines if len(line) > 80 and "/" not in line] == []
+
+
+def test_pairs_alternate_and_start_times_prove_it(baseline):
+    by_check = {}
+    for one in baseline["runs"]:
+        by_check.setdefault(one["check"], []).append(one)
+    for check, runs in by_check.items():
+        order = [f"{one['pair']}{one['side'][0]}" for one in sorted(runs, key=lambda one: one["start"])]
+        assert order[:4] == ["0n", "0v", "1v", "1n"], check
+        assert {one["clock"] for one in runs} == {"slurmctld"}
+
+
+def test_native_and_virtual_ran_on_their_nodes(baseline):
+    for one in baseline["runs"]:
+        prefix = {"native": "native", "virtual": "vm"}[one["side"]]
+        assert all(node.startswith(prefix) for node in one["nodes"])
+        assert one["saw"]["kernel"]
+
+
+def test_the_same_hypervisor_against_itself_is_not_over(place, baseline):
+    done = run(
+        "virtqual", "qualify", "--system", "vcluster", "--against", baseline["session"],
+        "-n", "lammps.*chain", "--max-pairs", "4", timeout=900, **place,
+    )  # fmt: skip
+    assert done.returncode in (0, 3, 4), done.stdout
+    assert "OVER" not in done.stdout
+
+
+def test_plain_reframe_with_one_partition_passes_no_verdict(place):
+    done = run(
+        "reframe", "-c", "checks/", "-r", "--system", "vcluster:virtual", "-n", "mpi_latency_node",
+        timeout=600, **place,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "nothing to compare with" in done.stdout
+
+
+def test_a_vm_that_dies_ends_the_session_with_its_name(place):
+    """Last of this room: it leaves the cluster with a dead VM."""
+    job = "virtqual qualify --system vcluster -n lammps --pairs 6"
+    line = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH exec {job}"
+    process = subprocess.Popen(
+        ["bash", "-c", line], env={**os.environ, **place}, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    lines = []
+    for text in process.stdout:
+        lines.append(text)
+        if " 2/" in text:
+            pids = subprocess.run(
+                ["pgrep", "-f", f"vm1,.*{place['VCLUSTER_DIR']}"], capture_output=True, text=True
+            )
+            victim = int(pids.stdout.split()[0])
+            os.kill(victim, 9)
+            break
+    rest = process.communicate(timeout=180)[0]
+    print("".join(lines), rest)
+    assert process.returncode == 5
+    assert "node vm1 is down: VM vm1 died" in rest
+    again = run("vcluster", "up", timeout=300, **place)
+    assert again.returncode == 0, again.stderr

@@ -1,0 +1,53 @@
+"""The suite on a Slurm cluster that vcluster did not make, given only a system file."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_suite_runs_unchanged_on_a_second_cluster(tmp_path):
+    if os.geteuid() != 0 or not shutil.which("slurmctld", path="/usr/sbin:/usr/bin"):
+        pytest.skip("needs root and Slurm's daemons to make a second cluster")
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "stack").symlink_to(ROOT / ".virtqual/stack")
+    env = {
+        **os.environ,
+        "PATH": f"{ROOT}/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "VIRTQUAL_STATE": str(state),
+        "VIRTQUAL_SYSTEMS": str(HERE / "second_system.py"),
+        "SECOND_PREFIX": str(tmp_path / "prefix"),
+        "VCLUSTER_DIR": str(tmp_path / "none"),
+    }
+    log = tmp_path / "out.txt"
+    with log.open("w") as out:
+        done = subprocess.run(
+            [
+                HERE / "second-slurm", tmp_path / "slurm",
+                "virtqual", "qualify", "--system", "second", "-n", "memory.*one|mpi_latency_node|lammps.*lj",
+                "--max-pairs", "4",
+            ],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=600,
+            check=False,
+        )  # fmt: skip
+    print(log.read_text())
+    session = json.loads(max(state.glob("sessions/*/session.json")).read_text())
+    outcomes = {verdict["id"]: verdict["outcome"] for verdict in session["judged"]["verdicts"]}
+    # One machine against itself: noise may leave it open, but nothing is over budget and nothing is broken.
+    assert done.returncode in (0, 3, 4)
+    assert len(outcomes) == 4
+    assert "OVER" not in outcomes.values()
+    assert {run["side"] for run in session["runs"]} == {"native", "virtual"}

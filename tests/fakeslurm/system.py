@@ -1,0 +1,32 @@
+"""A site of two partitions that exist only in the tests' stand-in for Slurm."""
+
+import os
+
+
+def partition(name, **extras):
+    return {
+        "name": name,
+        "scheduler": "slurm",
+        "launcher": "srun",
+        "access": [f"--partition={name}"],
+        "features": [{"bare": "native", "cloud": "virtual"}[name]],
+        "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
+        "extras": {"nodes": 1, "memory_mib": 4096, "llc_bytes": 2**25, "scale": "standard", **extras},
+    }
+
+
+system = {
+    "name": "testsite",
+    "descr": "a site that exists only in tests",
+    "hostnames": ["$^"],
+    "prefix": os.environ["FAKE_SLURM"] + "/reframe",
+    "modules_system": "nomod",
+    "partitions": [
+        partition("bare"),
+        partition(
+            "cloud",
+            hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": "kvm"},
+            hypervisor_class="kvm",
+        ),
+    ],
+}

@@ -1,0 +1,85 @@
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import REFERENCES
+from virtqual.commands.record import app
+from virtqual.references import load_references
+from virtqual.runs import Result, Run
+from virtqual.store import Session
+
+
+def run(pair, side, start, value):
+    return Run(
+        check="Lammps %problem=lj",
+        pair=pair,
+        side=side,
+        start=start,
+        end=start + 5,
+        clock="scheduler",
+        job="1",
+        nodes=("n1",),
+        results=(Result.scalar("lammps_loop_time", "lj", value),),
+        saw={"cpu_model": "Xeon"},
+        steal=0.0,
+        seconds=5.0,
+        stack="registry",
+        stack_hash="abc",
+        reference="none",
+    )
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Two sessions of four pairs, and a copy of the references."""
+    references = tmp_path / "references"
+    shutil.copytree(REFERENCES, references)
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(references))
+    for number in (1, 2):
+        runs, clock = [], 0.0
+        for pair in range(4):
+            for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
+                runs.append(run(pair, side, clock, (2.0 if side == "native" else 3.0) + 0.01 * pair))
+                clock += 10
+        session = Session(
+            session=f"s{number}",
+            created=f"2026-01-0{number}T00:00:00",
+            system="site",
+            hypervisor_class="kvm",
+            identity={"virtual": {"hypervisor": {"build": "9.2"}}},
+            stack={},
+            runs=runs,
+        )
+        directory = tmp_path / "state" / "sessions" / f"s{number}"
+        directory.mkdir(parents=True)
+        session.write(directory)
+    return references
+
+
+def test_the_diff_is_shown_and_nothing_is_written(place):
+    result = CliRunner().invoke(app, ["s1", "s2"])
+    assert result.exit_code == 0
+    assert "+++ b/" in result.output
+    assert "lammps_loop_time: [2.015, " in result.output
+    assert "2 files proposed; --write writes them" in result.output
+    assert not list((place / "systems").glob("site/*"))
+
+
+def test_what_was_shown_is_written_when_asked_for(place):
+    assert CliRunner().invoke(app, ["s1", "s2", "--write"]).exit_code == 0
+    assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == [
+        "Lammps.yaml",
+        "noise.yaml",
+    ]
+    source = load_references(place).prior("lammps_loop_time", "kvm", "site", "lj").source
+    assert "2 sessions, s1 to s2, build 9.2" in source
+    again = CliRunner().invoke(app, ["s1", "s2"])
+    assert "nothing to change" in again.output
+
+
+def test_a_session_that_is_not_there_is_a_usage_error(place):
+    result = CliRunner().invoke(app, ["s9"])
+    assert result.exit_code == 2
+    assert "no session begins with 's9'" in result.output

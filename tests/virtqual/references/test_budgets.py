@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from virtqual.references import Budget, BudgetError, Quantity, Reason, Term
+from virtqual.references.noise import sigma_of_history
+
+
+def test_a_budget_by_hand_says_so():
+    budget = Budget.of(0.05, margin=0.1)
+    assert (budget.hypervisor_class, budget.gate) == ("", "overhead")
+    assert budget.terms == (Term(0.05, None, 0.1, Reason("policy", "stated by the caller")),)
+    assert budget.terms[0].both == "larger"
+    assert Budget.of(0.05, margin=0.1, hypervisor_class="kvm").hypervisor_class == "kvm"
+    with pytest.raises(BudgetError, match=r"^a budget needs a relative or an absolute part, or both\.$"):
+        Budget.of(margin=0.1)
+
+
+def test_each_size_has_the_first_term_that_covers_it(metrics):
+    small = Term(0.5, None, 0.1, Reason("policy", "small"), low=1, high=8)
+    rest = Term(0.1, None, 0.2, Reason("policy", "rest"), low=8, high=64)
+    budget = Budget((small, rest))
+    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 8.0, 16.0, 64.0), np.full(4, 3.0))
+    assert np.exp(limit) == pytest.approx([1.5, 1.5, 1.1, 1.1])
+    assert np.exp(limit + margin) == pytest.approx([1.6, 1.6, 1.3, 1.3])
+    with pytest.raises(BudgetError, match=r"^no budget covers size 65\.$"):
+        budget.term(65)
+    assert budget.term(None) is small
+
+
+def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
+    budget = Budget.of(0.05, absolute=Quantity(0.2, "us"), margin=Quantity(0.1, "us"))
+    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
+    assert np.exp(limit) == pytest.approx([1.2, 1.05])
+    assert np.exp(limit + margin) == pytest.approx([1.3, 1.051])
+
+
+def test_what_would_lose_everything_is_named_with_its_size(metrics):
+    budget = Budget.of(absolute=Quantity(5.0, "MB/s"), margin=0.1)
+    message = r"^mpi_bandwidth at 2 B: budget plus margin allow everything to be lost \(135% of 4 MB/s\)\.$"
+    with pytest.raises(BudgetError, match=message):
+        budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([100.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    ("budget", "metric", "text"),
+    [
+        (Budget.of(0.05, margin=0.1), "mpi_latency", "<= 1.05x (margin 0.1)"),
+        (Budget.of(0.05, margin=0.1), "hpl", ">= 0.95x (margin 0.1)"),
+        (
+            Budget.of(absolute=Quantity(2, "us"), margin=Quantity(1, "us")),
+            "mpi_latency",
+            "+2 us (margin 1 us)",
+        ),
+        (Budget.of(absolute=Quantity(2, "GFLOP/s"), margin=0.1), "hpl", "-2 GFLOP/s (margin 0.1)"),
+        (
+            Budget.of(0.1, absolute=Quantity(2, "us"), margin=0.1, both="smaller"),
+            "mpi_latency",
+            "<= 1.1x or less, +2 us (margin 0.1)",
+        ),
+    ],
+)
+def test_budgets_as_people_read_them(metrics, budget, metric, text):
+    assert budget.terms[0].text(metrics[metric]) == text
+
+
+def test_history_by_hand():
+    d = np.array([[0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0, 100.0]])
+    sigma = sigma_of_history(d)
+    assert sigma.shape == (2,)
+    assert sigma[0] == pytest.approx(np.std([0, 1, 2, 3, 4], ddof=1))
+    reach = 2.25 * (60 - 0) / (2 * 1.2815515655446004)  # the 90 % quantile of the second row is 60
+    assert sigma[1] == pytest.approx(np.std([0, 0, 0, 0, reach], ddof=1))
+    assert sigma_of_history(-d) == pytest.approx(sigma)
+    assert sigma_of_history(d + 7) == pytest.approx(sigma)
+    assert sigma_of_history(np.array([1.0, 3.0])) == pytest.approx(np.sqrt(2))

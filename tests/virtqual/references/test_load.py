@@ -1,0 +1,400 @@
+# ruff: noqa: E501 - one row, one mistake
+from datetime import date
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from virtqual.datafile import DataError
+from virtqual.metrics import UnknownMetricError
+from virtqual.pairs import Series
+from virtqual.references import NoReferenceError, expiry_problems, load_references
+
+METRICS = """\
+schema: virtqual-metrics/1
+metrics:
+  - {name: speed, unit: m/s, better: higher, family: motion, description: how fast}
+  - {name: pace, unit: m/s, better: higher, family: motion, description: how fast on foot}
+  - {name: delay, unit: us, better: lower, family: waiting, kind: curve, axis: size, axis_unit: B, description: d}
+"""
+BUDGETS = """\
+schema: virtqual-budgets/1
+class: {name: good, gate: overhead, qualifies: true, accelerators: [kvm], description: d, reason: r}
+budgets:
+  - {family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}
+  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, margin: 0.1, reason: {claim: A1}}
+"""
+NOISE = """\
+schema: virtqual-noise/1
+noise:
+  - {family: motion, sigma: 0.02, df: 6, source: stated}
+  - {family: waiting, sigma: 0.04, df: 6, common: 0.02, source: stated}
+"""
+WAIVERS = """\
+schema: virtqual-waivers/1
+waivers:
+  - {metric: speed, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
+"""
+CLAIMS = "schema: virtqual-published/1\nclaims:\n  - {id: A1}\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Return a function that writes a references directory, one file of it changed."""
+
+    def write(file: str = "", old: str = "", new: str = "", **more: str) -> Path:
+        content = {
+            "metrics/m.yaml": METRICS,
+            "budgets/good.yaml": BUDGETS,
+            "noise/n.yaml": NOISE,
+            "waivers.yaml": WAIVERS,
+            "published/study.yaml": CLAIMS,
+        }
+        if file:
+            assert old in content[file]
+            content[file] = content[file].replace(old, new)
+        for name, text in {**content, **more}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+        return tmp_path
+
+    return write
+
+
+def test_a_budget_is_found_by_metric_family_setting_and_size(tree):
+    more = """\
+        schema: virtqual-budgets/1
+        class: {name: fine, gate: overhead, qualifies: true, accelerators: [kvm], description: d, reason: r}
+        budgets:
+          - {family: motion, relative: 0.05, margin: 0.05, reason: {policy: by family}}
+          - {family: motion, setting: hill, relative: 0.06, margin: 0.05, reason: {policy: by family and setting}}
+          - {metric: pace, relative: 0.07, margin: 0.05, reason: {policy: by metric}}
+          - {metric: pace, setting: hill, relative: 0.08, margin: 0.05, reason: {policy: by metric and setting}}
+          - {metric: delay, relative: 0.09, margin: 0.05, reason: {policy: all sizes}}
+          - {metric: delay, sizes: {from: 16, to: 128}, relative: 0.2, margin: 0.05, reason: {policy: some sizes}}
+        """
+    references = load_references(tree(**{"budgets/fine.yaml": more}))
+
+    def why(metric, setting=None, size=None):
+        return references.budget(metric, "fine", setting).term(size).reason.text
+
+    assert why("speed") == "by family"
+    assert why("speed", "hill") == "by family and setting"
+    assert why("pace") == "by metric"
+    assert why("pace", "track") == "by metric"
+    assert why("pace", "hill") == "by metric and setting"
+    assert [why("delay", None, size) for size in (8, 16, 128, 129)] == [
+        "all sizes",
+        "some sizes",
+        "some sizes",
+        "all sizes",
+    ]
+
+
+def test_a_budget_knows_its_class_gate_reason_and_place(tree):
+    references = load_references(tree())
+    budget = references.budget("delay", "good")
+    assert (budget.hypervisor_class, budget.gate) == ("good", "overhead")
+    (term,) = budget.terms
+    assert str(term.reason) == "published claim A1"
+    assert str(term.absolute) == "0.1 us"
+    assert term.where.endswith("good.yaml:5")
+    assert references.classes["good"].qualifies
+    assert references.classes["good"].accelerators == ("kvm",)
+
+
+def test_a_series_names_its_own_metric_and_setting(tree):
+    references = load_references(tree())
+    series = Series(references.metrics["speed"], "anywhere")
+    assert references.budget(series, "good").terms[0].relative == 0.05
+    assert references.prior(series, "good").sigma == 0.02
+
+
+def test_what_is_not_there_is_an_error_that_says_where_to_add_it(tree):
+    references = load_references(tree())
+    with pytest.raises(NoReferenceError, match=r"unknown class 'god': did you mean good"):
+        references.budget("speed", "god")
+    with pytest.raises(
+        NoReferenceError, match=r"no change budget for speed \(family motion\): add one under `changes`"
+    ):
+        references.budget("speed", "good", gate="change")
+    with pytest.raises(UnknownMetricError, match="did you mean speed"):
+        references.budget("sped", "good")
+
+
+def test_noise_of_the_system_comes_before_the_class_and_the_general(tree):
+    one = "schema: virtqual-noise/1\nnoise: [{metric: speed, sigma: 0.5, df: 30, source: history}]\n"
+    of_class = (
+        "schema: virtqual-noise/1\nclass: good\nnoise: [{family: motion, sigma: 0.3, df: 3, source: class}]\n"
+    )
+    references = load_references(tree(**{"systems/here/noise.yaml": one, "noise/good.yaml": of_class}))
+    assert references.prior("speed").sigma == 0.02
+    assert references.prior("speed", "good").sigma == 0.3
+    assert references.prior("speed", "good", "here").sigma == 0.5
+    assert references.prior("pace", "good", "here").sigma == 0.3
+    assert references.prior("speed", "good", "elsewhere").sigma == 0.3
+
+
+def test_noise_by_size_holds_only_for_those_sizes(tree):
+    sized = "{metric: delay, sigma: [0.1, 0.2], points: [8, 16], df: 9, source: s}"
+    one = f"schema: virtqual-noise/1\nnoise: [{sized}]\n"
+    references = load_references(tree(**{"systems/here/noise.yaml": one}))
+    metric = references.metrics["delay"]
+    assert references.prior(Series(metric, "x", (8.0, 16.0)), "good", "here").sigma == (0.1, 0.2)
+    assert references.prior(Series(metric, "x", (8.0, 32.0)), "good", "here").sigma == 0.04
+
+
+def test_no_noise_at_all_is_an_error(tree):
+    references = load_references(
+        tree("noise/n.yaml", "  - {family: motion, sigma: 0.02, df: 6, source: stated}\n")
+    )
+    with pytest.raises(
+        NoReferenceError, match=r"noise of speed \(family motion\): add it to references/noise"
+    ):
+        references.prior("speed")
+
+
+BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line", "key", "message"),
+    [
+        (
+            BUDGET,
+            "family: motion",
+            "metric: sped",
+            4,
+            "budgets[0].metric",
+            "unknown metric 'sped': did you mean speed",
+        ),
+        (BUDGET, "family: motion", "family: notion", 4, "budgets[0].family", "did you mean motion"),
+        (BUDGET, "family: motion, ", "", 4, "budgets[0]", "name either a `metric` or a `family`"),
+        (
+            BUDGET,
+            "family: motion",
+            "family: motion, metric: speed",
+            4,
+            "budgets[0]",
+            "name either a `metric`",
+        ),
+        (BUDGET, "unit: us", "unit: ms", 5, "budgets[1].absolute.unit", "wrong unit 'ms': delay is in us"),
+        (
+            BUDGET,
+            "margin: 0.05",
+            "margin: {value: 1, unit: km}",
+            4,
+            "budgets[0].margin.unit",
+            "wrong unit 'km'",
+        ),
+        (BUDGET, "relative: 0.05, margin", "relative: 0.96, margin", 4, "budgets[0].relative", "impossible"),
+        (
+            BUDGET,
+            "relative: 0.05, margin",
+            "relative: -0.1, margin",
+            4,
+            "budgets[0].relative",
+            "greater than or equal",
+        ),
+        (BUDGET, "margin: 0.05", "margin: 0", 4, "budgets[0].margin", "greater than 0"),
+        (BUDGET, "margin: 0.05", "margin: .nan", 4, "budgets[0].margin", "finite number"),
+        (BUDGET, "margin: 0.05, ", "", 4, "budgets[0].margin", "is missing"),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "margin: 0.05",
+            4,
+            "budgets[0]",
+            "needs `relative` or `absolute`",
+        ),
+        (BUDGET, "both: larger, ", "", 5, "budgets[1]", "`both: larger` or `both: smaller`"),
+        (BUDGET, "reason: {policy: ours}", "note: none", 4, "budgets[0].reason", "is missing"),
+        (BUDGET, "{policy: ours}", "{}", 4, "budgets[0].reason", "either `claim`"),
+        (
+            BUDGET,
+            "claim: A1",
+            "claim: A2",
+            5,
+            "budgets[1].reason.claim",
+            "unknown claim 'A2': did you mean A1",
+        ),
+        (BUDGET, LINE, f"{LINE}\n  - {LINE}", 5, "budgets[1]", "contradicts"),
+        (BUDGET, LINE, f"{LINE}\n    extra: 1", 5, "", "is not YAML"),
+        (
+            BUDGET,
+            "relative: 0.05, margin",
+            "relative: 0.05, relative: 0.1, margin",
+            4,
+            "",
+            "may stand only once",
+        ),
+        (
+            BUDGET,
+            "family: motion",
+            "family: motion, sizes: {from: 1, to: 2}",
+            4,
+            "budgets[0].sizes",
+            "is a scalar",
+        ),
+        (
+            BUDGET,
+            "family: waiting",
+            "family: waiting, sizes: {from: 3, to: 2}",
+            5,
+            "budgets[1].sizes",
+            "swap them",
+        ),
+        (BUDGET, "gate: overhead", "gate: change", 2, "class.gate", "`changes` is empty"),
+        (BUDGET, "budgets:", "changes:", 2, "class.gate", "`budgets` is empty"),
+        (BUDGET, "accelerators: [kvm], ", "", 2, "class.accelerators", "is missing"),
+        (BUDGET, "accelerators: [kvm]", "accelerators: []", 2, "class.accelerators", "at least 1 item"),
+        (BUDGET, "gate: overhead", "gate: door", 2, "class.gate", "'overhead' or 'change'"),
+        (BUDGET, "schema: virtqual-budgets/1\n", "", 1, "schema", "is missing"),
+        ("noise/n.yaml", "sigma: 0.02", "sigma: 0", 3, "noise[0].sigma", "greater than 0"),
+        (
+            "noise/n.yaml",
+            ", source: stated}\n  - {family: waiting",
+            "}\n  - {family: waiting",
+            3,
+            "noise[0].source",
+            "missing",
+        ),
+        ("noise/n.yaml", "sigma: 0.04", "sigma: [0.1]", 4, "noise[1]", "goes with a list of `points`"),
+        (
+            "noise/n.yaml",
+            "sigma: 0.04",
+            "sigma: [0.1], points: [1, 2]",
+            4,
+            "noise[1]",
+            "1 values of `sigma` for 2",
+        ),
+        ("noise/n.yaml", "sigma: 0.02", "sigma: [0.1], points: [1]", 3, "noise[0].points", "is a scalar"),
+        ("noise/n.yaml", "family: waiting", "family: motion", 4, "noise[1]", "stated already at"),
+        (
+            "noise/n.yaml",
+            "noise:",
+            "class: god\nnoise:",
+            2,
+            "class",
+            "unknown class 'god': did you mean good",
+        ),
+        ("waivers.yaml", "metric: speed", "metric: sped", 3, "waivers[0].metric", "did you mean speed"),
+        ("waivers.yaml", "class: good", "class: god", 3, "waivers[0].class", "did you mean good"),
+        ("waivers.yaml", "owner: me, ", "", 3, "waivers[0].owner", "is missing"),
+        ("waivers.yaml", "2026-05-31", "soon", 3, "waivers[0].expires", "valid date"),
+        ("metrics/m.yaml", "unit: us", "units: us", 5, "metrics[2].units", "is not a key"),
+    ],
+)
+def test_every_mistake_names_file_line_and_key(tree, file, old, new, line, key, message):
+    with pytest.raises(DataError) as error:
+        load_references(tree(file, old, new))
+    found = [problem for problem in error.value.problems if problem.file.endswith(file)]
+    assert (line, key) in [(problem.line, problem.key) for problem in found]
+    assert message in " ".join(problem.message for problem in found if problem.key == key)
+
+
+def test_all_mistakes_are_reported_at_once(tree):
+    directory = tree(BUDGET, "family: motion", "family: notion")
+    (directory / "noise/n.yaml").write_text("schema: other\nnoise: []\n")
+    with pytest.raises(DataError) as error:
+        load_references(directory)
+    assert {Path(problem.file).name for problem in error.value.problems} == {"good.yaml", "n.yaml"}
+
+
+def test_a_change_budget_has_no_unit(tree):
+    changes = (
+        "changes:\n  - {family: waiting, absolute: {value: 1, unit: us}, margin: 0.1, reason: {policy: p}}\n"
+    )
+    with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].absolute: a change is a ratio"):
+        load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
+
+
+def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
+    def two(first, second):
+        entry = "  - {{family: waiting, sizes: {{from: {0}, to: {1}}}, relative: 0.1, margin: 0.1, reason: {{policy: p}}}}\n"
+        return "budgets:\n" + entry.format(*first) + entry.format(*second)
+
+    load_references(tree(BUDGET, "budgets:\n", two((1, 8), (16, 32))))
+    with pytest.raises(DataError, match=r"budgets\[1\]: contradicts .*good.yaml:4"):
+        load_references(tree(BUDGET, "budgets:\n", two((1, 16), (16, 32))))
+
+
+def test_a_class_has_one_file(tree):
+    with pytest.raises(DataError, match=r"class 'good' has its budgets already in .*good.yaml:2"):
+        load_references(tree(**{"budgets/later.yaml": BUDGETS}))
+
+
+def test_a_result_is_waived_once(tree):
+    entry = WAIVERS.splitlines()[2]
+    with pytest.raises(DataError, match=r"waivers\[1\]: the same result is waived already"):
+        load_references(tree("waivers.yaml", entry, f"{entry}\n{entry}"))
+
+
+def test_an_expired_waiver_is_a_problem_with_file_and_line(tree):
+    references = load_references(tree())
+    assert list(expiry_problems(references, date(2026, 5, 31))) == []
+    (problem,) = expiry_problems(references, date(2026, 6, 1))
+    assert problem.file.endswith("waivers.yaml")
+    assert (problem.line, problem.key) == (3, "expires")
+    assert problem.message == "expired on 2026-05-31: renew it with a reason, or remove it."
+
+
+def test_a_path_may_have_a_colon(tree, tmp_path):
+    here = tree()
+    there = here.parent / "a:b"
+    here.rename(there)
+    (problem,) = expiry_problems(load_references(there), date(2027, 1, 1))
+    assert problem.file == str(there / "waivers.yaml")
+
+
+def test_reasons_and_quantities_as_people_read_them(tree):
+    references = load_references(tree())
+    reasons = [str(references.budget(metric, "good").terms[0].reason) for metric in ("speed", "delay")]
+    assert reasons == ["policy: ours", "published claim A1"]
+    texts = [
+        references.budget(name, "good").terms[0].text(references.metrics[name]) for name in ("speed", "delay")
+    ]
+    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us (margin 0.1)"]
+
+
+def test_noise_may_be_stated_for_a_setting(tree):
+    one = "schema: virtqual-noise/1\nnoise: [{metric: speed, setting: hill, sigma: 0.5, df: 30, source: s}]\n"
+    references = load_references(tree(**{"noise/z.yaml": one}))
+    assert references.prior("speed", setting="hill").sigma == 0.5
+    assert references.prior("speed", setting="track").sigma == 0.02
+    assert references.prior(Series(references.metrics["speed"], "hill")).sigma == 0.5
+    assert references.prior("speed").sigma == 0.02
+
+
+def test_missing_directories_are_reported(tmp_path):
+    with pytest.raises(DataError, match="metrics:1: is not a directory"):
+        load_references(tmp_path)
+
+
+# -- the project's own data --------------------------------------------------------------------------
+
+
+def test_every_class_has_a_budget_for_every_metric_under_its_gate(references):
+    assert set(references.classes) >= {"emulated", "kvm", "esxi", "production"}
+    for name, found in references.classes.items():
+        for metric in references.metrics:
+            budget = references.budget(metric, name)
+            assert budget.gate == found.gate
+            assert all(term.reason.text for term in budget.terms)
+
+
+def test_every_class_can_judge_build_against_build(references):
+    for name in references.classes:
+        for metric in references.metrics:
+            assert references.budget(metric, name, gate="change").gate == "change"
+
+
+def test_every_metric_has_noise_with_a_source(references):
+    for name in references.classes:
+        assert all(references.prior(metric, name).source for metric in references.metrics)
+
+
+def test_emulated_results_are_never_qualified(references):
+    assert not references.classes["emulated"].qualifies
+    assert references.classes["emulated"].gate == "change"

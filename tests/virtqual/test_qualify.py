@@ -1,0 +1,133 @@
+"""`virtqual qualify` from the command line: every exit code, on a site with a stand-in for Slurm."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+ON = ("qualify", "--system", "testsite")
+
+
+def session(site):
+    files = sorted((site.path / "state/sessions").glob("*/session.json"))
+    return json.loads(files[-1].read_text())
+
+
+def test_within_budget(site):
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = session(site)
+    assert (found["schema"], found["outcome"], found["qualified"]) == ("virtqual-session/1", "WITHIN", "yes")
+    assert found["identity"]["virtual"]["hypervisor"]["build"] == "6.1.0"
+    assert [(run["pair"], run["side"]) for run in found["runs"][:4]] == [
+        (0, "native"),
+        (0, "virtual"),
+        (1, "virtual"),
+        (1, "native"),
+    ]
+    starts = [run["start"] for run in found["runs"]]
+    assert starts == sorted(starts)
+    assert max(len(line) for line in done.stdout.splitlines() if "state/" not in line) <= 80
+
+
+def test_over_budget_names_the_metric_and_by_how_much(site):
+    site.fault("slow.cloud", "1.5")
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "OVER lammps_loop_time@lj: overhead 1.5" in done.stdout
+    found = session(site)
+    assert found["qualified"] == "no (over)"
+    assert len(found["looks"]) > 1
+
+
+def test_a_reference_that_native_misses_refuses_the_verdict(site):
+    directory = site.path / "references/systems/testsite"
+    directory.mkdir(parents=True)
+    (directory / "lammps.yaml").write_text(
+        "lammps:\n  $index: [$system, problem]\n  testsite:\n    lj:\n"
+        "      lammps_loop_time: [1.0, null, 0.05, s]\n"
+    )
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "expected 1.0" in done.stdout
+
+
+def test_a_program_that_fails_is_infrastructure(site):
+    site.fault("fault.crash")
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 5
+    assert "exit code" in done.stdout
+    assert session(site)["outcome"] == "BROKEN"
+
+
+def test_a_node_that_is_down_is_named_before_anything_runs(site):
+    site.fault("down.cloud", "VM cloud-1 died")
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 5
+    assert "cloud-1 is down (VM cloud-1 died)" in done.stderr
+
+
+def test_a_class_that_does_not_fit_the_accelerator_is_refused(site):
+    done = site.virtqual(*ON, "--class", "emulated")
+    assert done.returncode == 4
+    assert "may not be judged as something else" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--class", "kvn"), "unknown class 'kvn'"),
+        (("--against", "nosuch"), "no session begins with 'nosuch'"),
+        (("--stack", "nosuch"), "no stack 'nosuch'"),
+    ],
+)
+def test_usage_errors_say_what_there_is(site, options, says):
+    done = site.virtqual(*ON, *options)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_no_check_selected_is_not_a_pass(site):
+    done = site.virtqual(*ON, "-n", "nothing_like_this")
+    assert done.returncode == 5
+    assert "no test case was selected" in done.stderr
+
+
+def test_against_an_earlier_session(site):
+    # Two pairs are too few for others to be compared with at a margin of 3 %.
+    assert site.virtqual(*ON, "-n", "lj", "--pairs", "12").returncode == 0
+    first = session(site)["session"]
+    time.sleep(1.1)
+    site.fault("slow.cloud", "1.5")
+    # "last" is the session before this one, in every look: never this one itself.
+    done = site.virtqual(*ON, "-n", "lj", "--against", "last")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "change of the overhead since the earlier session 1.5" in done.stdout
+    site.mend("slow.cloud")
+    time.sleep(1.1)
+    done = site.virtqual(*ON, "-n", "lj", "--against", first)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctrl_c_keeps_what_was_measured(site):
+    process = subprocess.Popen(
+        ["virtqual", *ON, "--pairs", "18", "-n", "lj"],
+        env=site.env,
+        cwd=site.path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = iter(process.stdout.readline, "")
+    for line in lines:
+        if "  4/" in line:
+            break
+    os.kill(process.pid, signal.SIGINT)
+    rest = "".join(lines)
+    assert process.wait(timeout=60) == 130
+    assert "Interrupted" in rest
+    found = session(site)
+    assert found["outcome"] == "INTERRUPTED"
+    assert len(found["runs"]) >= 4

@@ -1,0 +1,92 @@
+"""Sizes, looks, notes and nodes: the pure parts under the checks."""
+
+import doctest
+import importlib
+
+import pytest
+
+from virtqual import looks, nodes, sizes
+from virtqual.errors import UsageError
+from virtqual.job import notes
+from virtqual.reframe_run import Event, parse_line
+
+
+@pytest.mark.parametrize("name", ["virtqual.sizes", "virtqual.looks", "virtqual.job.notes"])
+def test_worked_examples(name):
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert tried > 0
+    assert failed == 0
+
+
+def test_arrays_that_do_not_exceed_the_caches_are_not_called_memory():
+    assert sizes.arrays(4 * 2**20, 8 * 2**30, small=True).family == "memory"
+    assert sizes.arrays(64 * 2**20, 8 * 2**30, small=True).family == "cache"
+    assert sizes.arrays(64 * 2**20, 2**30, small=False).family == "cache"
+    assert sizes.arrays(64 * 2**20, 8 * 2**30, small=False).bytes_each >= 4 * 64 * 2**20
+
+
+@pytest.mark.parametrize("text", ["3:1", "a:b", "1", "-1:2"])
+def test_broken_pair_numbers_are_refused(monkeypatch, text):
+    monkeypatch.setenv("VIRTQUAL_PAIRS", text)
+    with pytest.raises(UsageError, match="FIRST:LAST"):
+        looks.pairs()
+
+
+def write_notes(path, tasks):
+    for rank, (node, cpus) in enumerate(tasks):
+        (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus}\n")
+    (path / "virtqual.begin").write_text("time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode=n1\n")
+    (path / "virtqual.end").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
+
+
+def test_notes_of_a_good_run(tmp_path):
+    write_notes(tmp_path, [("n1", "0"), ("n1", "1")])
+    read = notes.read(tmp_path, 2)
+    notes.check_binding(read, cpus_per_task=1, nodes=1)
+    assert read.node_seconds == 2.5
+    assert read.steal == pytest.approx(20 / 200)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "says"),
+    [
+        ([("n1", "0-1"), ("n1", "1")], "not bound as asked"),
+        ([("n1", "0"), ("n1", "0")], "share CPU 0"),
+        ([("n1", "0"), ("n2", "0")], "ran on 2 nodes"),
+    ],
+)
+def test_a_binding_that_was_not_asked_for(tmp_path, tasks, says):
+    write_notes(tmp_path, tasks)
+    with pytest.raises(notes.NotesError, match=says):
+        notes.check_binding(notes.read(tmp_path, 2), cpus_per_task=1, nodes=1)
+
+
+def test_singletons_instead_of_one_mpi_job(tmp_path):
+    write_notes(tmp_path, [("n1", "0")])
+    with pytest.raises(notes.NotesError, match="2 tasks were asked for"):
+        notes.read(tmp_path, 2)
+
+
+def test_a_job_that_did_not_end(tmp_path):
+    write_notes(tmp_path, [("n1", "0")])
+    (tmp_path / "virtqual.end").unlink()
+    with pytest.raises(notes.NotesError, match="did not reach its end"):
+        notes.read(tmp_path, 1)
+
+
+def test_reframes_lines():
+    done = "[     OK ] ( 3/10) lammps %sample=0V %problem=lj /fa4b3206 @vcluster:virtual+registry"
+    assert parse_line(done) == Event(
+        "ok", "lammps %sample=0V %problem=lj", "vcluster:virtual+registry", 3, 10
+    )
+    run = "[ RUN      ] lammps %sample=0V %problem=lj /fa4b3206 @vcluster:virtual+registry"
+    assert parse_line(run) == Event("run", "lammps %sample=0V %problem=lj", "vcluster:virtual+registry")
+    assert parse_line("P: lammps_loop_time: 1 s") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "good"),
+    [("idle", True), ("mixed", True), ("down*", False), ("idle*", False), ("drained", False)],
+)
+def test_which_nodes_can_run_jobs(state, good):
+    assert nodes.usable(state) is good

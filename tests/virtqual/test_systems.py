@@ -1,0 +1,83 @@
+"""What a system file must say: errors name file and key."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from virtqual import systems
+from virtqual.errors import UsageError
+
+EXAMPLE = Path(__file__).parents[2] / "reframe/systems/example.py"
+
+
+@pytest.fixture
+def example() -> dict:
+    return copy.deepcopy(systems.read(EXAMPLE))
+
+
+def test_the_worked_example_is_right(example):
+    system = systems.check(example, "example.py")
+    assert system.virtual.hypervisor.build == "8.0.3-24022510"
+    assert system.partition("native").name == "bare"
+
+
+def remove(*keys):
+    def change(system):
+        at = system
+        for key in keys[:-1]:
+            at = at[key]
+        del at[keys[-1]]
+
+    return change
+
+
+def put(value, *keys):
+    def change(system):
+        at = system
+        for key in keys[:-1]:
+            at = at[key]
+        at[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (remove("prefix"), "system.prefix"),
+        (remove("partitions", 0, "processor"), "partitions.0.processor"),
+        (put({"num_cpus": 4}, "partitions", 0, "processor"), "bare].processor.num_cpus_per_core"),
+        (put(["fast"], "partitions", 0, "features"), "exactly one partition must have the feature 'native'"),
+        (put(["native"], "partitions", 1, "features"), "found bare, vm"),
+        (remove("partitions", 1, "extras", "hypervisor"), "[vm].extras.hypervisor"),
+        (put("", "partitions", 1, "extras", "hypervisor", "build"), "extras.hypervisor.build"),
+        (put("local", "partitions", 0, "scheduler"), "cannot keep both partitions apart"),
+        (put("big", "partitions", 0, "extras", "scale"), "extras.scale"),
+        (put(1, "partitions", 1, "extras", "llc_bytes"), "extras.llc_bytes differs"),
+    ],
+)
+def test_a_mistake_names_file_and_key(example, change, says):
+    # The example's partitions share their hardware's dictionary.
+    for partition in example["partitions"]:
+        partition["extras"] = dict(partition["extras"])
+        if "hypervisor" in partition["extras"]:
+            partition["extras"]["hypervisor"] = dict(partition["extras"]["hypervisor"])
+    change(example)
+    with pytest.raises(UsageError) as error:
+        systems.check(example, "mysite.py")
+    assert says in str(error.value)
+    assert "mysite.py" in str(error.value)
+
+
+def test_a_file_without_a_system(tmp_path):
+    file = tmp_path / "mysite.py"
+    file.write_text("sistem = {}\n")
+    with pytest.raises(UsageError, match=r"mysite\.py: defines no dictionary named 'system'"):
+        systems.read(file)
+
+
+def test_a_system_that_is_not_there_says_why(tmp_path):
+    file = tmp_path / "mysite.py"
+    file.write_text("system = 'down for maintenance'\n")
+    assert systems.read(file)["descr"] == "down for maintenance"

@@ -1,0 +1,122 @@
+"""Messages word by word: they are what people decide by."""
+
+import pytest
+
+from virtqual.pairs import pair_up
+from virtqual.references import Budget, Quantity
+from virtqual.verdict import Estimate, Prior, judge
+from virtqual.verdict.outcome import Finding, number
+
+PRIOR = Prior(0.02, 20, "A/A history")
+FIVE = Budget.of(0.05, margin=0.05)
+
+
+def test_over(metrics, make):
+    message = judge(make(metrics["memory_triad"], [0.3] * 3), FIVE, prior=PRIOR).message
+    assert message == (
+        "OVER memory_triad@here: overhead 0.74x worse (0.72x to 0.77x); native 10, virtual 7.408 MB/s; "
+        "budget >= 0.95x (margin 0.05); 3 pairs"
+    )
+
+
+def test_within(metrics, make):
+    message = judge(make(metrics["lammps_loop_time"], [0.0] * 2), FIVE, prior=PRIOR).message
+    assert message == (
+        "WITHIN lammps_loop_time@here: overhead 1.00x (0.95x to 1.03x); native 10, virtual 10 s; "
+        "budget <= 1.05x (margin 0.05); 2 pairs"
+    )
+
+
+def test_undecided(metrics, make):
+    message = judge(make(metrics["lammps_loop_time"], [0.1]), FIVE, prior=PRIOR).message
+    assert message == (
+        "UNDECIDED lammps_loop_time@here: overhead 1.11x worse (1.03x to 1.16x); native 10, virtual 11.05 s; "
+        "budget <= 1.05x (margin 0.05); 1 pair\n"
+        "1 of the 2 pairs that the first look needs; decides again with 2 pairs"
+    )
+
+
+def test_nothing_measured(metrics):
+    verdict = judge(pair_up(metrics["hpl"], "here", (), []), FIVE, prior=PRIOR)
+    assert verdict.message == "UNDECIDED hpl@here: 0 of the 2 pairs that the first look needs"
+
+
+def test_a_curve_with_a_finding(metrics, make):
+    rows = [[0.0, 0.0, 0.3, 0.3]] * 4
+    budget = Budget.of(0.05, absolute=Quantity(0.1, "us"), margin=0.1)
+    message = judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, prior=PRIOR).message
+    assert message == (
+        "OVER mpi_latency@here: overhead 1.35x worse (1.29x to 1.39x) from 4 to 8 B; native 10, "
+        "virtual 13.5 us; budget <= 1.05x or more, +0.1 us (margin 0.1); 2 pairs"
+    )
+
+
+def test_a_clean_curve(metrics, make):
+    rows = [[0.0, 0.0, 0.02, 0.0]] * 4
+    message = judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, prior=PRIOR).message
+    assert message.startswith("WITHIN mpi_latency@here: overhead 1.01x worse (")
+    assert ") over 4 sizes, worst 1.02x at 4 B; native 10, virtual 10.05 us; budget" in message
+
+
+def test_a_change(metrics, make):
+    series = make(metrics["hpl"], [1.0] * 4)
+    budget = Budget.of(0.1, margin=0.1, gate="change")
+    message = judge(series, budget, prior=PRIOR, baseline=series).message
+    assert message.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.00x (")
+    assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in message
+    message = judge(series, budget, prior=PRIOR).message
+    assert message.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
+
+
+def test_budgets_by_size(references, metrics, make):
+    budget = Budget((*FIVE.terms, *Budget.of(0.2, margin=0.1).terms))
+    verdict = judge(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, prior=PRIOR)
+    assert verdict.budget_text == "<= 1.05x (margin 0.05) -inf to inf B; <= 1.2x (margin 0.1) -inf to inf B"
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        (0.0, "1.00x (0.90x to 1.11x)"),
+        (0.1, "1.11x worse (1.00x to 1.22x)"),
+        (-0.1, "0.90x better (0.82x to 1.00x)"),
+        (3.0, "20.1x worse (18.2x to 22.2x)"),
+        (5.5, "245x worse (221x to 270x)"),
+        (-5.0, "0.0067x better (0.0061x to 0.0074x)"),
+    ],
+)
+def test_ratios_of_every_size(metrics, log, text):
+    assert Estimate(log, log - 0.1, log + 0.1).text(metrics["lammps_loop_time"]) == text
+
+
+def test_an_endless_interval_has_a_word(metrics):
+    estimate = Estimate(0.0, -1.0, float("inf"))
+    assert estimate.text(metrics["lammps_loop_time"]) == "1.00x (0.37x to infinite)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.12345, "0.1235"),
+        (1234.5, "1234"),
+        (12345.6, "12346"),
+        (1e12, "1.000e+12"),
+        (0.0, "0"),
+        (-20000.4, "-20000"),
+    ],
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (None, None, "1.00x (0.90x to 1.11x)"),
+        (8.0, 8.0, "1.00x (0.90x to 1.11x) at 8 B"),
+        (16.0, 1048576.0, "1.00x (0.90x to 1.11x) from 16 to 1048576 B"),
+    ],
+)
+def test_findings(metrics, low, high, text):
+    finding = Finding(low, high, Estimate(0.0, -0.1, 0.1), 0.0, 1.0, 1.0)
+    assert finding.text(metrics["mpi_latency"]) == text

@@ -1,0 +1,328 @@
+from datetime import date
+
+import numpy as np
+import pytest
+
+from virtqual.references import Budget, HypervisorClass, Waiver
+from virtqual.verdict import Case, Design, Outcome, Prior, SessionError, judge_session
+
+PRIOR = Prior(0.02, 20, "A/A history")
+FIVE = Budget.of(0.05, margin=0.05)
+KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
+TODAY = date(2026, 6, 1)
+
+
+@pytest.fixture
+def case(metrics, make):
+    def build(level, pairs, setting="here", budget=FIVE, **more):
+        wiggle = 0.01 * np.resize([1, -1], pairs)
+        return Case(
+            make(metrics["hpl"], level + wiggle - (wiggle.mean() if pairs else 0), setting=setting),
+            budget,
+            PRIOR,
+            **more,
+        )
+
+    return build
+
+
+def waiver(**change):
+    fields = {
+        "metric": "hpl",
+        "setting": None,
+        "hypervisor_class": "kvm",
+        "build": "b1",
+        "owner": "ops",
+        "reason": "known",
+        "expires": TODAY,
+    }
+    return Waiver(**{**fields, **change})
+
+
+def test_a_clean_session_needs_no_more_pairs(case):
+    session = judge_session([case(0.0, 2, str(i)) for i in range(20)], hypervisor_class=KVM)
+    assert session.outcome is Outcome.WITHIN
+    assert session.plan.complete
+    assert session.qualified == (True, "")
+
+
+def test_the_first_call_plans_the_first_two_pairs_of_everything(case):
+    session = judge_session([case(0.0, 0, "a"), case(0.0, 1, "b")])
+    assert session.plan.numbers("hpl@a") == range(0, 2)
+    assert session.plan.numbers("hpl@b") == range(1, 2)
+    assert session.outcome is Outcome.UNDECIDED
+
+
+def test_the_screen_cannot_convict_and_flags_go_straight_to_fresh_pairs(case):
+    session = judge_session([case(0.5, 2, "bad"), case(0.0, 2, "good")])
+    assert session.verdict("hpl@bad").outcome is Outcome.UNDECIDED
+    assert session.plan.numbers("hpl@bad") == range(2, 4)
+    assert session.plan.series == ("hpl@bad",)
+    assert session.plan.numbers("hpl@good") == range(0)
+
+
+def test_what_is_merely_unclear_asks_for_one_pair(metrics, make):
+    session = judge_session([Case(make(metrics["hpl"], [0.03, 0.12]), FIVE, PRIOR)])
+    assert session.plan.numbers("hpl@here") == range(2, 3)
+
+
+def test_fresh_pairs_convict(case):
+    session = judge_session([case(0.5, 4, "bad"), case(0.0, 2, "good")], hypervisor_class=KVM)
+    assert session.verdict("hpl@bad").outcome is Outcome.OVER
+    assert session.outcome is Outcome.OVER
+    assert session.plan.complete
+    assert session.qualified == (False, "over")
+
+
+def test_pairs_of_the_screen_do_not_convict(metrics, make):
+    series = make(metrics["hpl"], [0.4, 0.4, 0.02, 0.03])
+    session = judge_session([Case(series, FIVE, PRIOR)])
+    assert session.outcome is not Outcome.OVER
+
+
+def test_an_acquittal_by_the_screen_stands(metrics, make):
+    series = make(metrics["hpl"], [0.0, 0.0, 0.3, 0.3, 0.3, 0.3])
+    verdict = judge_session([Case(series, FIVE, PRIOR)]).verdict("hpl@here")
+    assert (verdict.outcome, verdict.pairs) == (Outcome.WITHIN, 2)
+
+
+def test_flagged_series_share_the_error_rate_and_convictions_give_theirs_back(case):
+    level = 0.105
+    alone = judge_session([case(level, 4, "x")])
+    crowd = judge_session([case(level, 4, "x"), *(case(0.08, 4, str(i)) for i in range(20))])
+    helped = judge_session([case(level, 4, "x"), *(case(2.0, 4, str(i)) for i in range(20))])
+    assert alone.verdict("hpl@x").outcome is Outcome.OVER
+    assert crowd.verdict("hpl@x").outcome is Outcome.UNDECIDED
+    assert helped.verdict("hpl@x").outcome is Outcome.OVER
+    assert helped.verdict("hpl@x").evidence.design.family == 1
+
+
+def test_plans_end(case):
+    """A driver that runs what the plan says comes to an end, whatever it measures."""
+    for level in (0.0, 0.05, 0.075, 0.1, 1.0):
+        pairs, calls = 0, 0
+        while True:
+            session = judge_session([case(level, pairs)])
+            if session.plan.complete:
+                break
+            numbers = session.plan.numbers("hpl@here")
+            assert numbers.start == pairs
+            pairs, calls = numbers.stop, calls + 1
+            assert calls < 10
+        assert session.verdict("hpl@here").next_look is None
+
+
+def test_pairs_refused_are_asked_for_again(metrics):
+    from dataclasses import replace
+
+    from conftest import samples_of
+    from virtqual.pairs import pair_up
+
+    runs = [
+        replace(run, invalid=("loud",)) if run.number == 1 else run
+        for run in samples_of(metrics["hpl"], [[0.0]] * 2)
+    ]
+    session = judge_session([Case(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)])
+    assert session.plan.numbers("hpl@here") == range(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ("WITHIN BASELINE", Outcome.BASELINE),
+        ("WITHIN BASELINE UNDECIDED", Outcome.UNDECIDED),
+        ("WITHIN UNDECIDED OVER", Outcome.OVER),
+        ("OVER INVALID WITHIN", Outcome.INVALID),
+        ("", Outcome.INVALID),
+    ],
+)
+def test_the_outcome_of_a_session_is_its_gravest(case, outcomes, expected):
+    change = Budget.of(0.05, margin=0.05, gate="change")
+    made = {
+        "WITHIN": case(0.0, 2, "within"),
+        "OVER": case(0.5, 4, "over"),
+        "UNDECIDED": case(0.08, 2, "undecided"),
+        "INVALID": case(0.0, 2, "invalid", refused=("no",)),
+        "BASELINE": case(3.0, 4, "baseline", budget=change),
+    }
+    session = judge_session([made[name] for name in outcomes.split()])
+    assert session.outcome is expected
+    assert {outcome.value for outcome in session.outcomes} == set(outcomes.split())
+
+
+def test_a_baseline_shows_all_its_pairs(case):
+    session = judge_session([case(3.0, 6, budget=Budget.of(0.05, margin=0.05, gate="change"))])
+    assert session.verdicts[0].pairs == 6
+
+
+def test_a_class_that_never_qualifies_says_so(case):
+    emulated = HypervisorClass("emulated", "change", False, "TCG", "a reason")
+    assert judge_session([case(0.0, 2)], hypervisor_class=emulated).qualified == (False, "emulated")
+
+
+def test_a_series_twice_is_an_error(case):
+    with pytest.raises(SessionError, match="only once in a session: hpl@here"):
+        judge_session([case(0.0, 2), case(0.0, 2)])
+
+
+# -- waivers -----------------------------------------------------------------------------------------
+
+
+def test_a_waived_over_stays_over_and_no_longer_stops_the_session(case):
+    session = judge_session([case(0.5, 4)], hypervisor_class=KVM, waivers=[waiver()], build="b1", today=TODAY)
+    (verdict,) = session.verdicts
+    assert verdict.outcome is Outcome.OVER
+    assert verdict.passes
+    assert session.outcome is Outcome.WITHIN
+    assert verdict.message.splitlines()[1] == "accepted: known (ops, until 2026-06-01)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"build": "b2"}, {"hypervisor_class": "esxi"}, {"metric": "dgemm"}, {"setting": "there"}],
+)
+def test_a_waiver_for_something_else_does_not_apply(case, change):
+    session = judge_session(
+        [case(0.5, 4)], hypervisor_class=KVM, waivers=[waiver(**change)], build="b1", today=TODAY
+    )
+    assert session.outcome is Outcome.OVER
+    assert session.verdicts[0].waiver is None
+
+
+def test_an_expired_waiver_is_shown_and_does_not_apply(case):
+    expired = waiver(expires=date(2026, 5, 31))
+    session = judge_session([case(0.5, 4)], hypervisor_class=KVM, waivers=[expired], build="b1", today=TODAY)
+    assert session.outcome is Outcome.OVER
+    assert "no longer accepted: known (ops, until 2026-05-31)" in session.verdicts[0].message
+
+
+def test_waivers_are_shown_even_where_they_are_not_needed(case):
+    session = judge_session([case(0.0, 2)], hypervisor_class=KVM, waivers=[waiver()], build="b1", today=TODAY)
+    assert session.waivers == (waiver(),)
+    assert session.verdicts[0].waiver is None
+
+
+# -- the third arm -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("last", "before"), [(0.5, Outcome.WITHIN), (0.0, Outcome.OVER)])
+def test_over_budget_and_worse_than_before_are_two_answers(metrics, make, case, last, before):
+    previous = make(metrics["hpl"], [last] * 4)
+    session = judge_session([case(0.5, 4, previous=previous, previous_budget=Budget.of(0.02, margin=0.05))])
+    (verdict,) = session.verdicts
+    assert verdict.outcome is Outcome.OVER
+    assert verdict.before.outcome is before
+    words = verdict.message.splitlines()[1]
+    if before is Outcome.WITHIN:
+        assert words.startswith("no worse than the last qualified build: 1.00x (")
+    else:
+        assert words.startswith("worse than the last qualified build: 0.60x worse (")
+
+
+def test_the_second_answer_may_be_open(metrics, make, case):
+    previous = make(metrics["hpl"], [0.5, 0.4, 0.5, 0.4])
+    (verdict,) = judge_session(
+        [case(0.5, 4, previous=previous, previous_budget=Budget.of(0.02, margin=0.05))]
+    ).verdicts
+    assert verdict.before.outcome is Outcome.UNDECIDED
+    assert "undecided whether worse than the last qualified build: 0.95x worse" in verdict.message
+
+
+def test_a_third_arm_needs_its_own_budget(metrics, make, case):
+    with pytest.raises(SessionError, match="previous_budget"):
+        judge_session([case(0.5, 4, previous=make(metrics["hpl"], [0.0] * 4))])
+
+
+# -- details that a session adds to its verdicts -------------------------------------------------------
+
+
+def test_a_session_judges_the_change_where_there_is_an_earlier_one(case, make, metrics):
+    baseline = make(metrics["hpl"], [5.0] * 4)
+    budget = Budget.of(0.05, margin=0.05, gate="change")
+    session = judge_session([case(5.0, 2, budget=budget, baseline=baseline)])
+    assert session.verdicts[0].gate == "change"
+    assert session.verdicts[0].change.log == pytest.approx(0.0, abs=1e-9)
+    assert session.outcome is not Outcome.BASELINE
+
+
+def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, make, metrics):
+    budget = Budget.of(0.05, margin=0.05, hypervisor_class="kvm")
+    session = judge_session([case(5.0, 2, budget=budget, baseline=make(metrics["hpl"], [5.0] * 4))])
+    judged = session.verdicts[0].budget
+    assert (judged.gate, judged.hypervisor_class, judged.terms) == ("change", "kvm", budget.terms)
+
+
+def test_later_pairs_of_an_acquitted_series_are_accounted_for(case):
+    (three,) = judge_session([case(0.0, 3)]).verdicts
+    assert three.reasons == ("decided on the screen; 1 later pairs were run for other metrics",)
+    assert three.passes
+    (two,) = judge_session([case(0.0, 2)]).verdicts
+    assert two.reasons == ()
+    (over,) = judge_session([case(0.5, 6)]).verdicts
+    assert not any("screen" in reason for reason in over.reasons)
+
+
+def test_every_flagged_series_counts_from_the_screen_on(case):
+    session = judge_session([case(0.5, 4, "a"), case(0.5, 2, "b")])
+    assert (
+        session.verdict("hpl@b").evidence.design.family == 1
+    )  # the other was convicted and gave its share back
+    session = judge_session([case(0.08, 4, "a"), case(0.08, 2, "b")])
+    assert [verdict.evidence.design.family for verdict in session.verdicts] == [2, 2]
+
+
+def test_a_screened_series_has_the_whole_rate_while_it_is_alone(case):
+    assert judge_session([case(0.0, 2)]).verdicts[0].evidence.design.family == 1
+
+
+def test_the_waiver_that_lasts_longest_is_shown(case):
+    short, long = waiver(expires=date(2026, 1, 1)), waiver(setting="here", owner="boss")
+    session = judge_session(
+        [case(0.5, 4)], hypervisor_class=KVM, waivers=[short, long], build="b1", today=TODAY
+    )
+    assert session.verdicts[0].waiver is long
+    assert session.outcome is Outcome.WITHIN
+
+
+def test_waivers_of_no_class_and_build_do_not_leak(case):
+    session = judge_session([case(0.5, 4)], waivers=[waiver(hypervisor_class="", build="")], today=TODAY)
+    assert session.verdicts[0].waived
+    assert judge_session([case(0.5, 4)], waivers=[waiver()], today=TODAY).waivers == ()
+
+
+def test_the_second_answer_is_about_the_overhead_and_by_the_same_design(metrics, make, case):
+    change = Budget.of(0.02, margin=0.05, gate="change")
+    design = Design(alpha=0.002)
+    (verdict,) = judge_session(
+        [case(0.5, 4, previous=make(metrics["hpl"], [0.5] * 4), previous_budget=change)], design=design
+    ).verdicts
+    assert verdict.before.budget.gate == "overhead"
+    assert verdict.before.outcome is Outcome.WITHIN
+    assert verdict.before.evidence.design == design
+
+
+def test_a_plan_says_why(case):
+    session = judge_session([case(0.08, 2, "a"), case(0.0, 0, "b"), case(0.0, 1, "c")])
+    reasons = {need.series: need.reason for need in session.plan.needs}
+    assert reasons == {
+        "hpl@a": "UNDECIDED",
+        "hpl@b": "0 of the 2 pairs that the first look needs",
+        "hpl@c": "UNDECIDED",
+    }
+
+
+def test_a_series_that_is_not_there_is_named(case):
+    with pytest.raises(KeyError, match="hpl@gone"):
+        judge_session([case(0.0, 2)]).verdict("hpl@gone")
+
+
+def test_all_repeated_series_are_named(case):
+    cases = [case(0.0, 2, "b"), case(0.0, 2, "a"), case(0.0, 2, "a"), case(0.0, 2, "b")]
+    with pytest.raises(SessionError, match=r"in a session: hpl@a, hpl@b\."):
+        judge_session(cases)
+
+
+def test_waivers_as_a_report_shows_them():
+    assert waiver().text(TODAY) == "accepted by ops until 2026-06-01: known"
+    expired = waiver(where="waivers.yaml:3").text(date(2026, 6, 2))
+    assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"
