@@ -7,7 +7,7 @@ import re
 import signal
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from virtqual import judging, paths, reframe_run, site, store, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
 from virtqual.references import expiry_problems
+from virtqual.references.budgets import Gate
 from virtqual.reframe_run import Event, Files
 from virtqual.runs import Run
 from virtqual.stack import manifest
@@ -258,7 +259,7 @@ def _one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]
     env = {"VIRTQUAL_PAIRS": f"{first}:{last}", "VIRTQUAL_SCOPE": "full" if request.full else "quick"}
     if number > 1:
         env["VIRTQUAL_SESSION"] = str(session.write(job.directory))
-    what = "every check" if not checks else ", ".join(checks)
+    what = ", ".join(checks) or _selection(request)
     pairs = f"pairs {first} and {last}" if last == first + 1 else f"pairs {first} to {last}"
     pairs = f"pair {first}" if first == last else pairs
     job.screen.look_begins(number, f"{what}: {pairs}", _expected(job, checks, last - first + 1))
@@ -269,6 +270,11 @@ def _one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]
         job.screen.look_ends()
         job.watch.look()
         _take_in(job, files, first, last, time.time() - begun)
+
+
+def _selection(request: Request) -> str:
+    chosen = [f"named {name!r}" for name in request.names] + [f"tagged {tag!r}" for tag in request.tags]
+    return f"checks {' and '.join(chosen)}" if chosen else "every check"
 
 
 def _pattern(check: str) -> str:
@@ -431,17 +437,29 @@ def _collect_conclusion(job: Qualification, *, interrupted: bool = False) -> Non
 
 def _sentence(job: Qualification, verdict: SessionVerdict, answer: Outcome) -> str:
     build = f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}"
-    total = len(verdict.verdicts)
-    count = verdict.outcomes.get(answer, 0)
-    change = job.session.against is not None
-    limit = f"allowed change since session {job.session.against}" if change else "overhead budget"
+    limits: dict[Gate, str] = {
+        "overhead": "overhead budget",
+        "change": f"allowed change since session {job.session.against}",
+    }
+    totals = Counter(one.gate for one in verdict.verdicts)
+    total = max(totals.values())
     if answer is Outcome.OVER:
-        return f"{build} is over the {limit} on {count} of {_metrics(total)}."
+        over = Counter(one.gate for one in verdict.verdicts if one.outcome is answer and not one.waived)
+        parts = [
+            f"over the {limits[gate]} on {over[gate]} of {_metrics(total)}" for gate in limits if over[gate]
+        ]
+        return f"{build} is {' and '.join(parts)}."
     if answer is Outcome.UNDECIDED:
-        return f"{count} of {_metrics(total)} are undecided after the pairs allowed: not a pass."
+        count = verdict.outcomes[answer]
+        return f"{count} of {_verdicts(totals)} are undecided after the pairs allowed: not a pass."
     if answer is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
-    return f"{build} is within the {limit} on all {_metrics(total)}."
+    held = " and the ".join(text for gate, text in limits.items() if totals[gate])
+    return f"{build} is within the {held}: {_metrics(total)}."
+
+
+def _verdicts(totals: Counter[Gate]) -> str:
+    return _metrics(sum(totals.values())) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
 
 
 def _metrics(count: int) -> str:

@@ -106,6 +106,10 @@ def test_against_an_earlier_session(site):
     done = site.virtqual(*ON, "-n", "lj", "--against", "last")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "change of the overhead since the earlier session 1.5" in done.stdout
+    # Two answers: over its budget, and worse than before.
+    assert "OVER lammps_loop_time@lj: overhead 1.5" in done.stdout
+    assert f"over the allowed change since session {first}" in " ".join(done.stdout.split())
+    assert {v["gate"] for v in session(site)["judged"]["verdicts"]} == {"overhead", "change"}
     site.mend("slow.cloud")
     time.sleep(1.1)
     done = site.virtqual(*ON, "-n", "lj", "--against", first)

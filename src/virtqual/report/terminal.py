@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -49,6 +50,7 @@ class Terminal:
             "hypervisor": f"{hypervisor.vendor} {hypervisor.build}",
             "": f"accelerator {hypervisor.accelerator}, machine {hypervisor.machine or 'not stated'}"
             + (f", guest kernel {guest['kernel']}" if guest.get("kernel") else ""),
+            **_details(hypervisor.details),
             "class": session.hypervisor_class,
             "against": session.against or "nothing earlier",
             "stack": f"{session.stack['name']} ({session.stack['hash']}): "
@@ -147,23 +149,33 @@ class Terminal:
         say("         session.json, and ReFrame's report, JUnit file and log of each look", style="dim")
 
 
+def _details(details: dict[str, Any]) -> dict[str, str]:
+    """Return what else the system file says of the build: an option may make it another hypervisor."""
+    told = {
+        key: " ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for key, v in details.items()
+    }
+    return {key.replace("_", " "): value for key, value in told.items() if value and key != "sha256"}
+
+
 def table_of(verdict: SessionVerdict) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
-    change = any(one.change is not None for one in verdict.verdicts)
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    table.add_column("metric", overflow="fold", max_width=27)
-    table.add_column("native", justify="right")
-    table.add_column("virtual", justify="right")
-    table.add_column("unit")
-    table.add_column("change" if change else "virtual/native", justify="right")
-    table.add_column("verdict")
-    table.add_column("pairs", justify="right")
+    gates = {one.gate for one in verdict.verdicts if one.judged is not None}
+    # The change is the question where it is the only one; beside an overhead it gets a line of its own.
+    only_change = gates == {"change"} and any(one.change is not None for one in verdict.verdicts)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("metric", overflow="fold", max_width=24)
+    for title in ("native", "virtual"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("change" if only_change else "virtual/native", justify="right", no_wrap=True)
+    for title in ("verdict", "pairs"):
+        table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
     for one in verdict.verdicts:
-        table.add_row(*_row(one), style=None)
+        table.add_row(*_row(one, beside=one.change is not None and not only_change), style=None)
     return table
 
 
-def _row(one: Verdict) -> tuple[str | Text, ...]:
+def _row(one: Verdict, *, beside: bool) -> tuple[str | Text, ...]:
     estimate = one.judged or one.overhead
     values = [number(value) if value is not None else "-" for value in (one.native, one.virtual)]
     if estimate:
@@ -172,6 +184,8 @@ def _row(one: Verdict) -> tuple[str | Text, ...]:
     else:
         shown = "-"
     word = Text(one.outcome.value + (" waived" if one.waived else ""), style=_STYLE[one.outcome.value])
+    if beside:
+        return ("  change since then", "", "", "", shown, word, str(one.pairs))
     name = f"{one.metric.name} {one.setting}"
     return (name, *values, one.metric.unit, shown, word, str(one.pairs))
 

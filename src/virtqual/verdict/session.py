@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from virtqual.pairs import Series
-from virtqual.references.budgets import Budget, HypervisorClass
+from virtqual.references.budgets import Budget, Gate, HypervisorClass
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver
 from virtqual.verdict.design import Design
@@ -62,6 +62,11 @@ class Case:
     previous: Series | None = None
     previous_budget: Budget | None = None
     refused: tuple[str, ...] = ()
+
+    @property
+    def gate(self) -> Gate:
+        """Whether the overhead is asked about, or its change: one session may ask both of a series."""
+        return self.budget.gate if self.baseline is None else "change"
 
 
 @dataclass(frozen=True)
@@ -223,13 +228,14 @@ def judge_session(
     Raises
     ------
     SessionError
-        If a series occurs twice, or a third arm has no budget.
+        If a series occurs twice with one gate, or a third arm has no budget.
     PairingError, BudgetError
         See `judge`.
     """
     cases = list(cases)
     today = today or date.today()
-    repeated = [name for name, count in Counter(case.series.id for case in cases).items() if count > 1]
+    asked = Counter((case.series.id, case.gate) for case in cases)
+    repeated = {name for (name, _), count in asked.items() if count > 1}
     if repeated:
         raise SessionError(f"a series can be judged only once in a session: {', '.join(sorted(repeated))}.")
     name = hypervisor_class.name if hypervisor_class else ""

@@ -326,3 +326,16 @@ def test_waivers_as_a_report_shows_them():
     assert waiver().text(TODAY) == "accepted by ops until 2026-06-01: known"
     expired = waiver(where="waivers.yaml:3").text(date(2026, 6, 2))
     assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"
+
+
+def test_one_session_answers_over_budget_and_worse_than_before(case, metrics, make):
+    slow = make(metrics["hpl"], np.full(12, 0.2), setting="here")
+    held = Budget.of(0.05, margin=0.05, gate="change")
+    session = judge_session([case(0.2, 4), case(0.2, 4, budget=held, baseline=slow)])
+    assert [(v.gate, v.outcome) for v in session.verdicts] == [
+        ("overhead", Outcome.OVER),
+        ("change", Outcome.WITHIN),
+    ]
+    assert session.outcome is Outcome.OVER
+    with pytest.raises(SessionError, match="only once"):
+        judge_session([case(0.2, 4), case(0.2, 4)])
