@@ -133,6 +133,8 @@ class Terminal:
         say()
         if verdict and verdict.verdicts:
             say(table_of(verdict))
+            if any(one.metric.kind == "curve" for one in verdict.verdicts):
+                say("Of a curve: geometric means over its sizes.", style="dim")
             for one in verdict.verdicts:
                 if one.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                     say(Text(one.message, style=_STYLE[one.outcome.value]))

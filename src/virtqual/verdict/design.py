@@ -39,6 +39,9 @@ class Design:
         distance decide nothing: nobody can say which one is the outlier.
     majority
         Share of the pairs that must be over budget on their own before their mean can be.
+    session_majority
+        Takes the place of `majority` in a session: load comes in bursts that last, so the pairs after a
+        flag are often hit by what raised it.
     screen
         Number of first pairs that may acquit but not convict: OVER is decided on the pairs after
         them. 0 outside a session.
@@ -61,6 +64,7 @@ class Design:
     clip: float = 2.0
     contradiction: float = 3.0
     majority: float = 0.75
+    session_majority: float = 0.8
     screen: int = 0
     family: int = 1
 
@@ -140,4 +144,4 @@ class Design:
 
     def in_session(self, screen: int, family: int) -> Design:
         """Return this design for one of `family` flagged series, screened with `screen` pairs."""
-        return replace(self, screen=screen, family=max(family, 1))
+        return replace(self, screen=screen, family=max(family, 1), majority=self.session_majority)
