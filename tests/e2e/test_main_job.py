@@ -6,39 +6,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import ROOT, own_state, run
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.cluster
-
-
-def run(*command: str, timeout: float, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a person would after sourcing ci/activate."""
-    line = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH exec " + " ".join(
-        f"'{word}'" for word in command
-    )
-    done = subprocess.run(
-        ["bash", "-c", line],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "80", **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    print(done.stdout, done.stderr)
-    return done
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> dict[str, str]:
     """State directories of this test run's own; stack and guest kernel are those that ci/setup made."""
-    path = tmp_path_factory.mktemp("main-job")
-    state = path / "state"
-    state.mkdir()
-    (state / "stack").symlink_to(ROOT / ".virtqual/stack")
-    kernel = os.environ.get("VCLUSTER_KERNEL", str(ROOT / ".vcluster/kernel"))
-    env = {"VIRTQUAL_STATE": str(state), "VCLUSTER_DIR": str(path / "cluster"), "VCLUSTER_KERNEL": kernel}
+    env = own_state(tmp_path_factory.mktemp("main-job"))
     up = run("vcluster", "up", timeout=300, **env)
     assert up.returncode == 0, up.stderr
     yield env
