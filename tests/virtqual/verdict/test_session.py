@@ -339,3 +339,12 @@ def test_one_session_answers_over_budget_and_worse_than_before(case, metrics, ma
     assert session.outcome is Outcome.OVER
     with pytest.raises(SessionError, match="only once"):
         judge_session([case(0.2, 4), case(0.2, 4)])
+
+
+def test_three_of_four_fresh_pairs_do_not_convict(metrics, make):
+    # Load that lasts hits the pairs after a flag, too; only an overhead is in nearly all of them.
+    bursts = Case(make(metrics["hpl"], np.array([0.3, 0.3, 0.04, 0.3, 0.3, 0.3])), FIVE, PRIOR)
+    (verdict,) = judge_session([bursts]).verdicts
+    assert verdict.outcome is Outcome.UNDECIDED
+    (verdict,) = judge_session([bursts], design=Design(session_majority=0.75)).verdicts
+    assert verdict.outcome is Outcome.OVER
