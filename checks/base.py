@@ -182,10 +182,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
 
     @run_before("run")
     def bring_job_files(self):
-        """Put the two files that note what the job sees beside the job script."""
-        for name in ("task.sh", "node.sh"):
+        """Put the files that note what the job sees beside the job script."""
+        for name in ("task.sh", "node.sh", "seen.sh", "seen_says.py"):
             shutil.copy(JOB_FILES / name, self.stagedir)
-        (Path(self.stagedir) / "task.sh").chmod(0o755)
+        for name in ("task.sh", "seen.sh"):
+            (Path(self.stagedir) / name).chmod(0o755)
 
     @sanity_function
     def measure(self):
@@ -212,6 +213,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             nodes=tuple(dict.fromkeys(task.node for task in noted.tasks)),
             results=tuple(results),
             saw={key: value for key, value in noted.begin.items() if key not in ("time", "cpu_ticks")},
+            software=noted.seen,
             steal=noted.steal,
             seconds=noted.node_seconds,
             stack=self.current_environ.name,

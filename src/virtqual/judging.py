@@ -11,6 +11,7 @@ from virtqual import paths, store
 from virtqual.errors import UsageError
 from virtqual.references import References, load_references
 from virtqual.runs import Run
+from virtqual.stack import same
 from virtqual.verdict import Design, Outcome, SessionVerdict, Verdict, judge_session
 
 BASELINE = Outcome.BASELINE
@@ -63,6 +64,9 @@ def judge_runs(
         Error rates and looks; the default's if not given.
     """
     known = references()
+    refused = dict(refused or {})
+    for check, reasons in other_software(runs, emulated=known.hypervisor_class(hypervisor_class).emulated):
+        refused[check] = (*refused.get(check, ()), *reasons)
     cases = store.cases_of(
         runs, known, hypervisor_class, system=system, against=earlier_runs(against), refused=refused
     )
@@ -73,6 +77,34 @@ def judge_runs(
         build=build,
         design=design or Design(),
     )
+
+
+def other_software(runs: Sequence[Run], *, emulated: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the checks whose nodes did not all load the same software, with every difference named.
+
+    Parameters
+    ----------
+    runs
+        Of one session.
+    emulated
+        Whether the guests' processor is emulated: its features are then none of the hardware's.
+    """
+    found = []
+    for check in dict.fromkeys(run.check for run in runs):
+        sides = [
+            (run.side, run.software)
+            for side in ("native", "virtual")
+            for run in runs
+            if (run.check, run.side) == (check, side)
+        ]
+        reasons = [
+            sentence
+            for difference, sentence in same.among(sides)
+            if difference.kind == "software" or not emulated
+        ]
+        if reasons:
+            found.append((check, tuple(f"not the same software: {reason}" for reason in reasons)))
+    return found
 
 
 def judge_look(

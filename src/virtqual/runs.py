@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from virtqual.stack.same import Seen
+
 
 class Result(BaseModel):
     """Values of one metric.
@@ -78,6 +80,8 @@ class Run(BaseModel):
         What it measured.
     saw
         What the job's first node said of itself: kernel, CPU model, caches, clock source ...
+    software
+        Which binary and libraries each of its nodes loaded.
     steal
         Share of the first node's CPU time that the hypervisor took away, 0 to 1.
     seconds
@@ -101,6 +105,7 @@ class Run(BaseModel):
     nodes: tuple[str, ...]
     results: tuple[Result, ...]
     saw: dict[str, str]
+    software: tuple[Seen, ...] = ()
     steal: float
     seconds: float
     stack: str

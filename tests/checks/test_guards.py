@@ -29,6 +29,17 @@ def test_control_a_good_run_passes(site):
     assert set(results(site).values()) == {"pass"}
 
 
+def test_partitions_that_do_not_run_the_same_software_are_refused(site):
+    for partition, kernel in (("bare", "Haswell"), ("cloud", "SkylakeX")):
+        site.fault(f"coretype.{partition}", kernel)
+    done = site.reframe(*LJ)
+    assert done.returncode != 0
+    assert "PASSED" not in done.stdout
+    assert "not the same software: OPENBLAS_CORETYPE: Haswell on native node" in outcome(done)
+    site.fault("coretype.cloud", "Haswell")
+    assert site.reframe(*LJ).returncode == 0
+
+
 def test_nothing_selected_is_not_passed(site):
     done = site.reframe("-n", "no_such_check")
     assert done.returncode != 0

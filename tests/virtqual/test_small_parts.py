@@ -32,9 +32,13 @@ def test_broken_pair_numbers_are_refused(monkeypatch, text):
         looks.pairs()
 
 
+SEEN = "program /a/lmp\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /a/lmp\nreal\n/a/lmp\nsays\n"
+
+
 def write_notes(path, tasks):
     for rank, (node, cpus) in enumerate(tasks):
         (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus}\n")
+        (path / f"virtqual.seen.{node}").write_text(SEEN)
     (path / "virtqual.begin").write_text("time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode=n1\n")
     (path / "virtqual.end").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from virtqual.stack import same
+from virtqual.stack.same import Seen
+
 
 class NotesError(ValueError):
     """A note is missing or broken, or says that the run was not what was asked for."""
@@ -29,11 +32,14 @@ class Notes:
         By rank.
     begin, end
         What ``node.sh`` noted on the job's first node before and after the program.
+    seen
+        Which software each node loaded, in the order of the nodes' first tasks.
     """
 
     tasks: tuple[Task, ...]
     begin: dict[str, str]
     end: dict[str, str]
+    seen: tuple[Seen, ...] = ()
 
     @property
     def steal(self) -> float:
@@ -105,7 +111,19 @@ def read(stage: Path, tasks: int) -> Notes:
         if not {"time", "cpu_ticks"} <= note.keys():
             raise NotesError(f"{path.name} is not whole")
         notes.append(note)
-    return Notes(tuple(found[rank] for rank in range(tasks)), *notes)
+    started = tuple(found[rank] for rank in range(tasks))
+    seen = [_seen(stage, node) for node in dict.fromkeys(task.node for task in started)]
+    return Notes(started, notes[0], notes[1], tuple(seen))
+
+
+def _seen(stage: Path, node: str) -> Seen:
+    path = stage / f"virtqual.seen.{node}"
+    if not path.is_file():
+        raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
+    try:
+        return same.parse(path.read_text(), node)
+    except same.SeenError as error:
+        raise NotesError(str(error)) from error
 
 
 def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:

@@ -76,6 +76,11 @@ class HypervisorClass:
     reason: str
     accelerators: tuple[str, ...] = ()
 
+    @property
+    def emulated(self) -> bool:
+        """Whether the guests' processor is made by software, with features of its own."""
+        return "tcg" in self.accelerators
+
 
 @dataclass(frozen=True)
 class Term:

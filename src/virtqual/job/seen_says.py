@@ -1,0 +1,73 @@
+"""Ask a program's files what they are: runs on a node, under whatever Python 3 it has.
+
+Prints one line an answer: the file, what was asked, and the answer.
+"""
+
+import ctypes
+import json
+import re
+import sys
+from pathlib import Path
+
+
+def compiler(path: str) -> str:
+    """Return the compilers that a program's objects name."""
+    names = rb"(?:GCC: \([^)]*\)|clang version|Intel\(R\)[^\0]*Version) [\w.]+"
+    found = re.findall(names, Path(path).read_bytes())
+    return ", ".join(sorted({text.decode(errors="replace") for text in found}))
+
+
+def mpi(path: str) -> str:
+    """Return what MPI says of itself: it may be asked before MPI is initialised."""
+    text, length = ctypes.create_string_buffer(16384), ctypes.c_int()
+    ctypes.CDLL(path).MPI_Get_library_version(text, ctypes.byref(length))
+    words = text.value.decode(errors="replace").replace(",", " ").split()
+    return " ".join(words[:3])
+
+
+def openblas(path: str) -> str:
+    """Return the kernel that OpenBLAS has chosen for this processor."""
+    ask = ctypes.CDLL(path).openblas_get_corename
+    ask.restype = ctypes.c_char_p
+    return str(ask().decode())
+
+
+def glibc(path: str) -> str:
+    """Return the version of the C library."""
+    ask = ctypes.CDLL(path).gnu_get_libc_version
+    ask.restype = ctypes.c_char_p
+    return str(ask().decode())
+
+
+def spack(path: str) -> str:
+    """Return the Spack package with the hash of its whole graph of dependencies."""
+    package = json.loads(Path(path).read_text())["spec"]["nodes"][0]
+    return f"{package['name']}@{package['version']}/{package['hash']}"
+
+
+QUESTIONS = (
+    (r"libmpi(ch)?\.so", mpi),
+    (r"lib(open)?blas.*\.so", openblas),
+    (r"libc\.so", glibc),
+    (r"spec\.json$", spack),
+)
+
+
+def main(paths: "list[str]") -> None:
+    """Print the answers of the program (the first path) and of its libraries."""
+    for index, path in enumerate(paths):
+        ask = next((ask for pattern, ask in QUESTIONS if re.match(pattern, Path(path).name)), None)
+        if index == 0:
+            ask = compiler
+        if ask is None:
+            continue
+        try:
+            answer = ask(path)
+        except (OSError, AttributeError, ValueError, KeyError):
+            continue
+        if answer:
+            print(path, ask.__name__, answer, sep="\t")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

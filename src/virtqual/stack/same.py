@@ -1,0 +1,216 @@
+"""Whether two nodes run the same software: what each saw of a program, and every difference by name.
+
+``src/virtqual/job/seen.sh`` writes on each node which binary and shared libraries the dynamic linker resolves
+there and what they say of themselves; nothing is taken from a manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+UNSEEN = "not observable"
+# What glibc, OpenBLAS, FFTW and others choose their code by; a guest may lack others, such as `vmx`.
+_CHOSEN_BY = re.compile(
+    r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
+)
+_QUESTIONS = {
+    "mpi": "MPI library",
+    "openblas": "OpenBLAS kernel",
+    "glibc": "C library's version",
+    "compiler": "compiler",
+    "spack": "Spack package",
+}
+
+
+class SeenError(ValueError):
+    """A node's record of what it loads is not whole."""
+
+
+class File(BaseModel):
+    """A file as a node has it: where it really is, and its SHA-256."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.path} (sha256 {self.sha256[:12]})"
+
+
+class Seen(BaseModel):
+    """What one node saw of one program.
+
+    Attributes
+    ----------
+    node, program
+        Host name, and the program as it was started.
+    files
+        The binary (as ``binary``), its Spack package's description, and every shared library by the name
+        that the linker was asked for; None where a library was not found.
+    says
+        What the files say of themselves: MPI, OpenBLAS's kernel, the C library, the compiler, the Spack
+        package with its DAG hash.  What no file could answer is absent.
+    coretype
+        ``OPENBLAS_CORETYPE`` as the task had it, empty if unset.
+    cpu
+        Features of the processor by which libraries choose their code.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    node: str
+    program: str
+    files: dict[str, File | None]
+    says: dict[str, str]
+    coretype: str
+    cpu: frozenset[str]
+
+
+ABSENT = File(path="", sha256="")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that two nodes see differently.
+
+    Attributes
+    ----------
+    kind
+        ``software`` must never differ; the ``processor`` differs on emulated CPUs by nature.
+    what
+        Its name.
+    one, other
+        How each of the two sees it.
+    """
+
+    kind: Literal["software", "processor"]
+    what: str
+    one: str
+    other: str
+
+
+def parse(text: str, node: str) -> Seen:
+    """Read what ``seen.sh`` wrote on a node.
+
+    Raises
+    ------
+    SeenError
+        It is not whole.
+    """
+    parts: dict[str, list[str]] = {}
+    section = parts.setdefault("head", [])
+    for line in text.splitlines():
+        if line in ("ldd", "sha256", "real", "says"):
+            section = parts.setdefault(line, [])
+        elif line:
+            section.append(line)
+    head = dict(line.partition(" ")[::2] for line in parts["head"])
+    try:
+        sums = [line.split(maxsplit=1) for line in parts["sha256"]]
+        files = {
+            path: File(path=real, sha256=sha) for (sha, path), real in zip(sums, parts["real"], strict=True)
+        }
+        program = head["program"]
+        named: dict[str, File | None] = {"binary": files[program]}
+        linked = dict(filter(None, map(_linked, parts["ldd"])))
+        named |= {name: files[path] if path else None for name, path in linked.items()}
+        # What is left is the description of the Spack package.
+        rest = files.keys() - {program, *linked.values()}
+        named |= {PurePosixPath(path).name: files[path] for path in rest}
+        says: dict[str, str] = {}
+        for line in parts["says"]:
+            _, question, answer = line.split("\t")
+            # Two answers to one question, such as two MPI libraries, are both kept.
+            says[question] = " and ".join(
+                dict.fromkeys([*says.get(question, "").split(" and "), answer])
+            ).removeprefix(" and ")
+        return Seen(
+            node=node,
+            program=program,
+            files=named,
+            says=says,
+            coretype=head.get("coretype", ""),
+            cpu=frozenset(flag for flag in head["flags"].split() if _CHOSEN_BY.match(flag)),
+        )
+    except (KeyError, ValueError) as error:
+        raise SeenError(
+            f"what {node} wrote of the libraries that it loads is not whole ({error}); seen.sh needs ldd, "
+            "readlink, stat and sha256sum there"
+        ) from error
+
+
+def _linked(line: str) -> tuple[str, str] | None:
+    """Return name and path of one line of ``ldd``; an empty path for what was not found."""
+    words = line.split()
+    if "=>" in words:
+        return words[0], words[2] if words[2].startswith("/") else ""
+    if words and words[0].startswith("/"):
+        return PurePosixPath(words[0]).name, words[0]
+    return None  # the kernel's own, or no dynamic program
+
+
+def differences(one: Seen, other: Seen) -> list[Difference]:
+    """Return everything in which two nodes' software and processor differ, empty if in nothing."""
+    found = []
+
+    def compare(kind: Literal["software", "processor"], what: str, first: str, second: str) -> None:
+        if first != second:
+            found.append(Difference(kind, what, first, second))
+
+    for question, what in _QUESTIONS.items():
+        compare("software", what, one.says.get(question, UNSEEN), other.says.get(question, UNSEEN))
+    for name in sorted(one.files.keys() | other.files.keys()):
+        first, second = (seen.files.get(name) if name in seen.files else ABSENT for seen in (one, other))
+        if _sum(first) != _sum(second):
+            found.append(Difference("software", name, _describe(first), _describe(second)))
+    compare("software", "OPENBLAS_CORETYPE", one.coretype or "unset", other.coretype or "unset")
+    compare(
+        "processor",
+        "CPU features",
+        " ".join(sorted(one.cpu - other.cpu)) or "no other",
+        " ".join(sorted(other.cpu - one.cpu)) or "no other",
+    )
+    return found
+
+
+def _sum(file: File | None) -> str:
+    return file.sha256 if file else "not found"
+
+
+def _describe(file: File | None) -> str:
+    if file is None:
+        return "not found"
+    return str(file) if file is not ABSENT else "not loaded"
+
+
+def among(sides: Iterable[tuple[str, Sequence[Seen]]]) -> list[tuple[Difference, str]]:
+    """Compare everything that was seen with the first of it.
+
+    Parameters
+    ----------
+    sides
+        ``(side, records)``, the reference side first.
+
+    Returns
+    -------
+    list
+        Each difference once, with a sentence that names the nodes.
+    """
+    every = [(side, seen) for side, records in sides for seen in records]
+    found: dict[Difference, str] = {}
+    for side, seen in every[1:]:
+        first_side, first = every[0]
+        for difference in differences(first, seen):
+            found.setdefault(
+                difference,
+                f"{difference.what}: {difference.one} on {first_side} node {first.node}, "
+                f"{difference.other} on {side} node {seen.node}",
+            )
+    return list(found.items())

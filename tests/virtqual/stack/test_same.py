@@ -1,0 +1,141 @@
+"""What a node loads is read from real binaries by the real script; two of them are then compared."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import virtqual.job
+from virtqual.stack import same
+from virtqual.stack.same import Difference
+
+SCRIPT = Path(virtqual.job.__file__).parent / "seen.sh"
+MPI = """
+#include <string.h>
+int MPI_Get_library_version(char *text, int *length) {{ strcpy(text, "{version}"); return *length = 0; }}
+"""
+BLAS = """
+#include <stdlib.h>
+char *openblas_get_corename(void) {{
+    char *asked = getenv("OPENBLAS_CORETYPE");
+    return asked ? asked : "{core}";
+}}
+"""
+MAIN = """
+int MPI_Get_library_version(char *, int *);
+char *openblas_get_corename(void);
+int main(void) {
+    char text[64];
+    int length;
+    openblas_get_corename();
+    return MPI_Get_library_version(text, &length);
+}
+"""
+
+
+def compile_(target: Path, source: str, *options: str) -> None:
+    (cc := shutil.which("cc")) or pytest.skip("no C compiler (cc) to make programs and libraries with")
+    subprocess.run(
+        [cc, "-x", "c", "-", "-x", "none", "-o", str(target), *options], input=source, text=True, check=True
+    )
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A program, and two directories with each of its libraries in two versions."""
+    root = tmp_path_factory.mktemp("tree")
+    for name, version, core in (("a", "4.0.2", "Haswell"), ("b", "5.0.2", "Zen")):
+        (root / name).mkdir()
+        sources = {
+            "libmpi.so.12": MPI.format(version=f"MPICH Version: {version}"),
+            "libopenblas.so.0": BLAS.format(core=core),
+        }
+        for library, source in sources.items():
+            compile_(root / name / library, source, "-shared", "-fPIC", f"-Wl,-soname,{library}")
+    compile_(root / "program", MAIN, str(root / "a/libmpi.so.12"), str(root / "a/libopenblas.so.0"))
+    return root
+
+
+@pytest.fixture
+def see(tree, tmp_path):
+    """See the program with libraries from given directories, as a node does."""
+
+    def seen(*paths: str, node: str = "n1", **env: str) -> same.Seen:
+        path = ":".join(str(tree / each) for each in paths)
+        done = subprocess.run(
+            ["sh", str(SCRIPT), str(tree / "program")],
+            env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": path, **env},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return same.parse(done.stdout, node)
+
+    return seen
+
+
+def test_the_same_libraries_are_the_same(see):
+    one, other = see("a"), see("a", node="n2")
+    assert same.differences(one, other) == []
+    assert one.says["mpi"] == "MPICH Version: 4.0.2"
+    assert one.says["openblas"] == "Haswell"
+    assert one.files["libc.so.6"].path.startswith("/")
+    assert len(one.files["binary"].sha256) == 64
+
+
+def test_another_mpi_is_named(see, tree, tmp_path):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    shutil.copy(tree / "b/libmpi.so.12", mixed)
+    found = same.differences(see("a"), see(str(mixed), "a"))
+    assert [d.what for d in found] == ["MPI library", "libmpi.so.12"]
+    assert found[0] == Difference("software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2")
+    assert str(tree / "a/libmpi.so.12") in found[1].one
+    assert str(mixed / "libmpi.so.12") in found[1].other
+
+
+def test_another_openblas_kernel_is_named(see):
+    found = same.differences(see("a", OPENBLAS_CORETYPE="Haswell"), see("a", OPENBLAS_CORETYPE="SkylakeX"))
+    assert Difference("software", "OpenBLAS kernel", "Haswell", "SkylakeX") in found
+    # One that was set on one side only, and happens to be what the library chooses there, is named too.
+    assert [d.what for d in same.differences(see("a"), see("a", OPENBLAS_CORETYPE="Haswell"))] == [
+        "OPENBLAS_CORETYPE"
+    ]
+
+
+def test_every_difference_is_named_with_its_nodes(see):
+    one, other = see("a"), see("b", node="vm1")
+    sentences = [sentence for _, sentence in same.among([("native", [one]), ("virtual", [one, other])])]
+    assert len(sentences) == 4
+    assert all("native node n1" in text and "virtual node vm1" in text for text in sentences)
+
+
+def test_a_library_that_is_not_found_or_not_loaded(see):
+    found = same.differences(see("a"), see("none"))
+    assert {(d.what, d.other) for d in found} >= {("libmpi.so.12", "not found")}
+    assert ("MPI library", same.UNSEEN) in {(d.what, d.other) for d in found}
+
+
+def test_a_file_that_changes_is_read_again(see, tree, tmp_path):
+    changing = tmp_path / "changing"
+    shutil.copytree(tree / "a", changing)
+    before = see(str(changing))
+    shutil.copy(tree / "b/libmpi.so.12", changing)
+    assert before.files["libmpi.so.12"] != see(str(changing)).files["libmpi.so.12"]
+
+
+def test_features_that_libraries_choose_by(see):
+    seen = see("a")
+    without = seen.model_copy(update={"cpu": frozenset({"sse2"})})
+    having = seen.model_copy(update={"cpu": frozenset({"sse2", "avx2"})})
+    (found,) = same.differences(having, without)
+    assert (found.kind, found.one, found.other) == ("processor", "avx2", "no other")
+
+
+@pytest.mark.parametrize("cut", ["sha256", "real", "says"])
+def test_a_record_that_is_not_whole(see, tree, cut):
+    text = "program /p\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /p\nreal\n/p\nsays\n"
+    assert same.parse(text, "n1").files["binary"].path == "/p"
+    with pytest.raises(same.SeenError, match="n1 wrote"):
+        same.parse(text[: text.index(f"\n{cut}\n")], "n1")
