@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from virtqual.commands import record, replay
+from virtqual.commands import record, replay, stack
 from virtqual.errors import UsageError, VirtqualError
 
 app = typer.Typer(
@@ -119,3 +119,4 @@ def setup(
 
 app.command("replay")(replay.command)
 app.command("record")(record.command)
+app.add_typer(stack.app, name="stack")

@@ -1,0 +1,132 @@
+"""`virtqual stack`: the exact stack, built by Spack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from virtqual import paths
+from virtqual.errors import VirtqualError
+from virtqual.stack import build as building
+from virtqual.stack import environment, manifest
+from virtqual.stack.environment import Choices
+from virtqual.stack.plan import Plan
+
+app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
+_say = Console(highlight=False, soft_wrap=True)
+_complain = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    try:
+        yield
+    except VirtqualError as error:
+        _complain.print(f"virtqual: {error}", style="red", markup=False)
+        raise typer.Exit(error.exit_code) from None
+
+
+Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: mvapich2, mvapich, mpich")]
+Site = Annotated[
+    Path | None, typer.Option(help="directory of the site's own Spack configuration [default: config/site]")
+]
+Set = Annotated[str, typer.Option("--set", help="what to build: micro, apps or all")]
+Without = Annotated[list[str] | None, typer.Option(help="a package of the set to leave out (repeatable)")]
+
+
+@app.command()
+def build(
+    which: Set = "all",
+    mpi: Mpi = "",
+    site: Site = None,
+    without: Without = None,
+    mirror: Annotated[
+        Path | None, typer.Option(help="directory of `virtqual stack mirror` to take everything from")
+    ] = None,
+    buildcache: Annotated[str, typer.Option(help="URL or directory of a build cache")] = "",
+    offline: Annotated[bool, typer.Option("--offline", help="use no network at all")] = False,
+    side: Annotated[
+        str, typer.Option(help="native builds; virtual installs the same lock from --buildcache only")
+    ] = "native",
+    lock: Annotated[Path | None, typer.Option(help="lock file to install, as another side made it")] = None,
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="processes of one build")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show the plan, and stop")] = False,
+) -> None:
+    """Build the stack, or what of it is not there yet, and write its manifest."""
+    with _speaking():
+        root = paths.root()
+        request = building.Request(
+            set=which,
+            without=tuple(without or ()),
+            choices=Choices(mpi=mpi, site=environment.site_directory(root, site), side=side),
+            mirror=mirror,
+            buildcache=buildcache,
+            lock=lock,
+            offline=offline,
+            jobs=jobs,
+        )
+        job = building.job(request, root, paths.stacks())
+        locked = building.known_lock(job)
+        if locked is not None:
+            show(building.planned(job, locked), request.set)
+        else:
+            _say.print(
+                f"set {request.set}: {', '.join(job.names)}; the versions of what they need are not worked "
+                "out yet for this machine and configuration: the build begins with it, a few minutes"
+            )
+        if dry_run:
+            return
+        made = building.build(job, lambda line: _say.print(line, markup=False))
+        _say.print(f"Spack stack {made.hash}:")
+        for program in made.programs:
+            _say.print(f"  {program.name} {program.version} ({program.origin})", markup=False)
+
+
+def show(plan: Plan, name: str) -> None:
+    """Print what a build will do."""
+    _say.print(f"set {name}: {', '.join(f'{p.name}@{p.version}' for p in plan.roots)}", markup=False)
+    _say.print(
+        f"{len(plan.build)} packages to install, {plan.installed} there, {len(plan.machine)} from the "
+        f"machine ({', '.join(f'{p.name}@{p.version}' for p in plan.machine)}); "
+        f"{plan.free / 2**30:.0f} GiB free",
+        markup=False,
+    )
+    for package in plan.build:
+        size = plan.sizes.get(package.name)
+        _say.print(
+            f"  {package.name}@{package.version}" + (f"  {size / 2**20:.1f} MiB of sources" if size else ""),
+            markup=False,
+        )
+    for entry in plan.by_hand:
+        _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}", markup=False)
+    for sentence in plan.missing:
+        _say.print(f"MISSING: {sentence}", markup=False)
+
+
+@app.command()
+def check() -> None:
+    """Say which stacks are set up, what each can do, and whether a file of them has changed since."""
+    with _speaking():
+        found = manifest.installed(paths.stacks())
+        if not found:
+            _say.print("no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's")
+            raise typer.Exit(5)
+        changed = False
+        for number, stack in enumerate(found):
+            used = "used unless --stack names another" if number == 0 else "used by --stack " + stack.name
+            _say.print(f"{stack.name} {stack.hash} ({used})")
+            for program in stack.programs:
+                mpi = f", {program.mpi}" if program.mpi else ""
+                _say.print(
+                    f"  {program.name} {program.version}{mpi}: {', '.join(program.features)}", markup=False
+                )
+            for sentence in stack.changed():
+                changed = True
+                _say.print(f"  CHANGED: {sentence}", markup=False)
+        if changed:
+            raise typer.Exit(5)

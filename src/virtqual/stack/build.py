@@ -1,0 +1,261 @@
+"""Build a set of the stack with Spack, keep its lock, and write its manifest."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.stack import bring, environment, lock, manifest, pins, plan, programs
+from virtqual.stack.environment import Choices, Environment
+from virtqual.stack.lock import Lock, Package
+from virtqual.stack.manifest import Manifest
+from virtqual.stack.plan import Plan
+
+NAME = programs.NAME
+Say = Callable[[str], None]
+_BEGINS = re.compile(r"==> Installing (\S+?)-[a-z0-9]{32}|==> Installing (\S+)-[a-z0-9]{7,}")
+_LOG = re.compile(r"^\s+(/\S+/(?:spack-build-out\.txt|spack-build-[^/\s]*\.txt|[^/\s]+\.log))\s*$", re.M)
+_FAILED = re.compile(r"(?:Failed to install|failed to install|Error: )\s*([\w.@+-]+)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; see ``virtqual stack build --help``."""
+
+    set: str = "all"
+    without: tuple[str, ...] = ()
+    choices: Choices = field(default_factory=Choices)
+    mirror: Path | None = None
+    buildcache: str = ""
+    lock: Path | None = None
+    offline: bool = False
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A build as it goes on."""
+
+    request: Request
+    root: Path
+    state: Path
+    made: Environment
+    names: tuple[str, ...]
+
+
+def directory(stacks: Path) -> Path:
+    """Return where the Spack stack lives below the directory of stacks."""
+    return stacks / NAME
+
+
+def job(request: Request, root: Path, stacks: Path) -> Job:
+    """Work out what a request means; nothing is written.
+
+    Raises
+    ------
+    UsageError
+        Something was named that is not there.
+    """
+    members = pins.stack(root).members(request.set)
+    if unknown := set(request.without) - set(members):
+        raise UsageError(f"--without {', '.join(sorted(unknown))}: not in the set {request.set!r}")
+    if request.choices.side == "virtual" and not request.buildcache:
+        raise UsageError("--side virtual installs what --side native has built: it needs --buildcache")
+    state = directory(stacks)
+    made = environment.prepare(root, state, request.choices)
+    names = tuple(name for name in members if name not in request.without)
+    return Job(request, root, state, made, names)
+
+
+def known_lock(job: Job) -> Lock | None:
+    """Return the lock that a build would use, if it need not be worked out by Spack first."""
+    for file in (job.request.lock, job.made.lock, environment.shipped_lock(job.root, job.made)):
+        if file is not None and file.is_file():
+            return lock.load(file)
+    return None
+
+
+def planned(job: Job, locked: Lock) -> Plan:
+    """Return what a build will do."""
+    return plan.make(locked, job.names, job.made.store, job.request.mirror)
+
+
+def build(job: Job, say: Say) -> Manifest:
+    """Build what is not there, and write the manifest.
+
+    Raises
+    ------
+    InfrastructureError
+        Something is missing or failed; the stack that was set up before stays as it was.
+    """
+    request = job.request
+    recipes = pins.stack(job.root).packages
+    found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
+    upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
+    say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
+    environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
+    locked = _concretised(job, found, say)
+    todo = planned(job, locked)
+    if todo.lacking:
+        missing = "\n  ".join(todo.lacking)
+        raise InfrastructureError(
+            f"this machine lacks what the build needs:\n  {missing}\n--without PACKAGE leaves a program out"
+        )
+    if todo.build:
+        _supply(job, todo)
+        _install(job, found, todo, say)
+    return _finish(job, locked, todo.roots, recipes)
+
+
+def mirrors(job: Job) -> dict[str, Any]:
+    """Return where sources and binaries are taken from, as Spack's ``mirrors.yaml`` has them."""
+    found: dict[str, Any] = {}
+    by_hand = job.state / "by-hand/mirror"
+    found["by-hand"] = {"url": by_hand.as_uri(), "binary": False}
+    if job.request.mirror:
+        found["sources"] = {"url": (job.request.mirror / "sources").resolve().as_uri(), "binary": False}
+        binaries = job.request.mirror / "build_cache"
+        if binaries.is_dir():
+            # Signed by nobody: the site made it itself, and every run checks what it loads.
+            found["binaries"] = {"url": binaries.resolve().as_uri(), "source": False, "signed": False}
+    if job.request.buildcache:
+        url = job.request.buildcache
+        found["buildcache"] = {
+            "url": url if "://" in url else Path(url).resolve().as_uri(),
+            "source": False,
+            "signed": False,
+        }
+    return found
+
+
+def _concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
+    given = job.request.lock or environment.shipped_lock(job.root, job.made)
+    if not job.made.lock.is_file() and given:
+        shutil.copy(given, job.made.lock)
+    if not job.made.lock.is_file():
+        say("working out versions and hashes (concretising): a few minutes")
+        log = _log(job, "concretize")
+        code = _spack(job, found, ["concretize"], log, lambda line: None)
+        if code:
+            raise InfrastructureError(
+                f"the stack cannot be concretised with this configuration; Spack's reason is in {log}:\n"
+                + _tail(log, 12)
+            )
+    return lock.load(job.made.lock)
+
+
+def _supply(job: Job, todo: Plan) -> None:
+    """Put what a person supplied where Spack looks for it."""
+    for entry in todo.by_hand:
+        place = job.state / f"by-hand/mirror/_source-cache/archive/{entry.sha256[:2]}"
+        place.mkdir(parents=True, exist_ok=True)
+        suffix = "".join(Path(entry.file).suffixes[-2:])
+        shutil.copy(entry.place, place / f"{entry.sha256}{suffix}")
+
+
+def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
+    left = {f"{package.name}-{package.version}" for package in todo.build}
+    total, started = len(left), 0
+
+    def follow(line: str) -> None:
+        nonlocal started
+        if match := _BEGINS.search(line):
+            started += 1
+            say(f"[{min(started, total)}/{total}] {match[1] or match[2]}")
+
+    options = ["install", "--only-concrete"]
+    if job.request.choices.side == "virtual":
+        options.append("--use-buildcache=only")
+    if job.request.jobs:
+        options.append(f"-j{job.request.jobs}")
+    log = _log(job, "install")
+    code = _spack(job, found, [*options, *(f"/{root.hash}" for root in todo.roots)], log, follow)
+    there = lock.installed(job.made.store)
+    if code or any(root.hash not in there for root in todo.roots):
+        raise InfrastructureError(failure(log, job, todo.build, there))
+
+
+def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]) -> str:
+    """Say which package failed, where its log is, and what is still in place."""
+    text = log.read_text(errors="replace")
+    lacking = [package for package in build if package.hash not in there]
+    named = [name for name in _FAILED.findall(text) if any(name.startswith(p.name) for p in lacking)]
+    logs = _LOG.findall(text)
+    what = named[0] if named else (str(lacking[0]) if lacking else "a package")
+    where = logs[-1] if logs else str(log)
+    good = job.state / "manifest.json"
+    last = (
+        f"the last good stack ({manifest.load(good).hash}) is still in place"
+        if good.is_file()
+        else "no Spack stack was set up before; the registry stack is not touched"
+    )
+    return (
+        f"{what} could not be built; its log: {where}\n{_tail(Path(where), 8)}\n"
+        f"{len(lacking)} packages are left, {last}; the same command goes on where it stopped"
+    )
+
+
+def _finish(job: Job, locked: Lock, roots: Sequence[Package], recipes: pins.Repository) -> Manifest:
+    """Write lock, provenance and manifest, the manifest last: what it says is then there."""
+    # A smaller set must not take away what a larger one has brought.
+    there = lock.installed(job.made.store)
+    every = [locked.packages[hash_] for hash_ in locked.roots]
+    present = [root for root in every if root.hash in there or root in roots]
+    made = programs.make(locked, present, lambda package: prefix(job.made.store, package), job.made.digest)
+    for name in ("spack.lock", "spack.yaml"):
+        shutil.copy(job.made.directory / name, job.state / name)
+    kept = {
+        "schema": "virtqual-lock/1",
+        "packages": {"git": recipes.url, "commit": recipes.commit},
+        "spack": locked.spack,
+        "lock_sha256": manifest.sha256(job.made.lock),
+        "environment": job.made.directory.name,
+        "system": locked.system,
+    }
+    (job.state / "provenance.json").write_text(json.dumps(kept, indent=2) + "\n")
+    made.write(job.state)
+    return made
+
+
+def prefix(store: Path, package: Package) -> Path:
+    """Return where a package of a lock is, or will be, installed."""
+    return package.external or store / f"{package.name}-{package.version}-{package.hash}"
+
+
+def _spack(
+    job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Callable[[str], None]
+) -> int:
+    line = [str(found.program), "-e", str(job.made.directory), *arguments]
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            line, env=found.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for text in process.stdout:
+            file.write(text)
+            file.flush()
+            follow(text)
+    return process.returncode
+
+
+def _log(job: Job, what: str) -> Path:
+    place = job.state / "log"
+    place.mkdir(parents=True, exist_ok=True)
+    return place / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}.log"
+
+
+def _tail(log: Path, lines: int) -> str:
+    if not log.is_file():
+        return ""
+    text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "\n".join(f"    {line}" for line in text[-lines:])

@@ -1,0 +1,198 @@
+"""The Spack environment that a stack is built in: the project's files with a site's choices."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from virtqual.errors import UsageError
+from virtqual.stack import lock, pins
+
+SITE = "VIRTQUAL_SPACK_SITE"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a site chooses.
+
+    Attributes
+    ----------
+    mpi
+        Which file of ``config/common/mpi`` counts; empty for the one that ``spack.yaml`` names.
+    site
+        Directory with the site's own Spack configuration, or None.
+    side
+        ``native`` where the stack is built, ``virtual`` where it is only installed from a build cache.
+    """
+
+    mpi: str = ""
+    site: Path | None = None
+    side: str = "native"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where an environment and what it builds live.
+
+    Attributes
+    ----------
+    directory
+        Of ``spack.yaml``, ``spack.lock`` and ``config/``: one for each content, so that a new one never
+        spoils the last good one.
+    store
+        Where packages are installed, all by hash and so never overwritten.
+    digest
+        Identity of everything that decides the lock.
+    plain
+        Whether it is exactly what the project ships, so that the shipped lock may be its lock.
+    """
+
+    directory: Path
+    store: Path
+    digest: str
+    plain: bool
+
+    @property
+    def lock(self) -> Path:
+        """The lock file."""
+        return self.directory / "spack.lock"
+
+
+def site_directory(root: Path, given: Path | None) -> Path | None:
+    """Return the site's configuration: the one given, ``VIRTQUAL_SPACK_SITE``, or ``config/site``.
+
+    Raises
+    ------
+    UsageError
+        One was named that is not there.
+    """
+    named = given or (Path(os.environ[SITE]) if os.environ.get(SITE) else None)
+    if named is not None and not named.is_dir():
+        raise UsageError(f"{named}: no directory; a site's Spack configuration is one (docs/stack.md)")
+    return named or ((root / "config/site") if (root / "config/site").is_dir() else None)
+
+
+def prepare(root: Path, state: Path, choices: Choices) -> Environment:
+    """Work out an environment; nothing is written.
+
+    Parameters
+    ----------
+    root
+        The checkout with ``spack.yaml`` and ``config/``.
+    state
+        The stack's directory.
+
+    Raises
+    ------
+    UsageError
+        An MPI library was chosen that has no file.
+    """
+    known = sorted(path.stem for path in (root / "config/common/mpi").glob("*.yaml"))
+    if choices.mpi and choices.mpi not in known:
+        raise UsageError(
+            f"no MPI library {choices.mpi!r} in config/common/mpi (there are: {', '.join(known)})"
+        )
+    digest = hashlib.sha256(choices.mpi.encode())
+    # What only the side sets changes no hash, and so has no part in the identity.
+    places = [root / "spack.yaml", root / "config/common", root / "config/repo"]
+    for place in [*places, *([choices.site] if choices.site else [])]:
+        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(place)}\0".encode() + file.read_bytes() + b"\0")
+    name = digest.hexdigest()[:12]
+    return Environment(
+        directory=state / f"environment-{name}",
+        store=state / "store",
+        digest=name,
+        plain=choices.site is None and not choices.mpi,
+    )
+
+
+def write(
+    made: Environment,
+    root: Path,
+    choices: Choices,
+    recipes: Path,
+    mirrors: dict[str, dict[str, Any]],
+) -> None:
+    """Write an environment's directory.
+
+    Parameters
+    ----------
+    made
+        As :func:`prepare` returned it.
+    root, choices
+        As given there.
+    recipes
+        Upstream's recipes at the pinned commit.
+    mirrors
+        Where sources and binaries are taken from, as Spack's ``mirrors.yaml`` has them.
+    """
+    made.directory.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(
+        root / "config",
+        made.directory / "config",
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__", "site"),
+    )
+    if choices.site:
+        shutil.copytree(choices.site, made.directory / "config/site", dirs_exist_ok=True)
+    yaml = YAML()
+    yaml.width = 1000
+    content = yaml.load((root / "spack.yaml").read_text())
+    said = content["spack"]
+    include = [entry for entry in said["include"] if isinstance(entry, str)]
+    if choices.mpi:
+        include = [_chosen(entry, choices.mpi) for entry in include]
+    # Earlier entries win.
+    site = ["config/site"] if choices.site else []
+    said["include"] = [f"config/{choices.side}", *site, *include]
+    said["repos"]["builtin"] = str(recipes)
+    said["view"]["default"]["root"] = str(made.directory / "view")
+    said["config"] = {
+        "install_tree": {"root": str(made.store), "projections": {"all": "{name}-{version}-{hash}"}},
+        "build_stage": [str(made.store.parent / "stage")],
+        "source_cache": str(made.store.parent / "sources"),
+    }
+    if mirrors:
+        said["mirrors"] = mirrors
+    with (made.directory / "spack.yaml").open("w") as file:
+        yaml.dump(content, file)
+
+
+def _chosen(entry: str, mpi: str) -> str:
+    path = Path(entry)
+    return str(path.with_name(f"{mpi}.yaml")) if path.parent.name == "mpi" else entry
+
+
+def shipped_lock(root: Path, made: Environment) -> Path | None:
+    """Return the project's own lock if it is for this environment and this machine."""
+    file = root / "spack.lock"
+    if not (made.plain and file.is_file()):
+        return None
+    return file if lock.load(file).system.partition("-")[0] == host_system() else None
+
+
+def host_system() -> str:
+    """Return this machine's distribution as Spack names it, e.g. ``debian12``."""
+    release = {}
+    for line in Path("/etc/os-release").read_text().splitlines():
+        key, _, value = line.partition("=")
+        release[key] = value.strip('"')
+    version = release.get("VERSION_ID", "")
+    # Spack counts some distributions by their first number alone.
+    if release.get("ID") in ("debian", "rhel", "centos", "rocky", "almalinux", "fedora"):
+        version = version.partition(".")[0]
+    return f"{release.get('ID', 'linux')}{version}"
+
+
+def programs_of(root: Path, names: tuple[str, ...]) -> list[str]:
+    """Return the checks' programs that packages of some names give."""
+    every = pins.programs()["programs"]
+    return [name for name, entry in every.items() if entry["package"] in names]

@@ -1,0 +1,92 @@
+"""What ``spack.yaml`` and its companions pin, read where they are written."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ruamel.yaml import YAML
+
+from virtqual.errors import UsageError
+
+SETS = ("micro", "apps", "all")
+
+
+class Repository(NamedTuple):
+    """A commit of a git repository: where from, and under which name it is released."""
+
+    url: str
+    commit: str
+    release: str
+
+
+#: The Spack that is supported; newer ones of major version 1 are tried.
+SPACK = Repository("https://github.com/spack/spack.git", "2e907202bcc8209a6a62243aab50c179b524cc3b", "v1.1.0")
+
+
+class Stack(NamedTuple):
+    """What ``spack.yaml`` says.
+
+    Attributes
+    ----------
+    text
+        Its whole content.
+    sets
+        Package names by set.
+    packages
+        The repository of upstream's recipes.
+    """
+
+    text: str
+    sets: dict[str, tuple[str, ...]]
+    packages: Repository
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """Return the package names of a set.
+
+        Raises
+        ------
+        UsageError
+            There is no such set.
+        """
+        every = {**self.sets, "all": tuple(dict.fromkeys(n for names in self.sets.values() for n in names))}
+        if name not in every:
+            raise UsageError(f"no set {name!r} in spack.yaml (there are: {', '.join(every)})")
+        return every[name]
+
+
+def stack(root: Path) -> Stack:
+    """Read ``spack.yaml`` of a checkout.
+
+    Raises
+    ------
+    UsageError
+        It is not there, or does not pin its package repository by commit.
+    """
+    file = root / "spack.yaml"
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}; run this from a checkout of virtqual") from error
+    said = YAML(typ="safe").load(text)["spack"]
+    sets = {
+        name: tuple(dict.fromkeys(re.match(r"[\w-]+", spec)[0] for spec in specs))  # type: ignore[index]
+        for definition in said["definitions"]
+        for name, specs in definition.items()
+    }
+    builtin = said["repos"]["builtin"]
+    if not re.fullmatch(r"[0-9a-f]{40}", str(builtin.get("commit", ""))):
+        raise UsageError(f"{file}: repos.builtin.commit: the package repository is not pinned by a commit")
+    return Stack(text, sets, Repository(builtin["git"], builtin["commit"], ""))
+
+
+@cache
+def programs() -> dict[str, Any]:
+    """Return ``programs.yaml``: what packages give to checks, and what building them needs."""
+    loaded: dict[str, Any] = YAML(typ="safe").load(
+        resources.files(__package__).joinpath("programs.yaml").read_text()
+    )
+    return loaded

@@ -1,0 +1,163 @@
+"""What building a set of the stack takes, before anything is done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from virtqual.stack import lock, manifest, pins
+from virtqual.stack.lock import Lock, Package
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A source that only a person may download.
+
+    Attributes
+    ----------
+    package
+        Of ``spack.yaml``.
+    file, sha256
+        Its name and checksum.
+    source
+        Where a person gets it.
+    place
+        Where it is to be put.
+    supplied
+        Whether it is there, with the right checksum.
+    """
+
+    package: str
+    file: str
+    sha256: str
+    source: str
+    place: Path
+    supplied: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.package} needs {self.file}: get it from {self.source}, "
+            f"put it at {self.place}, sha256 {self.sha256}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a build will do.
+
+    Attributes
+    ----------
+    roots
+        The programs' packages.
+    build
+        Packages still to be built (or installed from a build cache), leaves first.
+    installed
+        How many of what is needed are there already.
+    machine
+        Packages that are taken from the machine.
+    missing
+        Sentences: what the machine lacks for it.
+    by_hand
+        Sources that a person must supply.
+    free
+        Free bytes where packages are installed.
+    sizes
+        Bytes of installed packages, and of sources in a mirror, by package name.
+    """
+
+    roots: tuple[Package, ...]
+    build: tuple[Package, ...]
+    installed: int
+    machine: tuple[Package, ...]
+    missing: tuple[str, ...]
+    by_hand: tuple[ByHand, ...]
+    free: int
+    sizes: dict[str, int]
+
+    @property
+    def lacking(self) -> list[str]:
+        """Everything without which the build cannot begin."""
+        return [*self.missing, *(str(entry) for entry in self.by_hand if not entry.supplied)]
+
+
+def make(locked: Lock, names: Iterable[str], store: Path, mirror: Path | None = None) -> Plan:
+    """Compare a lock with what is installed and with what the machine has.
+
+    Parameters
+    ----------
+    locked
+        The lock.
+    names
+        Package names of the set.
+    store
+        Where packages are installed.
+    mirror
+        A directory of ``virtqual stack mirror``, whose sources then have sizes.
+    """
+    roots = locked.of(names)
+    there = lock.installed(store)
+    every = locked.closure(roots)
+    build = [p for p in locked.closure(roots, without=there) if p.external is None]
+    machine = [p for p in every if p.external is not None]
+    return Plan(
+        roots=tuple(roots),
+        build=tuple(build),
+        installed=sum(p.hash in there for p in every),
+        machine=tuple(machine),
+        missing=tuple(_missing(machine)) if build else (),
+        by_hand=tuple(_by_hand(build, store.parent / "by-hand")),
+        free=shutil.disk_usage(_existing(store)).free,
+        sizes=_sizes(every, mirror),
+    )
+
+
+def _missing(machine: list[Package]) -> Iterator[str]:
+    known = pins.programs()
+    lacking = {name: brings for name, brings in known["commands"].items() if shutil.which(name) is None}
+    if lacking:
+        yield f"Spack needs {', '.join(lacking)} (Debian: apt-get install {' '.join(lacking.values())})"
+    site = "config/site/packages.yaml"
+    for package in machine:
+        prefix = package.external or Path()
+        compilers = package.raw["external"].get("extra_attributes") or {}
+        for language, path in compilers.get("compilers", {}).items():
+            if not Path(path).is_file():
+                yield (
+                    f"the {language} compiler of {package.name}@{package.version} is not at {path}: install "
+                    f"it (Debian: apt-get install gcc g++ gfortran), or name yours in {site}"
+                )
+        if (wanted := known["externals"].get(package.name)) and not (prefix / wanted["file"]).is_file():
+            yield (
+                f"{package.name} is taken from this machine, but {prefix / wanted['file']} is not there: "
+                f"install it (Debian: apt-get install {wanted['debian']}), or say in {site} where it is"
+            )
+
+
+def _by_hand(build: list[Package], place: Path) -> Iterator[ByHand]:
+    for package in build:
+        if entry := pins.programs()["by-hand"].get(package.name):
+            path = place / entry["file"]
+            yield ByHand(
+                package.name,
+                entry["file"],
+                entry["sha256"],
+                entry["from"],
+                path,
+                path.is_file() and manifest.sha256(path) == entry["sha256"],
+            )
+
+
+def _sizes(packages: Iterable[Package], mirror: Path | None) -> dict[str, int]:
+    if mirror is None:
+        return {}
+    return {
+        package.name: sum(file.stat().st_size for file in files)
+        for package in packages
+        if (files := list((mirror / "sources" / package.name).glob("*")))
+    }
+
+
+def _existing(path: Path) -> Path:
+    return next(parent for parent in (path, *path.parents) if parent.exists())
