@@ -14,6 +14,7 @@ from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
+from virtqual.stack import mirror as mirroring
 from virtqual.stack.environment import Choices
 from virtqual.stack.plan import Plan
 
@@ -106,6 +107,33 @@ def show(plan: Plan, name: str) -> None:
         _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}", markup=False)
     for sentence in plan.missing:
         _say.print(f"MISSING: {sentence}", markup=False)
+
+
+@app.command()
+def mirror(
+    directory: Annotated[Path, typer.Argument(help="where to gather it; can be filled bit by bit")],
+    which: Set = "all",
+    mpi: Mpi = "",
+    site: Site = None,
+    without: Without = None,
+    source: Annotated[Path | None, typer.Option("--from", help="another mirror to take things from")] = None,
+) -> None:
+    """Gather all that an isolated site needs: Spack, recipes, sources, and what is built here already."""
+    with _speaking():
+        request = building.Request(
+            set=which,
+            without=tuple(without or ()),
+            choices=Choices(mpi=mpi, site=environment.site_directory(paths.root(), site)),
+            mirror=source,
+        )
+        job = building.job(request, paths.root(), paths.stacks())
+        lacking = mirroring.gather(job, directory.resolve(), lambda line: _say.print(line, markup=False))
+        for sentence in lacking:
+            _say.print(f"LACKING: {sentence}", markup=False)
+        if lacking:
+            _complain.print(f"virtqual: the mirror {directory} is not complete", style="red", markup=False)
+            raise typer.Exit(5)
+        _say.print(f"complete: virtqual stack build --offline --mirror {directory}", markup=False)
 
 
 @app.command()

@@ -102,7 +102,7 @@ def build(job: Job, say: Say) -> Manifest:
     upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
     say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
     environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
-    locked = _concretised(job, found, say)
+    locked = concretised(job, found, say)
     todo = planned(job, locked)
     if todo.lacking:
         missing = "\n  ".join(todo.lacking)
@@ -110,7 +110,7 @@ def build(job: Job, say: Say) -> Manifest:
             f"this machine lacks what the build needs:\n  {missing}\n--without PACKAGE leaves a program out"
         )
     if todo.build:
-        _supply(job, todo)
+        supply(job, todo)
         _install(job, found, todo, say)
     return _finish(job, locked, todo.roots, recipes)
 
@@ -136,23 +136,24 @@ def mirrors(job: Job) -> dict[str, Any]:
     return found
 
 
-def _concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
+def concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
+    """Return the environment's lock, worked out by Spack if there is none yet."""
     given = job.request.lock or environment.shipped_lock(job.root, job.made)
     if not job.made.lock.is_file() and given:
         shutil.copy(given, job.made.lock)
     if not job.made.lock.is_file():
         say("working out versions and hashes (concretising): a few minutes")
-        log = _log(job, "concretize")
-        code = _spack(job, found, ["concretize"], log, lambda line: None)
+        log = log_file(job, "concretize")
+        code = run(job, found, ["concretize"], log, lambda line: None)
         if code:
             raise InfrastructureError(
                 f"the stack cannot be concretised with this configuration; Spack's reason is in {log}:\n"
-                + _tail(log, 12)
+                + tail(log, 12)
             )
     return lock.load(job.made.lock)
 
 
-def _supply(job: Job, todo: Plan) -> None:
+def supply(job: Job, todo: Plan) -> None:
     """Put what a person supplied where Spack looks for it."""
     for entry in todo.by_hand:
         place = job.state / f"by-hand/mirror/_source-cache/archive/{entry.sha256[:2]}"
@@ -176,8 +177,8 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
         options.append("--use-buildcache=only")
     if job.request.jobs:
         options.append(f"-j{job.request.jobs}")
-    log = _log(job, "install")
-    code = _spack(job, found, [*options, *(f"/{root.hash}" for root in todo.roots)], log, follow)
+    log = log_file(job, "install")
+    code = run(job, found, [*options, *(f"/{root.hash}" for root in todo.roots)], log, follow)
     there = lock.installed(job.made.store)
     if code or any(root.hash not in there for root in todo.roots):
         raise InfrastructureError(failure(log, job, todo.build, there))
@@ -198,7 +199,7 @@ def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]
         else "no Spack stack was set up before; the registry stack is not touched"
     )
     return (
-        f"{what} could not be built; its log: {where}\n{_tail(Path(where), 8)}\n"
+        f"{what} could not be built; its log: {where}\n{tail(Path(where), 8)}\n"
         f"{len(lacking)} packages are left, {last}; the same command goes on where it stopped"
     )
 
@@ -230,9 +231,8 @@ def prefix(store: Path, package: Package) -> Path:
     return package.external or store / f"{package.name}-{package.version}-{package.hash}"
 
 
-def _spack(
-    job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Callable[[str], None]
-) -> int:
+def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Callable[[str], None]) -> int:
+    """Run Spack in the environment, all it says to a log; return its exit code."""
     line = [str(found.program), "-e", str(job.made.directory), *arguments]
     with (
         log.open("w") as file,
@@ -248,13 +248,15 @@ def _spack(
     return process.returncode
 
 
-def _log(job: Job, what: str) -> Path:
+def log_file(job: Job, what: str) -> Path:
+    """Return a new log file."""
     place = job.state / "log"
     place.mkdir(parents=True, exist_ok=True)
     return place / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}.log"
 
 
-def _tail(log: Path, lines: int) -> str:
+def tail(log: Path, lines: int) -> str:
+    """Return the last lines of a log, indented."""
     if not log.is_file():
         return ""
     text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
