@@ -20,7 +20,7 @@ done < /proc/cpuinfo
 
 known=/dev/shm/virtqual.$(id -u)$program
 key="$OPENBLAS_CORETYPE
-$(stat -L -c '%n %d %i %s %Y %Z' $files)"
+$(stat -L -c '%n %d %i %s %.Y %.Z' $files)"
 if ! [ -O "$known.key" ] || [ "$(cat "$known.key")" != "$key" ]; then
     sums="sha256
 $(sha256sum $files)

@@ -1,0 +1,40 @@
+"""A checkout, and a stand-in for Spack that builds it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fakespack import FakeSpack
+
+from virtqual.stack import bring, build
+from virtqual.stack.build import Request
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    spack = FakeSpack(tmp_path / "spack")
+    monkeypatch.setenv("SPACK_ROOT", str(spack.path))
+    return spack
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """The project's own files, without its lock, so that nothing depends on this machine."""
+    root = tmp_path / "checkout"
+    shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("site"))
+    shutil.copy(ROOT / "spack.yaml", root)
+    return root
+
+
+@pytest.fixture
+def start(checkout, tmp_path, monkeypatch):
+    """Work out a build of the set `micro` without what the stand-in does not know."""
+    monkeypatch.setattr(bring, "packages", lambda *_, **__: tmp_path / "recipes")
+
+    def job(**options):
+        options.setdefault("set", "micro")
+        return build.job(Request(**options), checkout, tmp_path / "stacks")
+
+    return job

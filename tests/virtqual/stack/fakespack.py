@@ -1,0 +1,100 @@
+"""A stand-in for Spack: it concretises to a small lock, and installs programs that are shell scripts."""
+
+import json
+import stat
+
+from virtqual.stack import environment
+
+
+def entry(name, version, hash_, needs=(), external="", **parameters):
+    found = {
+        "name": name,
+        "version": version,
+        "arch": {"platform": "linux", "platform_os": environment.host_system(), "target": "x86_64_v3"},
+        "parameters": parameters,
+        "dependencies": [
+            {"name": "any", "hash": need, "parameters": {"deptypes": ["build", "link"]}} for need in needs
+        ],
+        "hash": hash_,
+    }
+    return found | ({"external": {"path": external, "extra_attributes": {}}} if external else {})
+
+
+def lock_of(external="/usr"):
+    packages = [
+        entry("gcc", "12.2.0", "g" * 32, external=external),
+        entry("mpich", "4.3.2", "m" * 32, ["g" * 32]),
+        entry("stream", "5.10", "s" * 32, ["g" * 32]),
+        entry("osu-micro-benchmarks", "7.5.2", "o" * 32, ["m" * 32]),
+        entry("namd", "2.14", "n" * 32, ["m" * 32]),
+        entry("wrf", "4.6.1", "w" * 32, ["m" * 32], compile_type="em_b_wave"),
+        entry("wrf", "4.6.1", "v" * 32, ["m" * 32], compile_type="em_real"),
+    ]
+    return {
+        "spack": {"version": "1.1.0"},
+        "roots": [
+            {"hash": p["hash"], "spec": p["name"]} for p in packages if p["name"] not in ("gcc", "mpich")
+        ],
+        "concrete_specs": {p["hash"]: p for p in packages},
+    }
+
+
+FAKE_SPACK = r"""#!/usr/bin/env python3
+import json, os, shutil, sys
+from pathlib import Path
+here = Path(__file__).parents[1]
+if sys.argv[1] == "--version":
+    sys.exit(print((here / "version").read_text()))
+env, command, *rest = sys.argv[2:]
+env = Path(env)
+if command == "concretize":
+    shutil.copy(here / "lock.json", env / "spack.lock")
+if command == "install":
+    lock = json.loads((env / "spack.lock").read_text())
+    store = env.parent / "store"
+    index = store / ".spack-db/index.json"
+    index.parent.mkdir(parents=True, exist_ok=True)
+    installs = json.loads(index.read_text())["database"]["installs"] if index.exists() else {}
+    for hash in [word[1:] for word in rest if word.startswith("/")]:
+        package = lock["concrete_specs"][hash]
+        for each in [*package["dependencies"], package]:
+            one = lock["concrete_specs"][each["hash"]]
+            name = "{name}-{version}-{hash}".format(**one)
+            print("==> Installing", name, flush=True)
+            if (here / "broken").exists() and (here / "broken").read_text() == one["name"]:
+                log = store / "spack-build-out.txt"
+                log.write_text("cc: fatal error: no such thing\n")
+                print("==> Error: Failed to install", one["name"], "due to ProcessError")
+                print("See build log for details:\n ", log)
+                sys.exit(1)
+            if "external" not in one:
+                paths = ["bin/stream_c.exe"] + ["libexec/osu-micro-benchmarks/mpi/pt2pt/osu_" + w
+                         for w in ("latency", "bw")]
+                for path in paths:
+                    (store / name / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy("/bin/true", store / name / path)
+                installs[one["hash"]] = {"installed": True}
+    index.write_text(json.dumps({"database": {"installs": installs}}))
+"""
+
+
+class FakeSpack:
+    """Where the stand-in is, and how it is told what to do."""
+
+    def __init__(self, path):
+        self.path = path
+        (path / "bin").mkdir(parents=True)
+        program = path / "bin/spack"
+        program.write_text(FAKE_SPACK)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.version("1.1.0")
+        self.lock(lock_of())
+
+    def version(self, text):
+        (self.path / "version").write_text(text)
+
+    def lock(self, content):
+        (self.path / "lock.json").write_text(json.dumps(content))
+
+    def breaks(self, name):
+        (self.path / "broken").write_text(name)

@@ -1,0 +1,149 @@
+"""Building the stack: the plan, what is missing, what fails, and what stays in place."""
+
+import json
+
+import pytest
+from fakespack import lock_of
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.stack import bring, build, environment, lock, manifest, pins, plan
+from virtqual.stack.environment import Choices
+
+
+def silent(_line):
+    pass
+
+
+def test_a_build_writes_what_checks_read(fake, start, tmp_path):
+    said = []
+    made = build.build(start(), said.append)
+    assert made.features == ["osu", "stream"]
+    osu = made.provider("osu")
+    assert osu.mpi == "mpich 4.3.2"
+    assert osu.launch == ("--mpi=pmi2",)
+    assert osu.data["osu_bw"].is_file()
+    assert "o" * 32 in osu.origin
+    assert osu.libraries
+    assert made.provider("stream").mpi is None
+    state = tmp_path / "stacks/spack"
+    assert manifest.installed(tmp_path / "stacks") == [made]
+    kept = json.loads((state / "provenance.json").read_text())
+    assert kept["packages"]["commit"] == pins.stack(tmp_path / "checkout").packages.commit
+    assert kept["lock_sha256"] == manifest.sha256(state / "spack.lock")
+    assert any("[1/3]" in line for line in said)
+
+
+def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake, start, tmp_path):
+    good = build.build(start(), silent)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/config.yaml").write_text("config: {}\n")
+    changed = json.loads(json.dumps(lock_of()).replace("o" * 32, "p" * 32))
+    fake.lock(changed)
+    fake.breaks("osu-micro-benchmarks")
+    job = start(choices=Choices(site=tmp_path / "site"))
+    with pytest.raises(InfrastructureError) as caught:
+        build.build(job, silent)
+    told = str(caught.value)
+    assert told.startswith("osu-micro-benchmarks@7.5.2/ppppppp could not be built; its log: ")
+    assert "spack-build-out.txt" in told
+    assert "no such thing" in told
+    assert f"the last good stack ({good.hash}) is still in place" in told
+    assert manifest.installed(tmp_path / "stacks") == [good]
+    assert list(good.changed()) == []
+    # Mended, it goes on where it stopped.
+    (fake.path / "broken").unlink()
+    assert "p" * 32 in build.build(job, silent).provider("osu").origin
+
+
+def test_nothing_to_do_needs_no_spack_run(fake, start):
+    build.build(start(), silent)
+    fake.breaks("stream")
+    build.build(start(), silent)
+
+
+def test_what_a_person_must_supply_is_said_before_anything_is_built(fake, start, tmp_path, monkeypatch):
+    with pytest.raises(InfrastructureError) as caught:
+        build.build(start(set="apps", without=("lammps", "npb", "milc", "wrf")), silent)
+    assert "NAMD_2.14_Source.tar.gz" in str(caught.value)
+    assert "sha256 34044d85" in str(caught.value)
+    place = tmp_path / "stacks/spack/by-hand/NAMD_2.14_Source.tar.gz"
+    assert str(place) in str(caught.value)
+    place.parent.mkdir()
+    place.write_text("another")
+    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"))
+    (entry,) = build.planned(job, build.known_lock(job)).by_hand
+    assert not entry.supplied  # a wrong checksum is none
+
+
+def test_a_machine_that_lacks_a_compiler(fake, start):
+    said = lock_of()
+    said["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": "/none/gcc"}}
+    fake.lock(said)
+    with pytest.raises(InfrastructureError, match=r"the c compiler of gcc@12\.2\.0 is not at /none/gcc"):
+        build.build(start(), silent)
+
+
+def test_two_cases_of_one_program(fake, start, tmp_path):
+    locked = lock.load(fake.path / "lock.json")
+    (ideal,) = [p for p in locked.of(["wrf"]) if p.variant("compile_type") == "em_b_wave"]
+    assert ideal.hash == "w" * 32
+    assert plan.make(locked, ["wrf"], tmp_path / "store").installed == 0
+
+
+def test_what_a_smaller_set_leaves_is_kept(fake, start):
+    build.build(start(), silent)
+    again = build.build(start(without=("osu-micro-benchmarks",)), silent)
+    assert again.features == ["osu", "stream"]
+
+
+@pytest.mark.parametrize("version", ["0.23.1", "1.0.2"])
+def test_an_older_spack_is_refused(fake, start, version):
+    fake.version(version)
+    with pytest.raises(InfrastructureError, match=r"v1\.1\.0 is supported"):
+        build.build(start(), silent)
+
+
+def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatch):
+    monkeypatch.delenv("SPACK_ROOT", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
+    job = build.job(build.Request(set="micro"), checkout, tmp_path / "stacks")
+    with pytest.raises(InfrastructureError, match=r"does not answer.*Nothing was changed.*registry stack"):
+        build.build(job, silent)
+    assert not (tmp_path / "stacks").exists()
+
+
+def test_another_mpi_is_another_environment(checkout, tmp_path):
+    state = tmp_path / "state"
+    ours = environment.prepare(checkout, state, Choices())
+    other = environment.prepare(checkout, state, Choices(mpi="mpich"))
+    assert ours.directory != other.directory
+    assert (ours.plain, other.plain) == (True, False)
+    environment.write(other, checkout, Choices(mpi="mpich"), tmp_path / "recipes", {})
+    written = (other.directory / "spack.yaml").read_text()
+    assert "config/common/mpi/mpich.yaml" in written
+    assert "mvapich2.yaml" not in written.partition("definitions")[0]
+    with pytest.raises(UsageError, match="there are: mpich, mvapich, mvapich2"):
+        environment.prepare(checkout, state, Choices(mpi="openmpi"))
+
+
+def test_the_side_changes_no_hash(checkout, tmp_path):
+    sides = [environment.prepare(checkout, tmp_path, Choices(side=side)) for side in ("native", "virtual")]
+    assert sides[0] == sides[1]
+
+
+def test_offline_lets_nothing_out(tmp_path):
+    env = bring.environment(tmp_path, offline=True)
+    assert env["GIT_ALLOW_PROTOCOL"] == "file"
+    assert env["https_proxy"].startswith("http://127.0.0.1:")
+
+
+def test_what_spack_yaml_pins():
+    said = pins.stack(build.Path(__file__).parents[3])
+    assert set(said.members("micro")) == {"stream", "osu-micro-benchmarks", "hpl", "perftest"}
+    assert {"namd", "wrf", "lammps", "npb", "milc"} <= set(said.members("all"))
+    known = {entry["package"] for entry in pins.programs()["programs"].values()}
+    assert known == set(said.members("all"))
+    assert all(
+        "@=" in line for line in said.text.splitlines() if line.strip().startswith("- ") and "@" in line
+    )
