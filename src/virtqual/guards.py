@@ -22,6 +22,8 @@ from reframe.frontend import dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
 
+from virtqual.reframe_run import NOTHING_SELECTED
+
 
 def install() -> None:
     """Put the guards around ReFrame's loader and runner, once."""
@@ -37,7 +39,7 @@ def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
         if not testcases:
             system = runtime.runtime().system
             getlogger().error(
-                "no test case was selected, so nothing was run and nothing passed; "
+                f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
                 f"system {system.name!r} ({system.descr}) has the partitions "
                 f"{', '.join(p.name for p in system.partitions) or 'none'}; "
                 "look at -n, -t, -p and --system, and list what there is with -L"

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+
+# How the guard against an empty selection begins; see virtqual.guards.
+NOTHING_SELECTED = "no test case was selected"
 
 # ReFrame colours its words on terminals only, but a pipe may be told to.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -195,12 +198,14 @@ def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
             process.kill()
 
 
-def error_in(log: Path) -> InfrastructureError:
-    """Return what ReFrame said when it ended without a report."""
+def error_in(log: Path) -> VirtqualError:
+    """Return what ReFrame said when it ended without a report: nothing selected, or something is broken."""
     lines = (
         [line.strip() for line in log.read_text().splitlines() if line.startswith("ERROR")]
         if log.exists()
         else []
     )
     why = lines[-1].removeprefix("ERROR:").strip() if lines else "it wrote no report"
+    if why.startswith(NOTHING_SELECTED):
+        return UsageError(why)
     return InfrastructureError(f"ReFrame did not run: {why} (its output: {log})")
