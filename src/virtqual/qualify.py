@@ -422,6 +422,8 @@ def _collect_conclusion(job: Qualification, *, interrupted: bool = False) -> Non
         session.conclusion = (
             f"Refused: {_metrics(count)} could not be judged honestly; the reasons are above."
         )
+        if verdict and any(one.outcome is Outcome.OVER and not one.waived for one in verdict.verdicts):
+            session.conclusion += f" Of the others: {_sentence(job, verdict, Outcome.OVER)}"
     elif verdict is not None:
         session.exit_code = {Outcome.OVER: 1, Outcome.UNDECIDED: 3}.get(answer, 0)
         session.outcome = answer.value
