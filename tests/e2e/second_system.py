@@ -29,7 +29,6 @@ system = {
     "hostnames": ["lonely"],
     "prefix": os.environ["SECOND_PREFIX"],
     "modules_system": "nomod",
-    # Without accounting there is no sacct; ReFrame's squeue back end asks the controller instead.
     "partitions": [
         partition("bare", "native"),
         partition(
@@ -40,5 +39,3 @@ system = {
         ),
     ],
 }
-for entry in system["partitions"]:
-    entry["scheduler"] = "squeue"
