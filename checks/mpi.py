@@ -33,15 +33,15 @@ class MpiPair(Measurement):
 
     def run_netpipe(self, plan, *options):
         """Set NetPIPE's options: exact sizes without perturbations."""
-        first, self.largest, repeats = plan[self.known["scale"]][self.nodes]
-        sizes = ["-l", str(first), "-u", str(self.largest), "-p", "0", "-n", str(repeats)]
+        self.smallest, self.largest, repeats = plan[self.known["scale"]][self.nodes]
+        sizes = ["-l", str(self.smallest), "-u", str(self.largest), "-p", "0", "-n", str(repeats)]
         self.executable_opts = [*sizes, *options, "-o", "netpipe.out"]
 
     def rows(self):
         """Return the result rows at powers of two."""
         if self.program["name"] != "netpipe":
             raise OutputError(self.program["name"], "this check reads NetPIPE only")
-        rows = netpipe.parse(self.stage_text("netpipe.out"), self.largest)
+        rows = netpipe.parse(self.stage_text("netpipe.out"), self.smallest, self.largest)
         return [row for row in rows if row.size & (row.size - 1) == 0]
 
 

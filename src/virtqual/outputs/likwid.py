@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.outputs.text import OutputError, one, positive
+from virtqual.outputs.text import OutputError, agree, every, one, positive, printable, whole
 
 NAME = "likwid-bench"
 
@@ -43,31 +43,36 @@ def parse(text: str) -> LikwidBench:
     Raises
     ------
     OutputError
-        A line is missing or there more than once, a thread is missing, or the bandwidth is not the
-        data volume over the time.
+        A line is missing or there more than once, a thread is missing, the data volume is not the size times
+        the passes, or the bandwidth is not the data volume over the time.
     """
+    printable(NAME, text)
 
     def value(label: str) -> str:
-        return one(NAME, rf"^{label}:\s+(\S+)", text, f"line {label!r}")[1]
+        return one(NAME, rf"^{label}:\t+(\S+)$", text, f"line {label!r}")[1]
 
     threads = int(one(NAME, r"^Using (\d+) threads$", text, "number of threads")[1])
-    placed = [
-        int(line.split("running on hwthread ")[1].split()[0])
-        for line in text.splitlines()
-        if line.startswith("Group: ") and "running on hwthread " in line
-    ]
-    if len(placed) != threads:
+    placed = every(
+        r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d+ Offset \d+$", text
+    )
+    where = {int(match[1]): int(match[2]) for match in placed}
+    if len(placed) != threads or where.keys() != set(range(threads)):
         raise OutputError(NAME, f"{threads} threads were used, {len(placed)} say where they ran")
-    time = positive(NAME, value("Time"), "time")
+    kernel = one(NAME, r"^Test: (\S+)$", text, "line 'Test'")[1]
+    time = positive(NAME, one(NAME, r"^Time:\t+(\d\.\d{6}e[-+]\d\d) sec$", text, "line 'Time'")[1], "time")
     bandwidth = positive(NAME, value(r"MByte/s"), "bandwidth")
-    volume = positive(NAME, value(r"Data volume \(Byte\)"), "data volume")
-    if abs(volume / time / 1e6 - bandwidth) > 1e-3 * bandwidth:
+    volume = whole(NAME, value(r"Data volume \(Byte\)"), "data volume")
+    size = whole(NAME, value(r"Size \(Byte\)"), "size")
+    passes = whole(NAME, value("Iterations per thread"), "iterations per thread")
+    if volume != size * passes:
+        raise OutputError(NAME, f"{volume} bytes are not {passes} times {size} bytes")
+    if not agree(volume / time / 1e6, bandwidth, 1e-6, 0.01 / bandwidth):
         raise OutputError(NAME, f"{bandwidth} MB/s is not {volume} bytes in {time} s")
     return LikwidBench(
-        kernel=value("Test"),
+        kernel=kernel,
         threads=threads,
-        hwthreads=tuple(placed),
-        size=int(positive(NAME, value(r"Size \(Byte\)"), "size")),
+        hwthreads=tuple(where[thread] for thread in range(threads)),
+        size=size,
         time=time,
         bandwidth=bandwidth,
     )

@@ -1,0 +1,103 @@
+"""MILC 7 (``ks_imp_dyn``: ``su3_rmd`` and its siblings): one run of molecular dynamics trajectories."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from virtqual.outputs.text import (
+    OutputError,
+    every,
+    line_of,
+    number,
+    one,
+    ordered,
+    positive,
+    printable,
+    whole,
+)
+
+NAME = "MILC"
+_DIMENSIONS = ("nx", "ny", "nz", "nt")
+
+
+@dataclass(frozen=True)
+class Milc:
+    """One run.
+
+    Attributes
+    ----------
+    version
+        E.g. ``7.8.1``.
+    processes
+        MPI processes ("nodes" in MILC's words).
+    lattice
+        Sites in x, y, z and t.
+    warmups, trajectories
+        Trajectories before, and with, measurements.
+    time
+        Wall time of all trajectories in seconds.
+    plaquettes
+        Space-space and space-time plaquette after every measured trajectory (3 for a cold lattice).
+    """
+
+    version: str
+    processes: int
+    lattice: tuple[int, int, int, int]
+    warmups: int
+    trajectories: int
+    time: float
+    plaquettes: tuple[tuple[float, float], ...]
+
+
+def parse(text: str) -> Milc:
+    """Read the output of a run over one set of parameters.
+
+    Raises
+    ------
+    OutputError
+        A line is missing, split, doubled or out of order, a solve did not converge, a measurement is missing,
+        or a plaquette is not one of SU(3).
+    """
+    printable(NAME, text)
+    version = one(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")
+    nodes = one(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")
+    begin = one(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")
+    done = one(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
+    time = one(NAME, r"^Time = (\d\.\d{6}e[-+]\d\d) seconds\ntotal_iters = \d+$", text, "time of the run")
+    exits = every(r"^exit: \w{3} \w{3} +\d+ [\d:]{8} \d{4}$", text)
+    if not exits:
+        raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
+    ordered(NAME, (version, nodes, begin, done, time, exits[0]), "report")
+    if bad := every(r"^.*(?:NOT converged|not converge|NO CONVERGENCE|terminate).*$", text):
+        raise OutputError(NAME, f"line {line_of(text, bad[0].start())}: {bad[0][0].strip()}")
+    # Read back by MILC after the prompt's echo; the lattice is said once in each.
+    lattice = tuple(_said(text[: begin.start()], name) for name in _DIMENSIONS)
+    warmups, trajectories, between = (
+        _said(text[: begin.start()], name) for name in ("warms", "trajecs", "traj_between_meas")
+    )
+    rows = every(r"^PLAQ:\t(\S+)\t(\S+)$", text)
+    wanted = trajectories // between if between else 0
+    if len(rows) != wanted or len(every(r"^ *PLAQ:", text)) != wanted:
+        raise OutputError(NAME, f"{len(rows)} whole measurements (PLAQ), asked for {wanted}")
+    return Milc(
+        version=version[1],
+        processes=whole(NAME, nodes[1], "nodes"),
+        lattice=(lattice[0], lattice[1], lattice[2], lattice[3]),
+        warmups=warmups,
+        trajectories=trajectories,
+        time=positive(NAME, time[1], "time"),
+        plaquettes=tuple((_plaquette(text, row, 1), _plaquette(text, row, 2)) for row in rows),
+    )
+
+
+def _said(text: str, name: str) -> int:
+    return whole(NAME, one(NAME, rf"^{name} (\d+)$", text, f"parameter {name}")[1], name)
+
+
+def _plaquette(text: str, row: re.Match[str], which: int) -> float:
+    where = f"plaquette at line {line_of(text, row.start())}"
+    value = number(NAME, row[which], where)
+    if not -1.5 <= value <= 3:
+        raise OutputError(NAME, f"{where}: {value} is not in [-1.5, 3], the range of SU(3)")
+    return value

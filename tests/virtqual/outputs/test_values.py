@@ -1,0 +1,209 @@
+"""Every recorded output is read exactly, and no damaged one is read at all."""
+
+import pytest
+from samples import PARSERS, parse, read
+
+from virtqual.outputs import hpcc, lammps, likwid, netpipe, osu
+from virtqual.outputs.hpl import Solved
+from virtqual.outputs.npb import Npb
+from virtqual.outputs.stream import Stream
+from virtqual.outputs.text import OutputError, number
+
+
+def test_lammps_lj():
+    run = lammps.parse(read("lammps.lj.out"))
+    assert (run.loop_time, run.tasks, run.threads, run.steps, run.atoms) == (0.67836, 2, 1, 100, 32000)
+    assert run.energy == {0: -4.6134356, 100: -4.6223613}
+    assert (run.cpu_use, run.comm, run.version) == (95.6, 4.58, "22 Jul 2025 - Update 4")
+    assert run.drift == pytest.approx(0.00193472, rel=1e-5)
+
+
+def test_lammps_multi_line_thermo():
+    run = lammps.parse(read("lammps.rhodo.out"))
+    assert run.energy == {0: -25356.2057, 10: -25355.5794}
+    assert (run.loop_time, run.atoms) == (1.09769, 32000)
+
+
+def test_netpipe():
+    rows = netpipe.parse(read("netpipe.pingpong.out"), smallest=1, largest=4096)
+    assert [row.size for row in rows[:5]] == [1, 2, 3, 4, 6]
+    assert len(rows) == 24
+    assert rows[0].time == pytest.approx(0.8754730)
+    assert rows[-1].bandwidth == pytest.approx(18247.528888 * 2**20 / 8e6)
+
+
+def test_likwid_bench():
+    run = likwid.parse(read("likwid.triad.out"))
+    assert run == likwid.LikwidBench("stream_avx", 2, (0, 1), 60_000_000, 2.544552e-02, 47159.59)
+
+
+def test_hpcc():
+    run = hpcc.parse(read("hpcc.out"))
+    assert (run.version, run.processes, run.n) == ("1.5.0", 2, 3000)
+    assert (run.residual, run.threshold) == (0.0035214, 16.0)
+    assert run.fft == 6.31835
+    assert run.fft_error == 1.48122e-15
+
+
+def test_stream():
+    assert parse("stream.out") == Stream("5.10", 80_000_000, 8, 2, 42430.3, 23604.9, 26495.9, 25798.5)
+    assert parse("stream.out").bytes_each == 640_000_000
+    assert parse("stream.5-9.out") == Stream(
+        "5.9", 20_000_000, 8, 4, 13266.9983, 13377.9264, 15374.7598, 15180.2657
+    )
+
+
+def test_osu_latency():
+    run = parse("osu.latency.out")
+    assert (run.benchmark, run.version, run.validated) == ("Latency Test", "7.4", False)
+    assert list(run.columns) == ["latency"]
+    assert list(run.columns["latency"]) == [2**power for power in range(23)]
+    assert [run.columns["latency"][size] for size in (1, 64, 4194304)] == [0.52, 0.74, 405.89]
+
+
+def test_osu_percentiles_and_validation():
+    run = parse("osu.latency-tails.out")
+    assert list(run.columns) == ["latency", "p50", "p90", "p99"]
+    assert run.validated
+    assert [run.columns[name][16] for name in run.columns] == [10.3158, 0.2055, 0.2205, 0.2605]
+
+
+def test_osu_collectives():
+    run = parse("osu.alltoall-full.out")
+    assert run.benchmark == "All-to-All Personalized Exchange Latency Test"
+    assert [run.columns[name][4] for name in run.columns] == [
+        0.482,
+        0.4327,
+        0.5312,
+        200,
+        0.481,
+        0.5005,
+        0.5155,
+    ]
+    old = parse("osu.5-6.out")
+    assert (old.version, list(old.columns)) == ("5.6.2", ["latency", "least", "most", "iterations"])
+    assert parse("osu.allreduce.out").columns["latency"][2**20] == 447.39
+
+
+def test_osu_message_rate():
+    run = parse("osu.mbw_mr.out")
+    assert (run.pairs, run.window) == (1, 64)
+    assert [run.columns[name][8] for name in run.columns] == [77.465, 9683119.8954, 76.9925]
+
+
+def test_a_really_split_osu_table_is_refused():
+    """Recorded: notes of one rank came between a size and its value."""
+    with pytest.raises(OutputError, match="line 41 is no row"):
+        osu.parse(read("osu.split.out"), 1, 4096)
+
+
+def test_hpl():
+    first, second = parse("hpl.out")
+    assert first == Solved("WR11C2R4", 29184, 192, 2, 4, 123.45, 134.24, 2.2453153e-3)
+    assert (second.n, second.time, second.rate) == (58368, 912.31, 145.31)
+
+
+def test_npb():
+    assert parse("npb.is.out") == Npb("IS", "S", "3.4", 10, 0.06, 2, 11.54)
+    assert parse("npb.cg.out") == Npb("CG", "S", "3.4", 15, 0.04, 2, 1665.07)
+
+
+def test_namd():
+    run = parse("namd.water.out")
+    assert (run.version, run.processes, run.atoms, run.timestep) == ("2.12", 2, 10125, 1.0)
+    assert (run.first, run.last, run.step_time, run.wall_clock) == (100, 500, 0.0122175, 6.643943)
+    assert len(run.energy) == 9
+    assert (run.energy[100], run.energy[500]) == (-31170.8515, -31164.6330)
+    assert run.drift == pytest.approx(1.995e-4, rel=1e-3)
+
+
+def test_wrf():
+    run = parse("wrf.em_b_wave.out")
+    assert (run.version, run.tasks, run.interval, len(run.seconds)) == ("4.6.1", (1, 2), 600.0, 12)
+    assert (run.seconds[0], run.seconds[-1]) == (0.19193, 0.06417)
+    assert run.mean_step == pytest.approx(0.0717373, rel=1e-5)
+
+
+def test_perftest():
+    run = parse("perftest.send_lat.out")
+    assert (run.operation, run.kind, run.connection, run.transport) == ("send", "latency", "RC", "IB")
+    assert (run.link, run.mtu, run.iterations) == ("Ethernet", 1024, 10000)
+    assert len(run.columns["typical"]) == 23
+    assert [run.columns[name][2] for name in run.columns] == [8.46, 35.57, 9.1, 9.46, 0.73, 11.83, 17.29]
+    rate = parse("perftest.write_bw.out")
+    assert (rate.operation, rate.kind) == ("write", "bandwidth")
+    # It prints binary megabytes.
+    assert rate.columns["average"][2**23] == pytest.approx(1099.48 * 1.048576)
+
+
+@pytest.mark.parametrize("text", ["1,5", "1_000", "\u0661\u0662", "nan", "inf", "1e999", " 1", "0x10", ""])
+def test_what_is_no_number(text):
+    with pytest.raises(OutputError):
+        number("any", text, "value")
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_truncated_output_is_refused_or_read_the_same(name):
+    """Cut at every line: never another number."""
+    whole = PARSERS[name](read(name))
+    lines = read(name).splitlines(keepends=True)
+    refused = 0
+    for keep in range(len(lines)):
+        try:
+            assert PARSERS[name]("".join(lines[:keep])) == whole
+        except OutputError:
+            refused += 1
+    assert refused > len(lines) / 2
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_two_runs_in_one_file_are_refused(name):
+    with pytest.raises(OutputError):
+        PARSERS[name](read(name) * 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "says"),
+    [
+        ("lammps.lj.out", "Loop time of 0.67836", "Loop time of nan", "loop time"),
+        ("lammps.lj.out", "on 2 procs", "on 1 procs", "1 procs in the loop line"),
+        ("lammps.lj.out", "       100   0.7574531", "\n", "thermo table"),
+        ("netpipe.pingpong.out", "18247.528888", "28247.528888", "disagree"),
+        ("likwid.triad.out", "47159.59", "97159.59", "is not"),
+        ("stream.out", "Solution Validates", "Failed Validation on array a[], AvgRelAbsErr", "validated"),
+        ("stream.out", "counted = 2", "counted = 1", "1 threads ran, 2 were requested"),
+        ("stream.out", "42430.3", "52430.3", "line 27: 52430.3 MB/s is not 1280000000 bytes"),
+        ("stream.out", "25798.5", "25798,5", "triad at line 30: '25798,5' is not a number"),
+        (
+            "osu.latency-tails.out",
+            "Pass            0.1855",
+            "Fail            0.1855",
+            "line 10: the data did not",
+        ),
+        ("osu.latency.out", "8192                    2.05\n", "", "asked for"),
+        ("osu.latency.out", "(us)", "(ms)", "unknown"),
+        ("osu.mbw_mr.out", "9683119.8954", "9983119.8954", "are not 77.465 MB/s"),
+        ("hpl.out", "     0 tests completed and failed", "     1 tests completed and failed", "1 failed"),
+        ("hpl.out", "1.3424e+02", "2.3424e+02", "is not N = 29184"),
+        ("hpl.out", "2.24531530e-03 ...... PASSED", "2.24531530e+03 ...... FAILED", "FAILED"),
+        ("npb.cg.out", "               SUCCESSFUL", "             UNSUCCESSFUL", "verification"),
+        (
+            "npb.is.out",
+            "Active procs    =                        2",
+            "Active procs    =                        1",
+            "1 of 2",
+        ),
+        ("namd.water.out", "-31164.6330", "-31166.6330", "terms add up to"),
+        ("namd.water.out", "End of program", "", "end of program"),
+        ("wrf.em_b_wave.out", "SUCCESS COMPLETE", "FATAL CALLED FROM", "FATAL"),
+        ("wrf.em_b_wave.out", "_01:00:00 on", "_01:05:00 on", "steps are missing"),
+        ("perftest.send_lat.out", "Mtu             : 1024", "Mtu             : 1000", "MTU"),
+        ("hpcc.out", "Success=1", "Success=0", "hpcc itself failed"),
+        ("hpcc.out", "0.0035214 ...... PASSED", "35.214 ...... FAILED", "residual"),
+    ],
+)
+def test_a_damaged_output_says_what_is_wrong(name, good, bad, says):
+    text = read(name)
+    assert good in text
+    with pytest.raises(OutputError, match=says):
+        PARSERS[name](text.replace(good, bad))
