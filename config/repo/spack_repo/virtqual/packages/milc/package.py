@@ -10,8 +10,8 @@ from spack.package import *
 class Milc(MakefilePackage):
     """Lattice quantum chromodynamics of the MILC collaboration: generation of gauge fields.
 
-    Of its many applications this installs ``su3_rhmd_hisq``, the one that benchmark suites run, for CPUs and
-    without the SciDAC libraries.
+    Of its many applications this installs ``su3_rhmd_hisq``, the one that benchmark suites run,
+    for CPUs and without the SciDAC libraries.
     """
 
     homepage = "https://github.com/milc-qcd/milc_qcd"
