@@ -91,19 +91,17 @@ def other_software(runs: Sequence[Run], *, emulated: bool) -> list[tuple[str, tu
     """
     found = []
     for check in dict.fromkeys(run.check for run in runs):
+        # The native runs first: what is compared with them is the virtual side.
         sides = [
-            (run.side, run.software)
-            for side in ("native", "virtual")
-            for run in runs
-            if (run.check, run.side) == (check, side)
+            (run.side, run.software) for run in sorted(runs, key=lambda run: run.side) if run.check == check
         ]
         reasons = [
-            sentence
+            f"not the same software: {sentence}"
             for difference, sentence in same.among(sides)
             if difference.kind == "software" or not emulated
         ]
         if reasons:
-            found.append((check, tuple(f"not the same software: {reason}" for reason in reasons)))
+            found.append((check, tuple(reasons)))
     return found
 
 

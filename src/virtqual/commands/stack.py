@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from virtqual import paths
-from virtqual.errors import VirtqualError
+from virtqual.errors import InfrastructureError, RefusedError, VirtqualError
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
 from virtqual.stack import mirror as mirroring
@@ -137,24 +137,45 @@ def mirror(
 
 
 @app.command()
-def check() -> None:
-    """Say which stacks are set up, what each can do, and whether a file of them has changed since."""
+def check(
+    session: Annotated[
+        str, typer.Option(help="also compare what the nodes of a session loaded (id, path or 'last')")
+    ] = "",
+) -> None:
+    """Say which stacks are set up, what each can do, and whether a file of them has changed since.
+
+    Exit code: 0 all is as it was, 4 the nodes of the session did not load the same, 5 a stack is missing or
+    changed.
+    """
     with _speaking():
+        if session:
+            _compare(session)
         found = manifest.installed(paths.stacks())
         if not found:
-            _say.print("no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's")
-            raise typer.Exit(5)
-        changed = False
+            raise InfrastructureError(
+                "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
+            )
+        changed = [sentence for stack in found for sentence in stack.changed()]
         for number, stack in enumerate(found):
-            used = "used unless --stack names another" if number == 0 else "used by --stack " + stack.name
+            used = "used unless --stack names another" if number == 0 else f"used by --stack {stack.name}"
             _say.print(f"{stack.name} {stack.hash} ({used})")
             for program in stack.programs:
                 mpi = f", {program.mpi}" if program.mpi else ""
                 _say.print(
                     f"  {program.name} {program.version}{mpi}: {', '.join(program.features)}", markup=False
                 )
-            for sentence in stack.changed():
-                changed = True
-                _say.print(f"  CHANGED: {sentence}", markup=False)
         if changed:
-            raise typer.Exit(5)
+            raise InfrastructureError("\n  ".join(["files of the stack have changed:", *changed]))
+
+
+def _compare(session: str) -> None:
+    from virtqual import judging, store
+
+    runs = store.load(store.find(session, paths.sessions())).runs
+    found = judging.other_software(runs, emulated=False)
+    if not any(run.software for run in runs):
+        raise InfrastructureError(f"session {session} does not say what its nodes loaded: it is an older one")
+    if found:
+        lines = [f"{name}: {reason}" for name, reasons in found for reason in reasons]
+        raise RefusedError("\n  ".join(["the nodes did not see the same:", *lines]))
+    _say.print(f"all {len(runs)} runs of the session loaded the same files and saw the same CPU features")
