@@ -147,7 +147,8 @@ def _prepare(request: Request, screen: Screen) -> Qualification:
         raise UsageError(f"no stack {request.stack!r}; set up are: {', '.join(stacks)}")
     stack = stacks[request.stack] if request.stack else next(iter(stacks.values()))
     if changed := list(stack.changed()):
-        raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; run ci/setup again")
+        command = "ci/build-stack" if stack.name == "spack" else "ci/setup"
+        raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; run {command} again")
     watch = Watch(system)
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
