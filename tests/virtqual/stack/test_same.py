@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
+from virtqual import judging
+from virtqual.runs import Run
 from virtqual.stack import same
 from virtqual.stack.same import Difference
 
@@ -139,3 +141,30 @@ def test_a_record_that_is_not_whole(see, tree, cut):
     assert same.parse(text, "n1").files["binary"].path == "/p"
     with pytest.raises(same.SeenError, match="n1 wrote"):
         same.parse(text[: text.index(f"\n{cut}\n")], "n1")
+
+
+def run(side, *software):
+    return Run(
+        check="lammps", pair=0, side=side, start=0, end=1, clock="scheduler", job="1", nodes=("n1",),
+        results=(), saw={}, software=software, steal=0, seconds=1, stack="spack", stack_hash="0",
+        reference="none",
+    )  # fmt: skip
+
+
+def test_only_emulated_processors_may_differ(see):
+    native = see("a", OPENBLAS_CORETYPE="Haswell")
+    guest = native.model_copy(update={"cpu": frozenset({"sse2"}), "node": "vm1"})
+    runs = [run("virtual", guest), run("native", native)]
+    assert judging.other_software(runs, emulated=True) == []
+    ((check, reasons),) = judging.other_software(runs, emulated=False)
+    assert check == "lammps"
+    assert "CPU features: " in reasons[0]
+    other = see("b", OPENBLAS_CORETYPE="Haswell", node="vm1")
+    ((_, reasons),) = judging.other_software([run("native", native), run("virtual", other)], emulated=True)
+    assert [reason.split(":")[1].strip() for reason in reasons] == [
+        "MPI library",
+        "libmpi.so.12",
+        "libopenblas.so.0",
+    ]
+    # A library that changes between two runs of one side is no less a difference.
+    assert judging.other_software([run("native", native), run("native", other)], emulated=True)
