@@ -64,14 +64,19 @@ def job(request: Request, root: Path, stacks: Path) -> Job:
     UsageError
         Something was named that is not there.
     """
-    members = pins.stack(root).members(request.set)
+    said = pins.stack(root)
+    members = said.members(request.set)
     if unknown := set(request.without) - set(members):
         raise UsageError(f"--without {', '.join(sorted(unknown))}: not in the set {request.set!r}")
     if request.choices.side == "virtual" and not request.buildcache:
         raise UsageError("--side virtual installs what --side native has built: it needs --buildcache")
     state = directory(stacks)
-    made = environment.prepare(root, state, request.choices)
     names = tuple(name for name in members if name not in request.without)
+    made = environment.prepare(root, state, request.choices)
+    # A lock of everything serves every set; where there is none, a set is worked out alone.
+    has_lock = request.lock or made.lock.is_file() or environment.shipped_lock(root, made)
+    if not has_lock and set(names) != set(said.members("all")):
+        made = made.part(names)
     return Job(request, root, state, made, names)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,26 @@ class Environment:
         Identity of everything that decides the lock.
     plain
         Whether it is exactly what the project ships, so that the shipped lock may be its lock.
+    names
+        The packages of ``spack.yaml`` that it is restricted to; empty for all.
     """
 
     directory: Path
     store: Path
     digest: str
     plain: bool
+    names: tuple[str, ...] = ()
+
+    def part(self, names: tuple[str, ...]) -> Environment:
+        """Return an environment of its own for some packages: what another needs cannot be in their way."""
+        digest = f"{self.digest}-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:6]}"
+        return replace(
+            self,
+            directory=self.directory.with_name(f"environment-{digest}"),
+            digest=digest,
+            plain=False,
+            names=names,
+        )
 
     @property
     def lock(self) -> Path:
@@ -153,6 +167,8 @@ def write(
     # Earlier entries win.
     site = ["config/site"] if choices.site else []
     said["include"] = [f"config/{choices.side}", *site, *include]
+    if made.names:
+        _restrict(said, made.names)
     said["repos"]["builtin"] = str(recipes)
     said["view"]["default"]["root"] = str(made.directory / "view")
     said["config"] = {
@@ -164,6 +180,19 @@ def write(
         said["mirrors"] = mirrors
     with (made.directory / "spack.yaml").open("w") as file:
         yaml.dump(content, file)
+
+
+def _restrict(said: Any, names: tuple[str, ...]) -> None:
+    """Leave only the specs of some packages."""
+    specs = [
+        spec
+        for definition in said["definitions"]
+        for entries in definition.values()
+        for spec in entries
+        if pins.name_of(spec) in names
+    ]
+    del said["definitions"]
+    said["specs"] = specs
 
 
 def _chosen(entry: str, mpi: str) -> str:

@@ -73,7 +73,7 @@ def stack(root: Path) -> Stack:
         raise UsageError(f"{file}: {error.strerror}; run this from a checkout of virtqual") from error
     said = YAML(typ="safe").load(text)["spack"]
     sets = {
-        name: tuple(dict.fromkeys(re.match(r"[\w-]+", spec)[0] for spec in specs))  # type: ignore[index]
+        name: tuple(dict.fromkeys(map(name_of, specs)))
         for definition in said["definitions"]
         for name, specs in definition.items()
     }
@@ -81,6 +81,14 @@ def stack(root: Path) -> Stack:
     if not re.fullmatch(r"[0-9a-f]{40}", str(builtin.get("commit", ""))):
         raise UsageError(f"{file}: repos.builtin.commit: the package repository is not pinned by a commit")
     return Stack(text, sets, Repository(builtin["git"], builtin["commit"], ""))
+
+
+def name_of(spec: str) -> str:
+    """Return the package's name of a spec."""
+    match = re.match(r"[\w-]+", spec)
+    if match is None:
+        raise UsageError(f"spack.yaml: {spec!r} is no spec: it begins with no package's name")
+    return match[0]
 
 
 @cache
