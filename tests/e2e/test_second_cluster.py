@@ -25,7 +25,7 @@ def test_the_suite_runs_unchanged_on_a_second_cluster(tmp_path):
     (tmp_path / "bin/sacct").symlink_to(ROOT / "src/vcluster/shim/sacct")
     env = {
         **os.environ,
-        "PATH": f"{tmp_path}/bin:{ROOT}/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{tmp_path}/bin:{ROOT}/.venv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "VIRTQUAL_STATE": str(state),
         "VIRTQUAL_SYSTEMS": str(HERE / "second_system.py"),
         "SECOND_PREFIX": str(tmp_path / "prefix"),
