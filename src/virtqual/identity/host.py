@@ -1,0 +1,221 @@
+"""What a hypervisor's host says of itself and of a VM: pure functions from its own files and commands.
+
+Each returns the fields of :class:`~virtqual.identity.record.Host` that its text states, and no others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from virtqual.errors import UsageError
+from virtqual.identity.cpus import cpu_list
+from virtqual.identity.record import Host, Identity, seen
+
+Fields = dict[str, Any]
+_UNITS = {"b": 1, "bytes": 1, "kib": 2**10, "k": 2**10, "mib": 2**20, "m": 2**20, "gib": 2**30, "g": 2**30}
+_HUGE = "huge pages"
+
+
+def load(path: Path) -> Host:
+    """Read a ``virtqual-host/1`` file, JSON or YAML.
+
+    Raises
+    ------
+    UsageError
+        Naming the file and each key that is wrong.
+    """
+    try:
+        content = YAML(typ="safe").load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except YAMLError as error:
+        raise UsageError(f"{path}: is neither JSON nor YAML ({str(error).splitlines()[0]})") from None
+    return of(content, str(path))
+
+
+def of(content: Any, where: str) -> Host:
+    """Check a ``virtqual-host/1`` mapping; `where` names it in errors."""
+    if isinstance(content, Mapping):
+        content = {"source": where, **content}
+    try:
+        return Host.model_validate(content)
+    except ValidationError as error:
+        # A value is tried as itself and as "not observable": the first complaint of each key says it.
+        said = {
+            str(problem["loc"][0]) if problem["loc"] else "": problem["msg"]
+            for problem in error.errors()[::-1]
+        }
+        problems = "; ".join(f"key {key or '(top)'}: {message}" for key, message in sorted(said.items()))
+        raise UsageError(f"{where}: {problems} (the form: docs/preflight.md)") from None
+
+
+def write(host: Host) -> str:
+    """Return the file that :func:`load` reads, without what the host did not say."""
+    plain = host.model_dump(mode="json", by_alias=True)
+    known = {key: value for key, value in plain.items() if not isinstance(value, dict)}
+    return json.dumps(known, indent=1) + "\n"
+
+
+def of_identity(identity: Identity) -> Fields:
+    """Return what the host's own identity says (``virtqual host --here`` on a KVM host)."""
+    fields: Fields = {}
+    if seen(identity.kernel.release):
+        fields["kernel"] = identity.kernel.release
+    if seen(identity.topology.smt):
+        fields["smt"] = identity.topology.smt
+    if seen(identity.power.governor):
+        fields["governor"] = identity.power.governor
+    if seen(identity.topology.numa):
+        nodes = [cpu_list(cpus) for cpus in identity.topology.numa.values()]
+        fields |= {"numa_nodes": len(nodes), "cpus_per_node": max(map(len, nodes))}
+        if seen(identity.memory.total_mib):
+            fields["memory_mib_per_node"] = identity.memory.total_mib // len(nodes)
+    return fields
+
+
+def of_libvirt(text: str) -> Fields:
+    """Read a domain as ``virsh dumpxml`` prints it.
+
+    Raises
+    ------
+    UsageError
+        It is no domain.
+    """
+    try:
+        domain = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise UsageError(f"libvirt: the domain is not XML: {error}") from None
+    vcpus = domain.findtext("vcpu")
+    if domain.tag != "domain" or vcpus is None:
+        raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
+    pins = domain.findall("cputune/vcpupin")
+    memory = domain.find("memory")
+    tuned = domain.find("numatune/memory")
+    cells = domain.findall("cpu/numa/cell")
+    backing = domain.find("memoryBacking")
+    kind, cpu, machine = domain.get("type"), domain.find("cpu"), domain.find("os/type")
+    fields: Fields = {
+        "vcpus": int(vcpus),
+        "vcpus_pinned": len(pins) >= int(vcpus),
+        "memory_pinned": tuned is not None and tuned.get("mode") == "strict",
+        "virtual_numa_nodes": len(cells) or 1,
+        "memory_backing": _HUGE if domain.find("memoryBacking/hugepages") is not None else "base pages",
+        "memory_reserved": backing is not None and backing.find("locked") is not None,
+    }
+    if kind in ("kvm", "qemu"):
+        fields["accelerator"] = {"kvm": "kvm", "qemu": "tcg"}[kind]
+    if machine is not None and machine.get("machine"):
+        fields["hardware"] = machine.get("machine")
+    if cpu is not None and cpu.get("mode"):
+        fields["cpu_mode"] = cpu.get("mode")
+    if memory is not None and memory.text:
+        fields["memory_mib"] = int(memory.text) * _UNITS[memory.get("unit", "KiB").lower()] // 2**20
+    return fields
+
+
+def of_qemu(arguments: Sequence[str]) -> Fields:
+    """Read the arguments of a QEMU process (``/proc/PID/cmdline``)."""
+    fields: Fields = {}
+    options = [
+        (word.lstrip("-"), value)
+        for word, value in zip(arguments, [*arguments[1:], ""], strict=True)
+        if word.startswith("-")
+    ]
+    cells, backends = 0, []
+    for option, value in options:
+        head, parts = _parts(value)
+        if option == "enable-kvm":
+            fields["accelerator"] = "kvm"
+        elif option in ("machine", "M"):
+            fields["hardware"] = parts.get("type", head)
+            if "accel" in parts:
+                fields["accelerator"] = parts["accel"].split(":")[0]
+        elif option == "accel":
+            fields["accelerator"] = parts.get("accel", head)
+        elif option == "cpu":
+            fields["cpu_mode"] = head
+        elif option == "smp":
+            fields["vcpus"] = int(parts.get("cpus", head))
+        elif option == "m":
+            fields["memory_mib"] = _mib(parts.get("size", head))
+        elif option == "numa":
+            cells += head == "node"
+        elif option == "object" and head.startswith("memory-backend"):
+            backends.append((head, parts))
+    fields["virtual_numa_nodes"] = cells or 1
+    fields["memory_pinned"] = bool(backends) and all(
+        "host-nodes" in parts and parts.get("policy") in ("bind", "restrictive") for _, parts in backends
+    )
+    if any(parts.get("hugetlb") == "on" or "huge" in parts.get("mem-path", "") for _, parts in backends):
+        fields["memory_backing"] = _HUGE
+    return fields
+
+
+def _parts(value: str) -> tuple[str, dict[str, str]]:
+    words = value.split(",")
+    return words[0], dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _mib(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([kKmMgG]?)i?[bB]?", text)
+    if not match:
+        raise UsageError(f"QEMU: memory {text!r} is not a size")
+    return int(match[1]) * _UNITS[(match[2] or "m").lower()] // 2**20
+
+
+def of_vmx(text: str) -> Fields:
+    """Read a VM's configuration file of ESXi (``.vmx``)."""
+    keys = {
+        match[1].lower(): match[2]
+        for match in re.finditer(r'^\s*([\w.]+)\s*=\s*"(.*)"\s*$', text, re.MULTILINE)
+    }
+    if "virtualhw.version" not in keys:
+        raise UsageError("ESXi: the .vmx file has no virtualHW.version; is it whole?")
+    fields: Fields = {
+        "accelerator": "esxi",
+        "hardware": f"vmx-{keys['virtualhw.version']}",
+        "vcpus": int(keys.get("numvcpus", "1")),
+        "prefer_ht": keys.get("numa.vcpu.preferht", "FALSE").upper() == "TRUE",
+        "vcpus_pinned": keys.get("sched.cpu.affinity", "all") != "all",
+        "memory_pinned": "numa.nodeaffinity" in keys or "sched.mem.affinity" in keys,
+    }
+    if "memsize" in keys:
+        fields["memory_mib"] = int(keys["memsize"])
+        whole = keys.get("sched.mem.min") == keys["memsize"]
+        fields["memory_reserved"] = whole or keys.get("sched.mem.pin", "FALSE").upper() == "TRUE"
+    if "sched.cpu.latencysensitivity" in keys:
+        fields["latency_sensitivity"] = keys["sched.cpu.latencysensitivity"]
+    return fields
+
+
+def of_esxcli(text: str) -> Fields:
+    """Read what ``esxcli system version get``, ``hardware cpu global get`` and ``hardware memory get`` print.
+
+    The outputs may follow each other in one file.
+    """
+    keys = dict(re.findall(r"^\s*([A-Z][\w ]+): (.+?)\s*$", text, re.MULTILINE))
+    fields: Fields = {}
+    if "Product" in keys and "Version" in keys and "Build" in keys:
+        build = keys["Build"].removeprefix("Releasebuild-")
+        fields |= {"vendor": keys["Product"], "build": f"{keys['Version']}-{build}", "accelerator": "esxi"}
+    nodes = int(keys["NUMA Node Count"]) if "NUMA Node Count" in keys else None
+    if nodes:
+        fields["numa_nodes"] = nodes
+        if "Physical Memory" in keys:
+            fields["memory_mib_per_node"] = int(keys["Physical Memory"].split()[0]) // 2**20 // nodes
+        if "CPU Threads" in keys:
+            fields["cpus_per_node"] = int(keys["CPU Threads"]) // nodes
+    if "Hyperthreading Active" in keys:
+        fields["smt"] = "on" if keys["Hyperthreading Active"] == "true" else "off"
+    if not fields:
+        raise UsageError("ESXi: this is not the output of the esxcli commands that docs/preflight.md names")
+    return fields

@@ -1,0 +1,98 @@
+"""What a node had to bear while something ran: steal, foreign load, ballooning, paging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from virtqual.identity.cpus import cpu_list
+from virtqual.identity.record import NotObservable, Part, seen
+
+Share = float | NotObservable
+
+
+class Load(Part):
+    """Between two notes of ``node.sh`` on one node.
+
+    Attributes
+    ----------
+    seconds
+        Time between the notes, by the node's clock.
+    steal
+        Share of CPU time that the hypervisor took away, 0 to 1.
+    foreign
+        CPUs' worth of time spent beyond what those of the run could spend: at least so much ran besides.
+    waiting
+        Share of the time in which some task waited for a CPU (pressure stall information), 0 to 1.
+    ballooned
+        Pages that the balloon driver took or gave back.
+    swapped
+        Pages swapped in or out.
+    memory_drift_mib
+        Change of the memory that the node has, MiB.
+    """
+
+    seconds: float
+    steal: Share
+    foreign: Share
+    waiting: Share
+    ballooned: int | NotObservable
+    swapped: int | NotObservable
+    memory_drift_mib: int | NotObservable
+
+
+def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> Load:
+    """Return what happened between two notes.
+
+    Parameters
+    ----------
+    begin, end
+        Keys as ``node.sh`` writes them: ``time`` (s), ``cpu_ticks`` (``/proc/stat``), ``cpus_online``,
+        ``cpu_waiting_us`` (``/proc/pressure/cpu``), ``memory_kib`` and the counters of ``/proc/vmstat``.
+    own_cpus
+        CPUs of this node that the run could use; 0 when nothing of ours ran.
+    """
+    seconds = max(float(end["time"]) - float(begin["time"]), 0.0)
+    before, after = ([int(tick) for tick in note["cpu_ticks"].split()[:8]] for note in (begin, end))
+    spent = [b - a for a, b in zip(before, after, strict=True)]
+    total = sum(spent)
+    steal: Share = spent[7] / total if total > 0 else _no("no CPU time passed")
+    foreign: Share = _no("the note does not say how many CPUs there are")
+    if total <= 0:
+        foreign = _no("no CPU time passed")
+    elif online := begin.get("cpus_online"):
+        idle = spent[3] + spent[4] + spent[7]
+        foreign = max((total - idle) / total * len(cpu_list(online)) - own_cpus, 0.0)
+    waited = _difference(begin, end, "cpu_waiting_us")
+    waiting: Share = waited
+    if seen(waited):
+        waiting = min(waited / 1e6 / seconds, 1.0) if seconds > 0 else _no("no time passed")
+    drift = _difference(begin, end, "memory_kib")
+    return Load(
+        seconds=seconds,
+        steal=steal,
+        foreign=foreign,
+        waiting=waiting,
+        ballooned=_sum(begin, end, "balloon_inflate", "balloon_deflate"),
+        swapped=_sum(begin, end, "pswpin", "pswpout"),
+        memory_drift_mib=drift // 1024 if seen(drift) else drift,
+    )
+
+
+def _no(reason: str) -> NotObservable:
+    return NotObservable(not_observable=reason)
+
+
+def _difference(begin: Mapping[str, str], end: Mapping[str, str], key: str) -> int | NotObservable:
+    if key not in begin or key not in end:
+        return _no(f"the kernel does not count {key}")
+    return int(end[key]) - int(begin[key])
+
+
+def _sum(begin: Mapping[str, str], end: Mapping[str, str], *keys: str) -> int | NotObservable:
+    total = 0
+    for key in keys:
+        part = _difference(begin, end, key)
+        if not seen(part):
+            return part
+        total += part
+    return total

@@ -1,0 +1,301 @@
+"""What a node is, as far as can be seen from it: the record ``virtqual-identity/1``.
+
+Every value is either what was read or :class:`NotObservable` with the reason: none is assumed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeGuard, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from virtqual.identity.cpus import cpu_list
+
+T = TypeVar("T")
+
+
+class Part(BaseModel):
+    """Base of every part of the record."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NotObservable(Part):
+    """A value that cannot be seen from here, and why."""
+
+    not_observable: str = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return f"not observable ({self.not_observable})"
+
+
+Text = str | NotObservable
+Count = int | NotObservable
+Flag = bool | NotObservable
+Table = dict[str, str] | NotObservable
+
+
+def seen(value: T | NotObservable) -> TypeGuard[T]:
+    """Return whether a value was observed."""
+    return not isinstance(value, NotObservable)
+
+
+class Hypervisor(Part):
+    """What the node says of the hypervisor below it.
+
+    Attributes
+    ----------
+    present
+        Whether the CPU says that it runs under one.
+    vendor, build, accelerator
+        As far as a guest can tell; the exact build mostly cannot be seen from inside.
+    hardware
+        Machine type or product that the virtual firmware shows.
+    firmware
+        Vendor and version of the firmware (BIOS).
+    """
+
+    present: Flag
+    vendor: Text
+    build: Text
+    accelerator: Text
+    hardware: Text
+    firmware: Text
+
+
+class Cpu(Part):
+    """The processor that the node sees.
+
+    Attributes
+    ----------
+    signature
+        Vendor, family, model and stepping, e.g. ``GenuineIntel 6-85-7``.
+    features
+        Kernel names of CPU flags, sorted, separated by blanks.
+    """
+
+    model: Text
+    signature: Text
+    microcode: Text
+    features: Text
+
+
+class Topology(Part):
+    """How CPUs, memory and caches hang together.
+
+    Attributes
+    ----------
+    cpus
+        CPU list of those online, e.g. ``0-63``.
+    used
+        CPU list of those that the run, or whoever asked, may use.
+    sockets, threads_per_core
+        As counted over the CPUs online.
+    packages
+        CPU list by socket.
+    numa
+        CPU list by NUMA node.
+    distances
+        Row of the kernel's distance table by NUMA node.
+    caches
+        Size and CPUs that share it by level, e.g. ``{"L3": "32768K shared by 0-7"}``, of the first CPU.
+    """
+
+    cpus: Text
+    used: Text
+    sockets: Count
+    threads_per_core: Count
+    smt: Text
+    packages: Table
+    numa: Table
+    distances: Table
+    caches: Table
+
+    def spanned(self, table: Table) -> tuple[str, ...] | NotObservable:
+        """Return the keys of a table of CPU lists that the CPUs in use lie in (all, if those are unknown)."""
+        if isinstance(table, NotObservable):
+            return table
+        used = cpu_list(self.used) if seen(self.used) else None
+        return tuple(key for key, cpus in table.items() if used is None or used & cpu_list(cpus))
+
+
+class Memory(Part):
+    """Memory and how it is paged; sizes in MiB."""
+
+    total_mib: Count
+    swap_mib: Count
+    transparent_huge_pages: Text
+    huge_pages: Table
+
+
+class Kernel(Part):
+    """The operating system's kernel and what it was told."""
+
+    release: Text
+    command_line: Text
+    mitigations: Table
+    clock_source: Text
+    clock_sources: Text
+    numa_balancing: Text
+
+
+class Power(Part):
+    """Frequency and idle states, where they are visible."""
+
+    governor: Text
+    turbo: Text
+    idle_driver: Text
+
+
+class PcieLink(Part):
+    """Speed and width of a PCIe link, as it runs and at its best."""
+
+    speed: Text
+    width: Text
+    best_speed: Text
+    best_width: Text
+
+
+Kind = Literal["physical", "passthrough", "virtual function", "paravirtual", "emulated", "software"]
+
+
+class Nic(Part):
+    """A network interface other than the loopback.
+
+    Attributes
+    ----------
+    kind
+        ``software`` has no device behind it (veth, bridge, bond).
+    rate_mbit
+        Link rate, Mbit/s.
+    """
+
+    name: str
+    kind: Kind | NotObservable
+    driver: Text
+    pci_id: Text
+    mtu: Count
+    rate_mbit: Count
+    numa_node: Count
+    link: PcieLink | NotObservable
+
+
+class Port(Part):
+    """A port of a host channel adapter; the rate as the driver prints it, e.g. ``56 Gb/sec (4X FDR)``."""
+
+    number: str
+    state: Text
+    rate: Text
+    link_layer: Text
+
+
+class Hca(Part):
+    """An RDMA device."""
+
+    name: str
+    kind: Kind | NotObservable
+    type: Text
+    board: Text
+    firmware: Text
+    numa_node: Count
+    link: PcieLink | NotObservable
+    ports: tuple[Port, ...]
+
+
+UNTOLD = NotObservable(not_observable="the hypervisor's host was not asked")
+
+
+class Host(Part):
+    """What only the hypervisor's host can say, as far as a site hands it in: ``virtqual-host/1``.
+
+    Attributes
+    ----------
+    source
+        Where it comes from, for people.
+    vendor, build, accelerator, hardware
+        The hypervisor's exact build, what runs guest instructions, and the virtual hardware.
+    kernel, smt, governor
+        Of the host.
+    numa_nodes, cpus_per_node, memory_mib_per_node
+        Of the host; logical CPUs.
+    vcpus, memory_mib, virtual_numa_nodes, cpu_mode
+        Of the VM; the CPU model as configured, e.g. ``host-passthrough``.
+    vcpus_pinned, memory_pinned, memory_reserved, prefer_ht
+        Placement of the VM: vCPUs bound to CPUs, memory bound to NUMA nodes, no memory ever taken away, vCPUs
+        kept on one node with its hyperthreads (ESXi's ``preferHT``).
+    memory_backing
+        Pages under the VM's memory, e.g. ``huge pages``.
+    latency_sensitivity
+        ESXi's setting.
+    other_vms
+        How many other VMs ran on the host.
+    iommu_large_pages
+        Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
+    """
+
+    schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
+    source: str
+    vendor: Text = UNTOLD
+    build: Text = UNTOLD
+    accelerator: Text = UNTOLD
+    hardware: Text = UNTOLD
+    kernel: Text = UNTOLD
+    smt: Text = UNTOLD
+    governor: Text = UNTOLD
+    numa_nodes: Count = UNTOLD
+    cpus_per_node: Count = UNTOLD
+    memory_mib_per_node: Count = UNTOLD
+    vcpus: Count = UNTOLD
+    memory_mib: Count = UNTOLD
+    virtual_numa_nodes: Count = UNTOLD
+    cpu_mode: Text = UNTOLD
+    vcpus_pinned: Flag = UNTOLD
+    memory_pinned: Flag = UNTOLD
+    memory_reserved: Flag = UNTOLD
+    prefer_ht: Flag = UNTOLD
+    memory_backing: Text = UNTOLD
+    latency_sensitivity: Text = UNTOLD
+    other_vms: Count = UNTOLD
+    iommu_large_pages: Flag = UNTOLD
+
+
+class Identity(Part):
+    """One node.
+
+    Attributes
+    ----------
+    node
+        Its name.
+    tuned_profile
+        Active profile of ``tuned``.
+    locked_memory
+        Soft limit of locked memory, bytes or ``unlimited``.
+    host
+        What the host of its hypervisor says, where a site hands that in.
+    """
+
+    schema_: Literal["virtqual-identity/1"] = Field(alias="schema", default="virtqual-identity/1")
+    node: Text
+    hypervisor: Hypervisor
+    cpu: Cpu
+    topology: Topology
+    memory: Memory
+    kernel: Kernel
+    power: Power
+    nics: tuple[Nic, ...]
+    hcas: tuple[Hca, ...]
+    tuned_profile: Text
+    locked_memory: Text
+    host: Host | NotObservable = UNTOLD
+
+    def using(self, cpus: str) -> Identity:
+        """Return the record with the CPUs that a run used in place of those its reader could use."""
+        return self.model_copy(update={"topology": self.topology.model_copy(update={"used": cpus})})
+
+    def on(self, host: Host | NotObservable) -> Identity:
+        """Return the record with what its hypervisor's host says."""
+        return self.model_copy(update={"host": host})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the record as JSON-able data."""
+        return self.model_dump(mode="json", by_alias=True)
