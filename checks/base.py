@@ -18,10 +18,12 @@ from reframe.core.logging import getlogger
 import virtqual.job
 from virtqual import judging, looks, paths
 from virtqual.errors import VirtqualError
+from virtqual.identity import look
 from virtqual.job import notes, times
 from virtqual.outputs.text import OutputError
 from virtqual.pairs import PairingError
 from virtqual.runs import Run
+from virtqual.systems import VirtualExtras, host_of
 
 JOB_FILES = Path(virtqual.job.__file__).parent
 # A run that is not over after this long is broken: cases are sized for seconds or minutes.
@@ -116,6 +118,13 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         return self.current_partition.extras
 
     @property
+    def host(self):
+        """What is known of the host under the virtual partition; None for the native one."""
+        if self.slot.side == "native":
+            return None
+        return host_of(VirtualExtras.model_validate(self.known), "system file")
+
+    @property
     def topology(self):
         """The partition's processor."""
         return self.current_partition.processor
@@ -187,6 +196,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             shutil.copy(JOB_FILES / name, self.stagedir)
         for name in ("task.sh", "seen.sh"):
             (Path(self.stagedir) / name).chmod(0o755)
+        (Path(self.stagedir) / "look.sh").write_text(look.script())
 
     @sanity_function
     def measure(self):
@@ -194,6 +204,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         stage = Path(self.stagedir)
         try:
             noted = notes.read(stage, self.num_tasks)
+            identity = notes.identities(stage, noted, self.host)
             notes.check_binding(noted, self.num_cpus_per_task, self.nodes)
             self.check_topology(noted)
             results = self.read()
@@ -214,6 +225,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             results=tuple(results),
             saw={key: value for key, value in noted.begin.items() if key not in ("time", "cpu_ticks")},
             software=noted.seen,
+            identity=identity,
+            load=noted.load,
             steal=noted.steal,
             seconds=noted.node_seconds,
             stack=self.current_environ.name,

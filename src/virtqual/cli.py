@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from virtqual.commands import record, replay, stack
+from virtqual.commands import identity, preflight, record, replay, stack
 from virtqual.errors import UsageError, VirtqualError
 
 app = typer.Typer(
@@ -120,3 +120,6 @@ def setup(
 app.command("replay")(replay.command)
 app.command("record")(record.command)
 app.add_typer(stack.app, name="stack")
+app.command("identity")(identity.command)
+app.command("host")(identity.host_command)
+app.command("preflight")(preflight.command)

@@ -9,7 +9,11 @@ from pathlib import Path
 
 from virtqual import paths, store
 from virtqual.errors import UsageError
+from virtqual.preflight.compare import Checked, check_runs
+from virtqual.preflight.finding import refusals
+from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references
+from virtqual.references.load import claim_ids
 from virtqual.runs import Run
 from virtqual.stack import same
 from virtqual.verdict import Design, Outcome, SessionVerdict, Verdict, judge_session
@@ -21,6 +25,19 @@ BASELINE = Outcome.BASELINE
 def references() -> References:
     """Return the reviewed data, read once a process."""
     return load_references(paths.references())
+
+
+@cache
+def policy() -> Policy:
+    """Return what each item of preflight means, read once a process."""
+    directory = paths.references()
+    claims = claim_ids(directory / "published")
+    return load_policy(directory / "preflight.yaml", references().classes, claims)
+
+
+def preflight(runs: Sequence[Run], hypervisor_class: str) -> Checked:
+    """Compare both sides of some runs under a class, and leave out the runs that were disturbed."""
+    return check_runs(runs, policy(), hypervisor_class)
 
 
 def earlier_runs(against: str) -> Sequence[Run]:
@@ -44,7 +61,7 @@ def judge_runs(
     build: str = "",
     design: Design | None = None,
 ) -> SessionVerdict:
-    """Judge the series of some runs together.
+    """Judge the series of some runs together; what preflight refuses is INVALID.
 
     Parameters
     ----------
@@ -64,7 +81,10 @@ def judge_runs(
         Error rates and looks; the default's if not given.
     """
     known = references()
-    refused = dict(refused or {})
+    checked = preflight(runs, hypervisor_class)
+    runs, refused = checked.runs, dict(refused or {})
+    if reasons := refusals(checked.findings):
+        refused |= {run.check: (*refused.get(run.check, ()), *reasons) for run in runs}
     for check, reasons in other_software(runs, emulated=known.hypervisor_class(hypervisor_class).emulated):
         refused[check] = (*refused.get(check, ()), *reasons)
     cases = store.cases_of(

@@ -16,6 +16,9 @@ from typing import Protocol
 from virtqual import judging, paths, reframe_run, site, store, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
+from virtqual.preflight import partitions
+from virtqual.preflight.compare import compare
+from virtqual.preflight.finding import refusals
 from virtqual.references import expiry_problems
 from virtqual.references.budgets import Gate
 from virtqual.reframe_run import Event, Files
@@ -95,6 +98,9 @@ def qualify(request: Request, screen: Screen) -> Session:
         Before anything was run: what was asked for makes no sense, must not be judged, or cannot run.
     """
     job = _prepare(request, screen)
+    if _refused_beforehand(job):
+        screen.end(job.session, None, job.directory)
+        return job.session
     thread = job.watch.follow()
     # A scheduler that ends this job at its time limit is like a person with Ctrl-C.
     # (A shell starts what it puts into the background with SIGINT ignored.)
@@ -172,6 +178,28 @@ def _prepare(request: Request, screen: Screen) -> Qualification:
     notes = _notes(session, against, chosen.gate, stack)
     screen.begin(session, system, notes)
     return Qualification(request, screen, system, session, directory, watch)
+
+
+def _refused_beforehand(job: Qualification) -> bool:
+    """Look at a node of each partition, and stop here where they may not be compared."""
+    session = job.session
+    nodes = {side: partitions.look_at(job.system, side) for side in systems.SIDES}
+    native, virtual = nodes["native"], nodes["virtual"]
+    if native is None or virtual is None:
+        return False
+    for side, identity in (("native", native), ("virtual", virtual)):
+        session.identity[side]["node"] = identity.plain()
+    session.preflight = compare(native, virtual, judging.policy(), session.hypervisor_class)
+    reasons = refusals(session.preflight)
+    if reasons:
+        session.outcome, session.exit_code = Outcome.INVALID.value, RefusedError.exit_code
+        session.qualified = "no (refused by preflight)"
+        session.conclusion = (
+            f"Refused before anything was measured: {len(reasons)} items of preflight say that these "
+            "partitions may not be compared."
+        )
+    session.write(job.directory)
+    return bool(reasons)
 
 
 def load_system(name: str) -> System:
@@ -345,6 +373,7 @@ def _judge(job: Qualification) -> None:
         design=design(job.request.max_pairs),
     )
     session.judged = job.verdict.to_record()
+    session.preflight = judging.preflight(session.runs, session.hypervisor_class).shown
 
 
 def design(max_pairs: int) -> Design:

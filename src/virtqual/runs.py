@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from virtqual.identity import Identity, Load
 from virtqual.stack.same import Seen
 
 
@@ -82,6 +83,10 @@ class Run(BaseModel):
         What the job's first node said of itself: kernel, CPU model, caches, clock source ...
     software
         Which binary and libraries each of its nodes loaded.
+    identity
+        What each node was, by name; with the CPUs that the run used there.
+    load
+        What the first node had to bear while the program ran; None in runs that did not note it.
     steal
         Share of the first node's CPU time that the hypervisor took away, 0 to 1.
     seconds
@@ -106,6 +111,8 @@ class Run(BaseModel):
     results: tuple[Result, ...]
     saw: dict[str, str]
     software: tuple[Seen, ...] = ()
+    identity: dict[str, Identity] = {}
+    load: Load | None = None
     steal: float
     seconds: float
     stack: str
@@ -115,6 +122,13 @@ class Run(BaseModel):
     def dump(self) -> str:
         """Return the record as one line of JSON."""
         return self.model_dump_json(by_alias=True)
+
+    def refusing(self, reasons: tuple[str, ...]) -> Run:
+        """Return the run with reasons why none of its results counts."""
+        results = tuple(
+            result.model_copy(update={"invalid": (*result.invalid, *reasons)}) for result in self.results
+        )
+        return self.model_copy(update={"results": results})
 
     @property
     def origin(self) -> dict[str, Any]:

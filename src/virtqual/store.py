@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.pairs import Sample, Series, Side, pair_up
+from virtqual.preflight.finding import Finding
 from virtqual.references import Gate, NoReferenceError, References
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
@@ -67,6 +68,8 @@ class Session(BaseModel):
         Id of the earlier session it was compared with, or None.
     runs
         Every run, in the order in which they ran.
+    preflight
+        Everything in which both sides differ, or that disturbed runs, with what follows from it.
     judged
         The session verdict's record, from which it can be judged again.
     outcome, qualified, exit_code
@@ -87,6 +90,7 @@ class Session(BaseModel):
     looks: list[Look] = []
     runs: list[Run] = []
     failures: list[Failure] = []
+    preflight: list[Finding] = []
     judged: dict[str, Any] = {}
     outcome: str = "UNFINISHED"
     all_outcomes: dict[str, int] = {}

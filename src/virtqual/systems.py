@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError
+from virtqual.identity import Host, seen
+from virtqual.identity import host as hosts
 
 SIDES = ("native", "virtual")
 M = TypeVar("M", bound=BaseModel)
@@ -80,11 +82,15 @@ class VirtualExtras(PartitionExtras):
         The class of budgets that applies, e.g. ``kvm``; see ``references/budgets/``.
     guest
         What the VMs are: kernel, vCPUs, memory, CPU model.
+    host
+        What only the hypervisor's host can say: the fields of ``virtqual-host/1``, or a file of that form
+        (docs/preflight.md).
     """
 
     hypervisor: Hypervisor
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
+    host: dict[str, Any] | Path = {}
 
 
 class Partition(BaseModel):
@@ -125,6 +131,26 @@ class System(BaseModel):
         return VirtualExtras.model_validate(self.partition("virtual").extras)
 
 
+def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
+    """Return what is known of the hypervisor's host: its own file, and the build that the system file states.
+
+    Raises
+    ------
+    UsageError
+        The file is not of its form, or states another build than the system file.
+    """
+    told = hosts.load(extras.host) if isinstance(extras.host, Path) else hosts.of(extras.host, where)
+    stated = {"accelerator": extras.hypervisor.accelerator, "build": extras.hypervisor.build}
+    for key, value in stated.items():
+        other = getattr(told, key)
+        if seen(other) and other != value:
+            raise UsageError(f"{where}: {key} is {other!r}, but extras.hypervisor.{key} says {value!r}")
+    hardware = {"hardware": extras.hypervisor.machine} if extras.hypervisor.machine else {}
+    source = told.source if extras.host else "system file"
+    update = {**stated, **hardware, "vendor": extras.hypervisor.vendor, "source": source}
+    return told.model_copy(update=update)
+
+
 def check(raw: Mapping[str, Any], file: str) -> System:
     """Check one system.
 
@@ -152,7 +178,9 @@ def check(raw: Mapping[str, Any], file: str) -> System:
     for side, model in (("native", PartitionExtras), ("virtual", VirtualExtras)):
         partition = system.partition(side)
         where = f"system.partitions[{partition.name}]"
-        _validate(model, partition.extras, file, f"{where}.extras")
+        extras = _validate(model, partition.extras, file, f"{where}.extras")
+        if isinstance(extras, VirtualExtras):
+            host_of(extras, f"{file}: {where}.extras.host")
         for key in ("num_cpus", "num_cpus_per_core", "num_sockets"):
             if not isinstance(partition.processor.get(key), int) or partition.processor[key] < 1:
                 raise UsageError(

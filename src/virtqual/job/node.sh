@@ -4,11 +4,15 @@ virtqual_note() {
     {
         echo "time=$EPOCHREALTIME"
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
+        read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"
+        read -r key value rest < /proc/meminfo && echo "memory_kib=$value"
+        while read -r key value; do
+            case $key in balloon_inflate | balloon_deflate | pswpin | pswpout) echo "$key=$value" ;; esac
+        done < /proc/vmstat
         if [ "$1" = begin ]; then
             read -r value < /proc/sys/kernel/hostname && echo "node=$value"
             read -r value < /proc/sys/kernel/osrelease && echo "kernel=$value"
             read -r value < /sys/devices/system/clocksource/clocksource0/current_clocksource && echo "clocksource=$value"
-            read -r key value rest < /proc/meminfo && echo "memory_kib=$value"
             read -r value < /sys/devices/system/cpu/online && echo "cpus_online=$value"
             while read -r key rest; do
                 case "$key $rest" in

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from virtqual.identity import Host, Identity, Load, cpus, look, readers
+from virtqual.identity.load import between
 from virtqual.stack import same
 from virtqual.stack.same import Seen
 
@@ -51,27 +53,24 @@ class Notes:
         return spent[7] / total if (total := sum(spent)) > 0 else 0.0
 
     @property
+    def load(self) -> Load:
+        """What the first node had to bear during the run."""
+        first = self.begin.get("node")
+        own = frozenset[int]().union(*(task.cpus for task in self.tasks if task.node == first))
+        return between(self.begin, self.end, len(own))
+
+    @property
     def node_seconds(self) -> float:
         """Seconds between both notes, by the first node's clock."""
         return float(self.end["time"]) - float(self.begin["time"])
 
 
 def cpu_list(text: str) -> frozenset[int]:
-    """Read a kernel CPU list.
-
-    Examples
-    --------
-    >>> sorted(cpu_list("0,2-4"))
-    [0, 2, 3, 4]
-    """
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        try:
-            cpus.update(range(int(first), int(last or first) + 1))
-        except ValueError:
-            raise NotesError(f"{text!r} is not a list of CPUs") from None
-    return frozenset(cpus)
+    """Read a kernel CPU list of a note."""
+    try:
+        return cpus.cpu_list(text)
+    except ValueError as error:
+        raise NotesError(str(error)) from None
 
 
 def read(stage: Path, tasks: int) -> Notes:
@@ -92,10 +91,10 @@ def read(stage: Path, tasks: int) -> Notes:
     found: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         try:
-            rank, node, cpus = path.read_text().split()
+            rank, node, bound = path.read_text().split()
         except ValueError:
             raise NotesError(f"{path.name} is broken: {path.read_text()!r}") from None
-        found[int(rank)] = Task(int(rank), node, cpu_list(cpus))
+        found[int(rank)] = Task(int(rank), node, cpu_list(bound))
     if sorted(found) != list(range(tasks)):
         raise NotesError(
             f"{tasks} tasks were asked for, those that started have the ranks {sorted(found) or 'none'}; "
@@ -124,6 +123,40 @@ def _seen(stage: Path, node: str) -> Seen:
         return same.parse(path.read_text(), node)
     except same.SeenError as error:
         raise NotesError(str(error)) from error
+
+
+def identities(stage: Path, notes: Notes, host: Host | None) -> dict[str, Identity]:
+    """Read what each node of a finished run was, by name, with the CPUs that the run used there.
+
+    Parameters
+    ----------
+    stage
+        Its stage directory.
+    notes
+        Of the run.
+    host
+        What the hypervisor's host says, for virtual nodes.
+
+    Raises
+    ------
+    NotesError
+        A node did not write it down.
+    """
+    used: dict[str, frozenset[int]] = {}
+    for task in notes.tasks:
+        used[task.node] = used.get(task.node, frozenset()) | task.cpus
+    found = {}
+    for node, own in used.items():
+        path = stage / f"virtqual.look.{node}"
+        try:
+            identity = readers.read(look.parse(path.read_text(errors="replace")))
+        except OSError:
+            raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
+        except look.LookError as error:
+            raise NotesError(f"{path.name}: {error}") from None
+        identity = identity.using(cpus.cpu_text(own))
+        found[node] = identity.on(host) if host else identity
+    return found
 
 
 def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:

@@ -223,7 +223,7 @@ def load_references(directory: Path | str) -> References:
     directory = Path(directory)
     problems: list[Problem] = []
     metrics = _collect(problems, lambda: load_metrics(directory / "metrics")) or Metrics([])
-    claims = _collect(problems, lambda: _claims(directory / "published")) or frozenset()
+    claims = _collect(problems, lambda: claim_ids(directory / "published")) or frozenset()
     loader = _Loader(metrics, claims, problems)
     if not problems or metrics:
         for path in _collect(problems, lambda: files(directory / "budgets")) or []:
@@ -247,7 +247,7 @@ def _collect(problems: list[Problem], read: Callable[[], T]) -> T | None:
         return None
 
 
-def _claims(directory: Path) -> frozenset[str]:
+def claim_ids(directory: Path) -> frozenset[str]:
     """Return the ids of the published claims, which budgets may give as their reason."""
     if not directory.is_dir():
         return frozenset()

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual.reframe_run import Event
+from virtqual.report import preflight
 from virtqual.store import Session
 from virtqual.systems import System
 from virtqual.verdict import Outcome, SessionVerdict, Verdict
@@ -140,6 +141,9 @@ class Terminal:
                     say(Text(one.message, style=_STYLE[one.outcome.value]))
             for waiver in verdict.waivers:
                 say(f"waiver: {waiver.text(verdict.today)}")
+        if session.preflight:
+            say()
+            preflight.show(session.preflight, self.console, briefly=True)
         for failure in session.failures:
             say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if not any(run.reference == "held" for run in session.runs):

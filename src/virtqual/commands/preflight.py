@@ -1,0 +1,100 @@
+"""`virtqual preflight`: may these two nodes, partitions, or sides of a session be compared?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from virtqual import judging, paths, store
+from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
+from virtqual.identity import Identity
+from virtqual.preflight import partitions
+from virtqual.preflight.compare import compare
+from virtqual.preflight.finding import Finding
+from virtqual.report import preflight as report
+
+
+def command(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="two identity files, native and virtual; or a session (id, path or 'last')"),
+    ] = None,
+    system: Annotated[str, typer.Option(help="look at a node of each partition of this system, now")] = "",
+    hypervisor_class: Annotated[
+        str, typer.Option("--class", help="class that says what refuses [default: the system's or session's]")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Say what makes native and virtual differ besides the hypervisor, and what to do about it.
+
+    Exit code: 0 comparable, 4 refused, 2 usage, 5 a partition cannot be looked at.
+    """
+    try:
+        chosen, findings = _findings(tuple(what or ()), system, hypervisor_class)
+    except VirtqualError as error:
+        typer.echo(f"virtqual: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except ValueError as error:
+        typer.echo(f"virtqual: {error}", err=True)
+        raise typer.Exit(UsageError.exit_code) from None
+    refused = any(finding.action == "refuse" for finding in findings)
+    if as_json:
+        plain = [finding.model_dump(mode="json") for finding in findings]
+        typer.echo(json.dumps({"class": chosen, "refused": refused, "findings": plain}, indent=1))
+    else:
+        console = Console(highlight=False)
+        report.show(findings, console)
+        console.print(Text(report.conclusion(findings, chosen), style="bold"))
+    if refused:
+        raise typer.Exit(RefusedError.exit_code)
+
+
+def _findings(what: tuple[str, ...], system: str, chosen: str) -> tuple[str, list[Finding]]:
+    if bool(what) == bool(system) or len(what) > 2:
+        raise UsageError("name two identity files, or one session, or --system")
+    if system:
+        from virtqual.qualify import load_system
+
+        found = load_system(system)
+        chosen = _class(chosen or found.virtual.hypervisor_class)
+        native, virtual = (partitions.look_at(found, side) for side in ("native", "virtual"))
+        if native is None or virtual is None:
+            raise InfrastructureError(f"system {system!r}: its scheduler is not Slurm, so it is not asked")
+        return chosen, compare(native, virtual, judging.policy(), chosen)
+    if len(what) == 1:
+        session = store.load(store.find(what[0], paths.sessions()))
+        chosen = _class(chosen or session.hypervisor_class)
+        if not any(run.identity for run in session.runs):
+            # Refused before anything was measured: what was found then is all there is.
+            return chosen, session.preflight
+        return chosen, judging.preflight(session.runs, chosen).shown
+    if not chosen:
+        raise UsageError(f"name a class, which says what refuses: {', '.join(judging.references().classes)}")
+    native, virtual = (_load(Path(file)) for file in what)
+    return _class(chosen), compare(native, virtual, judging.policy(), chosen)
+
+
+def _class(name: str) -> str:
+    try:
+        return judging.references().hypervisor_class(name).name
+    except LookupError as error:
+        raise UsageError(str(error)) from None
+
+
+def _load(file: Path) -> Identity:
+    try:
+        return Identity.model_validate_json(file.read_text())
+    except OSError as error:
+        raise UsageError(f"{file}: no identity ({error.strerror})") from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "schema"
+        raise UsageError(
+            f"{file}: key {where}: {problem['msg']}; write it by `virtqual identity --json`"
+        ) from None

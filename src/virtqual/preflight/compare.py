@@ -1,0 +1,123 @@
+"""Apply the rules: to two nodes, to one run, and to the runs of a session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from virtqual.identity.cpus import cpu_list, cpu_text
+from virtqual.identity.load import Load
+from virtqual.identity.record import Identity, seen
+from virtqual.preflight import during, rules
+from virtqual.preflight.finding import ORDER, Finding
+from virtqual.preflight.policy import Policy
+from virtqual.runs import Run
+
+
+def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_class: str) -> list[Finding]:
+    """Return everything in which a virtual node differs from a native one.
+
+    Parameters
+    ----------
+    native, virtual
+        One node of each side.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which they would be judged.
+
+    Returns
+    -------
+    list of Finding
+        What refuses first, then what is reported, then what could not be compared.
+    """
+    found = []
+    for item, one in rules.rules().items():
+        entry = policy.items.get(item)
+        if entry is None:
+            continue
+        for what in one.compare(native, virtual, entry.limits):
+            reason = what if isinstance(what, str) else what.not_observable
+            found.append(policy.finding(item, reason, hypervisor_class, unseen=not isinstance(what, str)))
+    return ranked(found)
+
+
+def of_load(load: Load, policy: Policy, hypervisor_class: str) -> list[Finding]:
+    """Return what was wrong with a node while something ran on it."""
+    return [
+        policy.finding(item, reason, hypervisor_class)
+        for item, one in during.RULES.items()
+        if item in policy.items
+        for reason in one.check(load, policy.items[item].limits)
+    ]
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings by what follows from them, each once."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: ORDER.index(finding.action))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Runs after preflight.
+
+    Attributes
+    ----------
+    runs
+        All of them; the results of those that are refused carry the reason, and do not count.
+    findings
+        Of the comparison of both sides: what refuses here refuses everything.
+    disturbed
+        Of what the nodes had to bear during runs: what refuses here leaves those runs out.
+    """
+
+    runs: tuple[Run, ...]
+    findings: tuple[Finding, ...]
+    disturbed: tuple[Finding, ...]
+
+    @property
+    def shown(self) -> list[Finding]:
+        """Everything, by what follows from it."""
+        return ranked((*self.findings, *self.disturbed))
+
+
+def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Checked:
+    """Compare both sides of some runs, and refuse the runs that were disturbed.
+
+    Runs without an identity (made by hand, or by an earlier version) are not compared, and nothing says so:
+    `virtqual qualify` always has one.
+    """
+    kept, met = [], defaultdict(list)
+    for run in runs:
+        refused = []
+        for finding in of_load(run.load, policy, hypervisor_class) if run.load else ():
+            met[finding.item, run.side].append(finding)
+            if finding.action == "refuse":
+                refused.append(f"{finding.item}: {finding.reason}")
+        kept.append(run.refusing(tuple(refused)) if refused else run)
+    disturbed = []
+    for (item, side), cases in met.items():
+        count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
+        disturbed.append(policy.finding(item, f"{count}, the first: {cases[0].reason}", hypervisor_class))
+    findings = []
+    for virtual in nodes_of(runs, "virtual"):
+        for native in nodes_of(runs, "native"):
+            findings += compare(native, virtual, policy, hypervisor_class)
+    return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
+
+
+def nodes_of(runs: Sequence[Run], side: str) -> list[Identity]:
+    """Return what the nodes of one side were, each kind once, with all CPUs that any run used there."""
+    met = [(name, one) for run in runs if run.side == side for name, one in run.identity.items()]
+    used: dict[str, frozenset[int]] = defaultdict(frozenset)
+    for name, identity in met:
+        if seen(identity.topology.used):
+            used[name] |= cpu_list(identity.topology.used)
+    distinct: list[Identity] = []
+    for name, identity in met:
+        whole = identity.using(cpu_text(used[name])) if used[name] else identity
+        # Nodes that are alike but for their names are compared once.
+        if all(whole.model_copy(update={"node": other.node}) != other for other in distinct):
+            distinct.append(whole)
+    return distinct

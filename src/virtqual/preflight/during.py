@@ -1,0 +1,64 @@
+"""Rules on what a node had to bear while a run was measured: they refuse that run, not the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from virtqual.identity.load import Load
+from virtqual.identity.record import seen
+
+Limits = Mapping[str, Any]
+Check = Callable[[Load, Limits], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class LoadRule:
+    """A rule on one run, and the limits that it takes from the data."""
+
+    check: Check
+    limits: tuple[str, ...]
+
+
+def steal(load: Load, limits: Limits) -> Iterator[str]:
+    """CPU time that the hypervisor gave to somebody else."""
+    if seen(load.steal) and load.steal > limits["share"]:
+        yield f"the hypervisor took {load.steal:.1%} of the CPU time, {limits['share']:.1%} are allowed"
+
+
+def foreign_load(load: Load, limits: Limits) -> Iterator[str]:
+    """Work on the node that was not the run's, or tasks that waited for a CPU."""
+    if seen(load.foreign) and load.foreign > limits["cpus"]:
+        yield f"{load.foreign:.2f} CPUs were busy with other work, {limits['cpus']:g} are allowed"
+    if seen(load.waiting) and load.waiting > limits["waiting"]:
+        yield (
+            f"tasks waited for a CPU in {load.waiting:.0%} of the time, {limits['waiting']:.0%} are allowed"
+        )
+
+
+def ballooning(load: Load, limits: Limits) -> Iterator[str]:
+    """Memory that the hypervisor took away or gave back."""
+    if seen(load.ballooned) and load.ballooned > limits["pages"]:
+        yield f"the balloon moved {load.ballooned} pages"
+    if seen(load.memory_drift_mib) and abs(load.memory_drift_mib) > limits["mib"]:
+        yield f"the node's memory changed by {load.memory_drift_mib} MiB"
+
+
+def swapping(load: Load, limits: Limits) -> Iterator[str]:
+    """Pages that went to disk or came from it."""
+    if seen(load.swapped) and load.swapped > limits["pages"]:
+        yield f"{load.swapped} pages were swapped"
+
+
+RULES: Mapping[str, LoadRule] = {
+    "steal": LoadRule(steal, ("share",)),
+    "foreign-load": LoadRule(foreign_load, ("cpus", "waiting")),
+    "ballooning": LoadRule(ballooning, ("pages", "mib")),
+    "swapping": LoadRule(swapping, ("pages",)),
+}
+
+
+def limits() -> dict[str, tuple[str, ...]]:
+    """Return the names of the limits that each rule takes."""
+    return {item: one.limits for item, one in RULES.items()}

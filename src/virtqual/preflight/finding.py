@@ -1,0 +1,48 @@
+"""What preflight has to say: one thing that differs, why that matters, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+#: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
+Action = Literal["refuse", "report", "unseen"]
+ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
+
+
+class Finding(BaseModel):
+    """One item of preflight that did not pass.
+
+    Attributes
+    ----------
+    item
+        Its name in ``references/preflight.yaml``.
+    action
+        What follows from it, by the class of the hypervisor.
+    reason
+        What was found, with the values.
+    remedy
+        What to do.
+    protects
+        Ids of the published claims that could not be repeated, or refuted, otherwise.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    item: str
+    action: Action
+    reason: str
+    remedy: str
+    protects: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """One sentence with all of it."""
+        return f"{self.item}: {self.reason}; {self.remedy} (protects {', '.join(self.protects)})"
+
+
+def refusals(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the sentences of those that refuse."""
+    return tuple(f"preflight: {finding.text}" for finding in findings if finding.action == "refuse")
