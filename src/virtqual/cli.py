@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from virtqual.commands import identity, preflight, record, replay, stack
 from virtqual.errors import UsageError, VirtqualError
 
+#: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
+#: second to import, and a node says what it is without that.
+COMMANDS = ("identity", "host", "preflight", "record", "replay", "stack")
+
+
+class _OnDemand(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = typer.main.get_command(import_module(f"virtqual.commands.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
+    cls=_OnDemand,
     help="Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty.",
     no_args_is_help=True,
     add_completion=False,
@@ -115,11 +134,3 @@ def setup(
         _say.print(f"registry stack {made.hash}:")
         for program in made.programs:
             _say.print(f"  {program.name} {program.version} ({program.origin})")
-
-
-app.command("replay")(replay.command)
-app.command("record")(record.command)
-app.add_typer(stack.app, name="stack")
-app.command("identity")(identity.command)
-app.command("host")(identity.host_command)
-app.command("preflight")(preflight.command)

@@ -98,3 +98,7 @@ def _load(file: Path) -> Identity:
         raise UsageError(
             f"{file}: key {where}: {problem['msg']}; write it by `virtqual identity --json`"
         ) from None
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

@@ -13,9 +13,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from virtqual.errors import UsageError
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Host, Identity, seen
@@ -33,6 +30,9 @@ def load(path: Path) -> Host:
     UsageError
         Naming the file and each key that is wrong.
     """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     try:
         content = YAML(typ="safe").load(path.read_text())
     except OSError as error:

@@ -5,7 +5,7 @@ Every value is either what was read or :class:`NotObservable` with the reason: n
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,7 +32,8 @@ class NotObservable(Part):
 Text = str | NotObservable
 Count = int | NotObservable
 Flag = bool | NotObservable
-Table = dict[str, str] | NotObservable
+# As a mapping the other one would pass too, so it is tried first.
+Table = Annotated[NotObservable | dict[str, str], Field(union_mode="left_to_right")]
 
 
 def seen(value: T | NotObservable) -> TypeGuard[T]:

@@ -99,6 +99,7 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     disturbed = []
     for (item, side), cases in met.items():
         count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
+        count += " left out" if cases[0].action == "refuse" else ""
         disturbed.append(policy.finding(item, f"{count}, the first: {cases[0].reason}", hypervisor_class))
     findings = []
     for virtual in nodes_of(runs, "virtual"):

@@ -28,13 +28,15 @@ def steal(load: Load, limits: Limits) -> Iterator[str]:
 
 
 def foreign_load(load: Load, limits: Limits) -> Iterator[str]:
-    """Work on the node that was not the run's, or tasks that waited for a CPU."""
+    """Work on the node that was not the run's: seen where the run leaves a CPU free."""
     if seen(load.foreign) and load.foreign > limits["cpus"]:
         yield f"{load.foreign:.2f} CPUs were busy with other work, {limits['cpus']:g} are allowed"
-    if seen(load.waiting) and load.waiting > limits["waiting"]:
-        yield (
-            f"tasks waited for a CPU in {load.waiting:.0%} of the time, {limits['waiting']:.0%} are allowed"
-        )
+
+
+def cpu_pressure(load: Load, limits: Limits) -> Iterator[str]:
+    """Tasks that waited for a CPU: a run with a task a CPU, alone on its node, has next to none."""
+    if seen(load.waiting) and load.waiting > limits["share"]:
+        yield f"tasks waited for a CPU in {load.waiting:.0%} of the time, {limits['share']:.0%} are allowed"
 
 
 def ballooning(load: Load, limits: Limits) -> Iterator[str]:
@@ -53,7 +55,8 @@ def swapping(load: Load, limits: Limits) -> Iterator[str]:
 
 RULES: Mapping[str, LoadRule] = {
     "steal": LoadRule(steal, ("share",)),
-    "foreign-load": LoadRule(foreign_load, ("cpus", "waiting")),
+    "foreign-load": LoadRule(foreign_load, ("cpus",)),
+    "cpu-pressure": LoadRule(cpu_pressure, ("share",)),
     "ballooning": LoadRule(ballooning, ("pages", "mib")),
     "swapping": LoadRule(swapping, ("pages",)),
 }

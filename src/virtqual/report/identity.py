@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -17,11 +18,10 @@ _WIDEST = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2")
 
 
 def show(identity: Identity, console: Console) -> None:
-    """Print an identity."""
+    """Print an identity; what could not be seen says so, with the end of the path that was looked at."""
     console.print(Text(str(identity.node), style="bold"))
     for title, rows in _sections(identity):
         console.print(_table(title, rows))
-    console.print(_missing(identity))
 
 
 def _table(title: str, rows: list[Row]) -> Table:
@@ -36,7 +36,8 @@ def _table(title: str, rows: list[Row]) -> Table:
 
 def _value(value: object) -> RenderableType:
     if isinstance(value, NotObservable):
-        return Text("not observable", style="yellow")
+        why = re.sub(r"/\S*/([^/\s]+/[^/\s]+)", r"\1", value.not_observable)
+        return Text("not observable: ", style="yellow").append(why, style="dim")
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
@@ -148,6 +149,8 @@ def _unit(value: object, unit: str) -> object:
 def _link(link: PcieLink | NotObservable) -> object:
     if isinstance(link, NotObservable):
         return link
+    if isinstance(link.speed, NotObservable):
+        return link.speed
     return f"{link.speed} x{link.width} (best {link.best_speed} x{link.best_width})"
 
 
@@ -178,22 +181,3 @@ def _pools(table: dict[str, str] | NotObservable) -> object:
     if isinstance(table, NotObservable):
         return table
     return ", ".join(f"{count} of {size}" for size, count in table.items())
-
-
-def _missing(identity: Identity) -> Text:
-    reasons = dict.fromkeys(_reasons(identity.model_dump(mode="json", exclude={"host"})))
-    text = Text("not observable: ", style="yellow")
-    text.append("; ".join(reasons) or "nothing", style="dim")
-    return text
-
-
-def _reasons(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        if set(value) == {"not_observable"}:
-            yield str(value["not_observable"])
-        else:
-            for one in value.values():
-                yield from _reasons(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _reasons(one)

@@ -36,7 +36,5 @@ def conclusion(findings: Sequence[Finding], hypervisor_class: str) -> str:
     refused = len({finding.item for finding in findings if finding.action == "refuse"})
     reported = len({finding.item for finding in findings if finding.action == "report"})
     if refused:
-        return (
-            f"Not comparable under class {hypervisor_class}: {refused} items refuse, {reported} are reported."
-        )
-    return f"Comparable under class {hypervisor_class}; {reported} differences are reported."
+        return f"Not comparable under class {hypervisor_class}: {refused} refused, {reported} reported."
+    return f"Comparable under class {hypervisor_class}: none refused, {reported} reported."

@@ -1,0 +1,57 @@
+"""`virtqual host`: what only the host under a hypervisor can say, gathered into one small file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from virtqual.commands.identity import end, text_of
+from virtqual.errors import UsageError, VirtqualError
+from virtqual.identity import host as hosts
+from virtqual.identity import look as looks
+from virtqual.identity import readers
+
+
+def command(
+    libvirt: Annotated[
+        Path | None, typer.Option(help="what `virsh dumpxml NAME` printed", metavar="FILE")
+    ] = None,
+    qemu: Annotated[
+        Path | None, typer.Option(help="arguments of QEMU: /proc/PID/cmdline", metavar="FILE")
+    ] = None,
+    vmx: Annotated[Path | None, typer.Option(help="ESXi: the VM's .vmx file", metavar="FILE")] = None,
+    esxcli: Annotated[
+        Path | None,
+        typer.Option(help="ESXi: what `esxcli system version get` and others printed", metavar="FILE"),
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="this machine is the host")] = False,
+) -> None:
+    """Print what a hypervisor's host says of itself and of a VM (virtqual-host/1), for `identity --host`.
+
+    Options may be combined; see docs/preflight.md.
+    """
+    fields: hosts.Fields = {}
+    given = {"libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
+    source = [name for name, file in given.items() if file] + (["this machine"] if here else [])
+    try:
+        if not source:
+            raise UsageError("give at least one of --here, --libvirt, --qemu, --vmx, --esxcli")
+        if here:
+            fields |= hosts.of_identity(readers.read(looks.here()))
+        if libvirt:
+            fields |= hosts.of_libvirt(text_of(libvirt))
+        if qemu:
+            fields |= hosts.of_qemu(text_of(qemu).rstrip("\0").split("\0"))
+        if vmx:
+            fields |= hosts.of_vmx(text_of(vmx))
+        if esxcli:
+            fields |= hosts.of_esxcli(text_of(esxcli))
+        typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
+    except VirtqualError as error:
+        end(error, error.exit_code)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)
