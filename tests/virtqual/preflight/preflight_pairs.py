@@ -1,8 +1,8 @@
 """Two nodes that may be compared, and the faults that make them differ.
 
-``bare.look`` and ``guest.look`` are written by hand in the form of `virtqual identity --script`: a host of two
-sockets, and an ESXi guest of the same size that is shown all of it.  ``busy.begin`` and ``busy.end`` were noted by
-``node.sh`` around a run on one of two CPUs while another program kept the other busy.
+``bare.look`` and ``guest.look`` are written by hand in the form of `virtqual identity --script`: a host of
+two sockets, and an ESXi guest of the same size that is shown all of it.  ``busy.begin`` and ``busy.end`` were
+noted by ``node.sh`` around a run on one of two CPUs while another program kept the other busy.
 """
 
 import re

@@ -12,10 +12,14 @@ from virtqual.preflight.compare import check_runs
 from virtqual.store import Session
 from virtqual.verdict import Outcome
 
-
 # Name of the fault, edits of the guest, the item that must name it, words of its reason.
 PAIRS = [
-    ("fewer CPU features", {r" avx512\w+": ""}, "cpu-features", "lacks avx512_vnni avx512bw avx512dq avx512f avx512vl"),
+    (
+        "fewer CPU features",
+        {r" avx512\w+": ""},
+        "cpu-features",
+        "lacks avx512_vnni avx512bw avx512dq avx512f avx512vl",
+    ),
     ("another clock source", {r"(current_clocksource):tsc": r"\1:acpi_pm"}, "clock-source", "acpi_pm"),
     (
         "hidden NUMA",
@@ -88,7 +92,13 @@ def session(tmp_path, loads):
         for side in ("native", "virtual")
     ]
     made = Session(
-        session="s", created="2026-01-01", system="x", hypervisor_class="esxi", identity={}, stack={}, runs=runs
+        session="s",
+        created="2026-01-01",
+        system="x",
+        hypervisor_class="esxi",
+        identity={},
+        stack={},
+        runs=runs,
     )
     made.write(tmp_path)
     return runs, tmp_path

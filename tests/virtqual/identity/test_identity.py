@@ -1,0 +1,183 @@
+"""From the files of a node to its record, on recorded nodes and on this one."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual.cli import app
+from virtqual.identity import Identity, NotObservable, look, readers, seen
+from virtqual.identity.cpus import cpu_list, cpu_text
+from virtqual.identity.devices import kind
+from virtqual.identity.load import between
+
+OUTPUTS = Path(__file__).parents[2] / "outputs/identity"
+FAULTS = Path(__file__).parents[2] / "faults/preflight"
+
+
+def read(file):
+    return readers.read(look.parse(file.read_text()))
+
+
+def everything(value, path=""):
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from everything(one, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from everything(one, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def test_a_node_of_two_sockets():
+    node = read(FAULTS / "bare.look")
+    assert node.hypervisor.present is False
+    assert not seen(node.hypervisor.vendor)
+    assert node.cpu.signature == "GenuineIntel 6-85-7"
+    assert (node.topology.sockets, node.topology.threads_per_core, node.topology.smt) == (2, 2, "on")
+    assert node.topology.packages == {"0": "0-1,4-5", "1": "2-3,6-7"}
+    assert node.topology.numa == {"0": "0-1,4-5", "1": "2-3,6-7"}
+    assert node.topology.caches["L3"] == "19712K shared by 0-1,4-5"
+    assert (node.power.governor, node.power.turbo) == ("performance", "on")
+    assert node.memory.transparent_huge_pages == "always"
+    (hca,) = node.hcas
+    assert (hca.kind, hca.firmware, hca.numa_node) == ("physical", "16.35.3006", 0)
+    assert hca.link.speed == hca.link.best_speed == "8.0 GT/s PCIe"
+    assert hca.ports[0].rate == "100 Gb/sec (4X EDR)"
+
+
+def test_a_guest_of_esxi():
+    node = read(FAULTS / "guest.look")
+    hypervisor = node.hypervisor
+    assert (hypervisor.present, hypervisor.vendor, hypervisor.accelerator) == (True, "VMware", "esxi")
+    assert isinstance(hypervisor.build, NotObservable)
+    assert isinstance(node.power.governor, NotObservable)
+    assert "no such file" in node.power.governor.not_observable
+    assert node.hcas[0].kind == node.nics[0].kind == "virtual function"
+    assert isinstance(node.hcas[0].link.speed, NotObservable)
+
+
+def test_the_tools_of_vmware_say_the_build():
+    text = (FAULTS / "guest.look").read_text()
+    text = f"{look.VMWARE_SESSION}:version = VMware ESXi 8.0.3 build-24022510\n{text}"
+    assert readers.read(look.parse(text)).hypervisor.build == "VMware ESXi 8.0.3 build-24022510"
+
+
+def test_a_guest_under_emulation_and_its_host():
+    guest, host = read(OUTPUTS / "tcg-guest.look"), read(OUTPUTS / "native.look")
+    assert (guest.hypervisor.vendor, guest.hypervisor.accelerator) == ("QEMU", "tcg")
+    assert "pc-i440fx" in guest.hypervisor.hardware
+    assert guest.topology.cpus == "0-1"
+    assert guest.nics[0].kind == "paravirtual"
+    assert host.hypervisor.accelerator == "kvm"  # the host of this cluster is itself a VM
+    assert [nic.kind for nic in host.nics if nic.name == "eth0"] == ["software"]
+
+
+def test_nothing_that_cannot_be_seen_has_a_value():
+    empty = readers.read(look.Look({}, {}))
+    leaves = [
+        (path, value)
+        for path, value in everything(empty.plain())
+        if not path.endswith("not_observable") and path != ".schema"
+    ]
+    assert leaves == []
+    assert Identity.model_validate(empty.plain()) == empty
+    assert all(value for _, value in everything(empty.plain()))
+
+
+def test_records_come_back_as_they_were():
+    for file in (*OUTPUTS.glob("*.look"), *FAULTS.glob("*.look")):
+        node = read(file)
+        assert Identity.model_validate_json(json.dumps(node.plain())) == node
+
+
+def test_this_node_by_shell_and_by_python(tmp_path):
+    began = time.monotonic()
+    here = look.here()
+    assert time.monotonic() - began < 1
+    by_shell, by_python = readers.read(here), readers.read(look.of_root(Path("/")))
+    assert seen(by_shell.node)
+    assert seen(by_shell.cpu.model)
+    # Limits, and the CPUs that may be used, are those of the process that looks.
+    assert by_python.using(by_shell.topology.used).plain() | {"locked_memory": 0} == by_shell.plain() | {
+        "locked_memory": 0
+    }
+    with pytest.raises(look.LookError, match="not whole"):
+        look.parse(subprocess.run(["sh", "-c", look.script()], capture_output=True, text=True).stdout[:-5])
+
+
+@pytest.mark.parametrize(
+    ("driver", "pci_id", "guest", "expected"),
+    [
+        ("virtio_net", None, True, "paravirtual"),
+        ("vmxnet3", "15ad:07b0", True, "paravirtual"),
+        ("e1000", "8086:100f", True, "emulated"),
+        ("e1000e", "8086:10d3", True, "emulated"),
+        ("e1000e", "8086:15bb", False, "physical"),
+        ("mlx5_core", "15b3:1017", False, "physical"),
+        ("mlx5_core", "15b3:1017", True, "passthrough"),
+        ("mlx5_core", "15b3:1018", True, "virtual function"),
+        ("iavf", "8086:1889", True, "virtual function"),
+    ],
+)
+def test_kinds_of_adapters(driver, pci_id, guest, expected):
+    unseen = NotObservable(not_observable="no PCI device")
+    assert kind(driver, pci_id or unseen, virtual_function=False, guest=guest) == expected
+    assert isinstance(kind(unseen, unseen, virtual_function=False, guest=True), NotObservable)
+
+
+def test_cpu_lists():
+    assert cpu_text(cpu_list("0-3,8,10-11")) == "0-3,8,10-11"
+    with pytest.raises(ValueError, match="not a list"):
+        cpu_list("a-b")
+
+
+def test_load_of_a_run():
+    begin = {
+        "time": "0",
+        "cpu_ticks": "100 0 0 100 0 0 0 0",
+        "cpus_online": "0-3",
+        "pswpin": "1",
+        "pswpout": "0",
+    }
+    end = {"time": "10", "cpu_ticks": "2100 0 0 1900 0 0 0 200", "pswpin": "4", "pswpout": "1"}
+    load = between(begin, end, own_cpus=1)
+    assert (load.seconds, load.steal, load.foreign, load.swapped) == (10, 0.05, 1.0, 4)
+    assert "cpu_waiting_us" in load.waiting.not_observable
+    assert "balloon_inflate" in load.ballooned.not_observable
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["identity", *map(str, arguments)], env={"COLUMNS": "80"})
+
+
+def test_the_command_shows_80_columns_and_every_reason():
+    done = run("--look", FAULTS / "guest.look")
+    assert done.exit_code == 0
+    assert max(map(len, done.output.splitlines())) <= 80
+    for word in ("VMware", "virtual function", "tuned profile", "not observable", "GenuineIntel 6-85-7"):
+        assert word in done.output
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    for arguments, code, says in (
+        (["--look", tmp_path / "no"], 2, "cannot be read"),
+        (["--look", __file__], 2, "not whole"),
+        (["--root", tmp_path], 5, "holds none of the files"),
+        (["--root", tmp_path, "--look", __file__], 2, "give one of them"),
+    ):
+        done = run(*arguments)
+        assert (done.exit_code, says in done.output) == (code, True), done.output
+
+
+def test_a_node_says_what_it_is_without_what_judges():
+    code = (
+        "import sys, virtqual.commands.identity, virtqual.cli; "
+        "print({'scipy', 'numpy', 'reframe'} & set(sys.modules))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

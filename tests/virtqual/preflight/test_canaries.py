@@ -1,0 +1,73 @@
+"""Canaries against what the published studies measured with and without the feature."""
+
+import pytest
+
+from virtqual.preflight.canaries import fits_a_node, iommu_large_pages, virtual_numa, write_combining
+
+# A curve in the shape of ib_send_lat, made up: the study prints differences to native, and no curve.
+NATIVE = {2: 0.90, 4: 0.90, 8: 0.91, 16: 0.92, 32: 0.95, 64: 0.98, 128: 1.05, 256: 1.35, 512: 1.5}
+
+
+def shifted(offset, bump=0.0):
+    return {size: us + offset + (bump if 16 <= size <= 128 else 0) for size, us in NATIVE.items()}
+
+
+@pytest.mark.parametrize(
+    ("what", "virtual", "native", "state"),
+    [
+        ("ESXi 6.0 send: +0.4 us (R03) and the bump (R04)", shifted(0.4, 0.5), NATIVE, "missing"),
+        ("ESXi 6.0 read: +0.8 us (R01), no bump", shifted(0.8), NATIVE, "missing"),
+        ("the bump alone, in the VM alone (R04)", shifted(0.4, 0.5), None, "missing"),
+        ("ESXi 6.0u1: both gone (R02, R05)", shifted(0.0), NATIVE, "present"),
+        ("a tenth of a microsecond of something else", shifted(0.1), NATIVE, "present"),
+        ("native against itself, alone", NATIVE, None, "present"),
+        ("no size inside the bump", {2: 1.0, 8: 1.0, 256: 1.3}, NATIVE, "unknown"),
+        ("native without small sizes", NATIVE, {256: 1.3}, "unknown"),
+    ],
+)
+def test_write_combining(what, virtual, native, state):
+    canary = write_combining(virtual, native)
+    assert canary.state == state, (what, canary.text)
+    assert "write combining" in canary.text
+
+
+@pytest.mark.parametrize(
+    ("curve", "state", "says"),
+    [
+        # 20 % more once the buffers outnumber the IOTLB's entries (R08, R11); eliminated by 2 MB pages (R09).
+        ({1: 1.00, 4: 1.01, 16: 1.00, 64: 1.20, 256: 1.20}, "missing", "1.20x), rising at 64"),
+        ({1: 1.00, 4: 1.01, 16: 1.00, 64: 1.02, 256: 1.01}, "present", "1.01x"),
+        ({1: 1.0, 2: 1.0, 4: 1.2}, "unknown", "four numbers"),
+        ({1: 1.0, 2: 1.0, 3: 1.2, 4: 1.2}, "unknown", "factor of 16"),
+    ],
+)
+def test_iommu_large_pages(curve, state, says):
+    canary = iommu_large_pages(curve)
+    assert canary.state == state, canary.text
+    assert says in canary.text
+
+
+@pytest.mark.parametrize(
+    ("remote", "state"), [(0.5, "present"), (1.0, "missing"), (0.97, "missing"), (0, "unknown")]
+)
+def test_virtual_numa(remote, state):
+    # S26: purely remote bandwidth is about half of purely local; a guest whose nodes are a lie shows 1.0.
+    assert virtual_numa(20000, 20000 * remote).state == state
+
+
+@pytest.mark.parametrize(
+    ("ratio", "share", "state", "says"),
+    [
+        (1.00, 1.0, "present", "beside its CPUs"),
+        (0.70, 1.0, "missing", "half of its accesses are remote"),
+        (0.74, 1.0, "missing", "half of its accesses are remote"),  # D01: memory not pinned
+        (0.50, 0.5, "present", "one node"),
+        (0.70, 0.5, "missing", "spread over both nodes"),
+        (0.48, 0.5, "present", "one node"),
+    ],
+)
+def test_a_vm_larger_than_a_node(ratio, share, state, says):
+    # S24: one VM that fits a node gets half of the host; S25: one spread over both nodes gets 70 %.
+    canary = fits_a_node(29622 * ratio, 29622, nodes=2, share=share)
+    assert (canary.state, says in canary.text) == (state, True), canary.text
+    assert fits_a_node(29622 * ratio, 29622, nodes=1, share=1.0).state == "unknown"
