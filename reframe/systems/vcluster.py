@@ -63,6 +63,23 @@ def partition(state, side, **extras):
     }
 
 
+def host(state):
+    """Return what the host of the VMs says of itself and of each of them (docs/preflight.md)."""
+    machine, guest = state["host"], state["guest"]
+    return {
+        "source": "the cluster's state file",
+        "kernel": machine["kernel"],
+        "smt": "on" if machine["cpus_per_core"] > 1 else "off",
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        "vcpus": guest["vcpus"],
+        "memory_mib": guest["memory_mib"],
+        "cpu_mode": guest["cpu"],
+        "vcpus_pinned": state["options"]["pin"],
+        "memory_pinned": False,
+        "other_vms": 0,
+    }
+
+
 def running(state):
     """Return the system while the cluster is up."""
     found = state["hypervisor"]
@@ -76,6 +93,7 @@ def running(state):
     }
     virtual = {
         "hypervisor": hypervisor,
+        "host": host(state),
         "hypervisor_class": "emulated" if emulated else "kvm",
         "guest": state["guest"],
     }

@@ -11,7 +11,7 @@ from virtqual.job import notes
 from virtqual.reframe_run import Event, parse_line
 
 
-@pytest.mark.parametrize("name", ["virtqual.sizes", "virtqual.looks", "virtqual.job.notes"])
+@pytest.mark.parametrize("name", ["virtqual.sizes", "virtqual.looks", "virtqual.identity.cpus"])
 def test_worked_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried > 0

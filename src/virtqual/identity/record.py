@@ -229,7 +229,7 @@ class Host(Part):
     latency_sensitivity
         ESXi's setting.
     other_vms
-        How many other VMs ran on the host.
+        How many VMs that are not of this partition ran on the host.
     iommu_large_pages
         Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
     """

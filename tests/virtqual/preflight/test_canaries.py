@@ -35,7 +35,7 @@ def test_write_combining(what, virtual, native, state):
     ("curve", "state", "says"),
     [
         # 20 % more once the buffers outnumber the IOTLB's entries (R08, R11); eliminated by 2 MB pages (R09).
-        ({1: 1.00, 4: 1.01, 16: 1.00, 64: 1.20, 256: 1.20}, "missing", "1.20x), rising at 64"),
+        ({1: 1.00, 4: 1.00, 16: 1.00, 64: 1.20, 256: 1.20}, "missing", "1.20x), rising at 64"),
         ({1: 1.00, 4: 1.01, 16: 1.00, 64: 1.02, 256: 1.01}, "present", "1.01x"),
         ({1: 1.0, 2: 1.0, 4: 1.2}, "unknown", "four numbers"),
         ({1: 1.0, 2: 1.0, 3: 1.2, 4: 1.2}, "unknown", "factor of 16"),

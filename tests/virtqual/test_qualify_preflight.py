@@ -1,0 +1,60 @@
+"""Preflight in the main job: refused before anything is measured, or by what the runs saw."""
+
+import json
+
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+# A stand-in for `grep` on one partition: its node is another one.
+OTHER = "#!/bin/sh\n{when}\n/usr/bin/env PATH=/usr/bin:/bin grep \"$@\" | sed '{edit}'\n"
+
+
+def other_node(site, edit, when=""):
+    """Make the virtual partition's nodes look different."""
+    directory = site.path / "slurm/bin.cloud"
+    directory.mkdir()
+    grep = directory / "grep"
+    grep.write_text(OTHER.format(edit=edit, when=when))
+    grep.chmod(0o755)
+
+
+def session(site):
+    (file,) = (site.path / "state/sessions").glob("*/session.json")
+    return json.loads(file.read_text())
+
+
+def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
+    other_node(site, "s|clocksource0/current_clocksource:.*|clocksource0/current_clocksource:acpi_pm|")
+    done = site.virtqual(*ON)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "refused clock-source" in done.stdout
+    assert "before anything was measured" in done.stdout
+    found = session(site)
+    assert (found["outcome"], found["exit_code"], found["runs"]) == ("INVALID", 4, [])
+    refused = [one for one in found["preflight"] if one["action"] == "refuse"]
+    assert [one["item"] for one in refused] == ["clock-source"]
+    assert found["identity"]["virtual"]["node"]["kernel"]["clock_source"] == "acpi_pm"
+    assert site.virtqual("preflight", "last").returncode == 4
+
+
+def test_what_only_a_run_sees_refuses_too(site):
+    # Only in a job, which has a job id.
+    when = '[ "$SLURM_JOB_ID" ] || exec /usr/bin/env PATH=/usr/bin:/bin grep "$@"'
+    other_node(site, "s|stepping.*|stepping\t: 99|", when)
+    done = site.virtqual(*ON)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "INVALID lammps_loop_time@lj" in done.stdout
+    found = session(site)
+    assert found["runs"]
+    (cpu,) = (one for one in found["preflight"] if one["item"] == "cpu-model")
+    assert (cpu["action"], cpu["protects"]) == ("refuse", ["D16"])
+
+
+def test_every_run_carries_what_its_nodes_were(site):
+    done = site.virtqual(*ON)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = session(site)
+    for run in found["runs"]:
+        (identity,) = run["identity"].values()
+        assert identity["schema"] == "virtqual-identity/1"
+        assert run["load"]["seconds"] > 0
+        said = identity["host"].get("build")
+        assert said == ("6.1.0" if run["side"] == "virtual" else None)
