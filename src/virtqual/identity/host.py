@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pydantic import ValidationError
+
 from virtqual.errors import UsageError
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Host, Identity, seen

@@ -1,14 +1,18 @@
 # Sourced by the job script (bash): `virtqual_note begin` before the program, `virtqual_note end` after it.
 virtqual_note() {
-    local key value rest index
+    local key value rest index lines
     {
         echo "time=$EPOCHREALTIME"
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
         read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"
         read -r key value rest < /proc/meminfo && echo "memory_kib=$value"
-        while read -r key value; do
-            case $key in balloon_inflate | balloon_deflate | pswpin | pswpout) echo "$key=$value" ;; esac
-        done < /proc/vmstat
+        # At once: going back to the end of each line, as `read` does, makes the kernel count anew.
+        mapfile -t lines < /proc/vmstat
+        for value in "${lines[@]}"; do
+            case $value in
+                'balloon_inflate '* | 'balloon_deflate '* | 'pswpin '* | 'pswpout '*) echo "${value/ /=}" ;;
+            esac
+        done
         if [ "$1" = begin ]; then
             read -r value < /proc/sys/kernel/hostname && echo "node=$value"
             read -r value < /proc/sys/kernel/osrelease && echo "kernel=$value"

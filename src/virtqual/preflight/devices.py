@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from virtqual.identity.record import Identity, NotObservable, PcieLink, seen
+from virtqual.identity.record import Identity, NotObservable, PcieLink, Port, seen
 from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
@@ -38,26 +38,45 @@ def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("link-rate")
 def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """A port that is down or trained down, or a PCIe link below its best."""
+    """A port that is down on one side, or trained to a lower rate."""
+    here, there = ([port for hca in node.hcas for port in hca.ports] for node in (native, virtual))
+    if not here or not there:
+        return
+    active = [[port for port in ports if _active(port)] for ports in (here, there)]
+    if len(active[0]) != len(active[1]) or not active[0]:
+        states = [", ".join(str(port.state) for port in ports) for ports in (here, there)]
+        yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
+    rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
+    if not rates[0] or not rates[1]:
+        yield NotObservable(not_observable="the rate of an RDMA port: none is active, or a driver hides it")
+    elif max(rates[1]) < max(rates[0]):
+        yield f"the fastest RDMA port has {max(rates[0]):g} Gbit/s natively and {max(rates[1]):g} in the VM"
+
+
+@rule("pcie-link")
+def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A PCIe link that runs below what the adapter could do."""
     for side, node in sides(native, virtual):
-        for hca in node.hcas:
-            for port in hca.ports:
-                if seen(port.state) and "ACTIVE" not in port.state.upper():
-                    yield f"{side}: port {port.number} of {hca.name} is {port.state}"
-            yield from _pcie(side, hca.name, hca.link)
-        for nic in node.nics:
-            yield from _pcie(side, nic.name, nic.link)
-    best = [_best_rate(node) for node in (native, virtual)]
-    if native.hcas and virtual.hcas:
-        here, there = best
-        if isinstance(here, NotObservable) or isinstance(there, NotObservable):
-            yield NotObservable(not_observable="the rate of an RDMA port: a driver does not show it")
-        elif there < here:
-            yield f"the fastest RDMA port has {here:g} Gbit/s natively and {there:g} in the VM"
-    yield from _slower_nics(native, virtual)
+        links = [(one.name, one.link) for one in node.hcas] + [(one.name, one.link) for one in node.nics]
+        for name, link in links:
+            yield from _below(side, name, link)
 
 
-def _pcie(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]:
+@rule("nic-rate")
+def nic_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Interfaces of one name; which of them carries messages is not known here."""
+    there = {nic.name: nic.rate_mbit for nic in virtual.nics}
+    for nic in native.nics:
+        other = there.get(nic.name)
+        if seen(nic.rate_mbit) and isinstance(other, int) and other < nic.rate_mbit:
+            yield f"{nic.name} has {nic.rate_mbit} Mbit/s natively and {other} in the VM"
+
+
+def _active(port: Port) -> bool:
+    return seen(port.state) and "ACTIVE" in port.state.upper()
+
+
+def _below(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]:
     if isinstance(link, NotObservable):
         return
     for what, now, best in (("speed", link.speed, link.best_speed), ("width", link.width, link.best_width)):
@@ -68,19 +87,6 @@ def _pcie(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]
 def _number(text: str) -> float:
     match = re.match(r"\d+(\.\d+)?", text)
     return float(match[0]) if match else 0.0
-
-
-def _best_rate(node: Identity) -> float | NotObservable:
-    rates = [_number(port.rate) for hca in node.hcas for port in hca.ports if seen(port.rate)]
-    return max(rates) if rates else NotObservable(not_observable="no port shows a rate")
-
-
-def _slower_nics(native: Identity, virtual: Identity) -> Iterator[str]:
-    there = {nic.name: nic.rate_mbit for nic in virtual.nics}
-    for nic in native.nics:
-        other = there.get(nic.name)
-        if seen(nic.rate_mbit) and isinstance(other, int) and other < nic.rate_mbit:
-            yield f"{nic.name} has {nic.rate_mbit} Mbit/s natively and {other} in the VM"
 
 
 @rule("hca-locality")

@@ -29,7 +29,9 @@ def steal(load: Load, limits: Limits) -> Iterator[str]:
 
 def foreign_load(load: Load, limits: Limits) -> Iterator[str]:
     """Work on the node that was not the run's: seen where the run leaves a CPU free."""
-    if seen(load.foreign) and load.foreign > limits["cpus"]:
+    if not seen(load.foreign) or load.foreign * load.seconds <= limits["cpu_seconds"]:
+        return
+    if load.foreign > limits["cpus"]:
         yield f"{load.foreign:.2f} CPUs were busy with other work, {limits['cpus']:g} are allowed"
 
 
@@ -55,7 +57,7 @@ def swapping(load: Load, limits: Limits) -> Iterator[str]:
 
 RULES: Mapping[str, LoadRule] = {
     "steal": LoadRule(steal, ("share",)),
-    "foreign-load": LoadRule(foreign_load, ("cpus",)),
+    "foreign-load": LoadRule(foreign_load, ("cpus", "cpu_seconds")),
     "cpu-pressure": LoadRule(cpu_pressure, ("share",)),
     "ballooning": LoadRule(ballooning, ("pages", "mib")),
     "swapping": LoadRule(swapping, ("pages",)),

@@ -33,7 +33,7 @@ def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
             f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}: "
             "it cannot place memory beside them"
         )
-    elif seen(there) and len(there[1]) < len(there[0]):
+    elif not seen(here) and seen(there) and len(there[1]) < len(there[0]):
         yield f"the VM shows {len(there[0])} sockets but {len(there[1])} NUMA node"
     host = virtual.host
     if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(there):
@@ -53,7 +53,8 @@ def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield (f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}")
         elif len(there[1]) == len(here[1]) > 1:
             sizes = [_sizes(node.topology) for node in (native, virtual)]
-            if sizes[0] != sizes[1]:
+            shares = [[round(one / sum(of_side), 1) for one in of_side] for of_side in sizes]
+            if shares[0] != shares[1]:
                 yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
     last = _last_cache(virtual.topology)
     numa = virtual.topology.numa
@@ -77,7 +78,7 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
     spanned = _spanned(native.topology)
     if isinstance(spanned, NotObservable):
         yield spanned
-    elif len(spanned[1]) < len(spanned[0]):
+    elif len(spanned[1]) < len(spanned[0]) and native.hypervisor.present is not True:
         yield f"native shows {len(spanned[0])} sockets but {len(spanned[1])} NUMA node: interleaved memory"
 
 

@@ -13,7 +13,7 @@ from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 def hypervisor_stated(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """What the guest shows must not contradict what the host, or the system file, says of it."""
     if virtual.hypervisor.present is False:
-        yield "the virtual node runs under no hypervisor"
+        yield "the CPU of the virtual node shows no hypervisor"
     shown, host = virtual.hypervisor.accelerator, virtual.host
     if isinstance(host, NotObservable):
         yield host
