@@ -61,9 +61,7 @@ def of(content: Any, where: str) -> Host:
 
 def write(host: Host) -> str:
     """Return the file that :func:`load` reads, without what the host did not say."""
-    plain = host.model_dump(mode="json", by_alias=True)
-    known = {key: value for key, value in plain.items() if not isinstance(value, dict)}
-    return json.dumps(known, indent=1) + "\n"
+    return json.dumps(host.model_dump(mode="json", by_alias=True), indent=1) + "\n"
 
 
 def of_identity(identity: Identity) -> Fields:

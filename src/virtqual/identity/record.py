@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from virtqual.identity.cpus import cpu_list
 
@@ -258,6 +258,12 @@ class Host(Part):
     latency_sensitivity: Text = UNTOLD
     other_vms: Count = UNTOLD
     iommu_large_pages: Flag = UNTOLD
+
+    @model_serializer(mode="wrap")
+    def _told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # It travels with every run: what was not told is left out, and comes back as such.
+        untold = UNTOLD.model_dump()
+        return {key: value for key, value in serialise(self).items() if value != untold}
 
 
 class Identity(Part):
