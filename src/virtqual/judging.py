@@ -85,7 +85,7 @@ def judge_runs(
     runs, refused = checked.runs, dict(refused or {})
     if reasons := refusals(checked.findings):
         refused |= {run.check: (*refused.get(run.check, ()), *reasons) for run in runs}
-    for check, reasons in other_software(runs, emulated=known.hypervisor_class(hypervisor_class).emulated):
+    for check, reasons in other_software(runs):
         refused[check] = (*refused.get(check, ()), *reasons)
     cases = store.cases_of(
         runs, known, hypervisor_class, system=system, against=earlier_runs(against), refused=refused
@@ -99,15 +99,16 @@ def judge_runs(
     )
 
 
-def other_software(runs: Sequence[Run], *, emulated: bool) -> list[tuple[str, tuple[str, ...]]]:
+def other_software(runs: Sequence[Run], *, processor: bool = False) -> list[tuple[str, tuple[str, ...]]]:
     """Return the checks whose nodes did not all load the same software, with every difference named.
 
     Parameters
     ----------
     runs
         Of one session.
-    emulated
-        Whether the guests' processor is emulated: its features are then none of the hardware's.
+    processor
+        Whether other features of the processor count, too: under a verdict, preflight answers for them, by
+        class.
     """
     found = []
     for check in dict.fromkeys(run.check for run in runs):
@@ -118,7 +119,7 @@ def other_software(runs: Sequence[Run], *, emulated: bool) -> list[tuple[str, tu
         reasons = [
             f"not the same software: {sentence}"
             for difference, sentence in same.among(sides)
-            if difference.kind == "software" or not emulated
+            if difference.kind == "software" or processor
         ]
         if reasons:
             found.append((check, tuple(reasons)))

@@ -172,7 +172,7 @@ def _compare(session: str) -> None:
     from virtqual import judging, store
 
     runs = store.load(store.find(session, paths.sessions())).runs
-    found = judging.other_software(runs, emulated=False)
+    found = judging.other_software(runs, processor=True)
     if not any(run.software for run in runs):
         raise InfrastructureError(f"session {session} does not say what its nodes loaded: it is an older one")
     if found:

@@ -1,40 +1,66 @@
-#!/bin/sh
-# Writes down which binary and which libraries a program really loads on this node: `seen.sh PROGRAM`.
-# Checksums are kept in memory until a file changes: on emulated CPUs they would cost seconds a run.
-program=$1
-here=${0%/*}
-files=$program
-loaded=$(ldd "$program" 2> /dev/null)
-for word in $loaded; do
-    case $word in /*) files="$files $word" ;; esac
-done
-# The Spack package that the program belongs to, if it is of one.
-prefix=$(readlink -f "$program")
-while [ -n "$prefix" ]; do
-    prefix=${prefix%/*}
-    [ -f "$prefix/.spack/spec.json" ] && files="$files $prefix/.spack/spec.json" && break
-done
-while read -r key rest; do
-    case "$key $rest" in 'flags'* | 'Features'*) flags=${rest#*: }; break ;; esac
-done < /proc/cpuinfo
+# Sourced by task.sh: `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on
+# this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
+# say is kept in memory until the linker resolves other files or one of them changes.
+virtqual_seen() {
+    program=$1
+    known=/dev/shm/virtqual.${USER:-$LOGNAME}$program
+    newline='
+'
+    # A program known to be dynamic may be asked without ldd's detours; a static one would run.
+    if [ -O "$known.dynamic" ]; then
+        loaded=$(LD_TRACE_LOADED_OBJECTS=1 "$program" 2> /dev/null)
+    else
+        loaded=$(ldd "$program" 2> /dev/null)
+    fi
+    files=$program linked=
+    for word in $loaded; do
+        case $word in
+            '(0x'*) ;; # addresses are random
+            /*) files="$files $word" linked="$linked $word" ;;
+            *) linked="$linked $word" ;;
+        esac
+    done
+    if [ -O "$known.package" ]; then
+        read -r package < "$known.package"
+    else
+        # The Spack package that the program belongs to, if it is of one.
+        prefix=$(readlink -f "$program")
+        package=
+        while [ -n "$prefix" ] && [ -z "$package" ]; do
+            prefix=${prefix%/*}
+            [ -f "$prefix/.spack/spec.json" ] && package=$prefix/.spack/spec.json
+        done
+    fi
+    files="$files${package:+ $package}"
+    while read -r key rest; do
+        case "$key $rest" in 'flags'* | 'Features'*) flags=${rest#*: }; break ;; esac
+    done < /proc/cpuinfo
 
-known=/dev/shm/virtqual.$(id -u)$program
-key="$OPENBLAS_CORETYPE
-$(stat -L -c '%n %d %i %s %.Y %.Z' $files)"
-if ! [ -O "$known.key" ] || [ "$(cat "$known.key")" != "$key" ]; then
+    key="$OPENBLAS_CORETYPE$newline$linked$newline$(stat -L -c '%n %d %i %s %.Y %.Z' $files)$newline"
+    old=
+    if [ -O "$known.key" ] && [ -O "$known.sums" ]; then
+        while IFS= read -r word; do old="$old$word$newline"; done < "$known.key"
+    fi
+    echo "program $program
+flags $flags
+coretype $OPENBLAS_CORETYPE
+ldd
+$loaded"
+    if [ "$old" = "$key" ]; then
+        cat "$known.sums"
+        return
+    fi
     sums="sha256
 $(sha256sum $files)
 real
 $(readlink -f $files)
 says
-$(python3 "$here/seen_says.py" $files 2> /dev/null)"
-    (umask 077; mkdir -p "${known%/*}" && echo "$sums" > "$known.sums" && echo "$key" > "$known.key") 2> /dev/null
-else
-    sums=$(cat "$known.sums")
-fi
-echo "program $program
-flags $flags
-coretype $OPENBLAS_CORETYPE
-ldd
-$loaded
-$sums"
+$(python3 ./seen_says.py $files 2> /dev/null)"
+    echo "$sums"
+    (
+        umask 077
+        mkdir -p "${known%/*}" || exit
+        case $linked in *'=>'*) : > "$known.dynamic" ;; esac
+        echo "$sums" > "$known.sums" && echo "$package" > "$known.package" && printf %s "$key" > "$known.key"
+    ) 2> /dev/null
+}

@@ -8,6 +8,6 @@ rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
 echo "$rank $node ${cpus:-unknown}" > "virtqual.task.$rank"
 if (set -C; : > "virtqual.seen.$node") 2> /dev/null; then
     sh ./look.sh > "virtqual.look.$node"
-    ./seen.sh "$1" > "virtqual.seen.$node"
+    (. ./seen.sh && virtqual_seen "$1") > "virtqual.seen.$node"
 fi
 exec "$@"

@@ -76,11 +76,6 @@ class HypervisorClass:
     reason: str
     accelerators: tuple[str, ...] = ()
 
-    @property
-    def emulated(self) -> bool:
-        """Whether the guests' processor is made by software, with features of its own."""
-        return "tcg" in self.accelerators
-
 
 @dataclass(frozen=True)
 class Term:
