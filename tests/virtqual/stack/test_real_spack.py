@@ -67,7 +67,6 @@ def test_the_overlay_recipes_pass_spacks_own_checks(real, command):
         assert set(OURS) <= set(done.stdout.split())
 
 
-@pytest.mark.skipif(not (ROOT / "spack.lock").is_file(), reason="no lock is shipped yet")
 def test_the_shipped_lock_is_whole():
     locked = lock.load(ROOT / "spack.lock")
     assert {root.name for root in locked.of(pins.stack(ROOT).members("all"))} == set(
