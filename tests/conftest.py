@@ -1,6 +1,7 @@
 """Fixtures that every room of the tests may use."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def site(tmp_path: Path) -> Site:
         ),
     ).write(stack)
     references = shutil.copytree(ROOT / "references", tmp_path / "references")
+    # The machine of the tests is no exclusive node: what else it does must not decide what they see.
+    rules = references / "preflight.yaml"
+    rules.write_text(
+        re.sub(
+            r"(item: (?:steal|foreign-load)\n.*?default: )refuse", r"\1report", rules.read_text(), flags=re.S
+        )
+    )
     env = {
         **os.environ,
         "PATH": f"{FAKE}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
