@@ -335,6 +335,8 @@ def _take_in(job: Qualification, files: Files, first: int, last: int, seconds: f
             log=files.log,
         )
     )
+    if why := reframe_run.stopped(files.log):
+        job.broken.append(f"ReFrame gave up: {why}")
     session.runs += runs
     for side in systems.SIDES:
         seen = next((run.saw for run in session.runs if run.side == side), None)

@@ -198,14 +198,21 @@ def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
             process.kill()
 
 
+def stopped(log: Path) -> str | None:
+    """Return why ReFrame gave up in the middle, such as a scheduler that fails; None if it did not."""
+    return next((why for why in _errors(log) if why.startswith("run session stopped")), None)
+
+
+def _errors(log: Path) -> list[str]:
+    """Return the errors in ReFrame's output, each with the lines that follow it, in one line."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    whole = re.findall(r"^ERROR:?(.*(?:\n(?!Log file).*)*)", text, re.MULTILINE)
+    return [" ".join(line for line in error.split() if set(line) != {"-"}) for error in whole]
+
+
 def error_in(log: Path) -> VirtqualError:
     """Return what ReFrame said when it ended without a report: nothing selected, or something is broken."""
-    lines = (
-        [line.strip() for line in log.read_text().splitlines() if line.startswith("ERROR")]
-        if log.exists()
-        else []
-    )
-    why = lines[-1].removeprefix("ERROR:").strip() if lines else "it wrote no report"
+    why = (_errors(log) or ["it wrote no report"])[-1]
     if why.startswith(NOTHING_SELECTED):
         return UsageError(why)
     return InfrastructureError(f"ReFrame did not run: {why} (its output: {log})")

@@ -63,6 +63,15 @@ def test_a_program_that_fails_is_infrastructure(site):
     assert session(site)["outcome"] == "BROKEN"
 
 
+def test_a_scheduler_that_fails_is_named(site):
+    site.fault("fault.sacct")
+    done = site.virtqual(*ON, "-n", "lj")
+    assert done.returncode == 5, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "ReFrame gave up: run session stopped" in said
+    assert "accounting storage is disabled" in said
+
+
 def test_a_node_that_is_down_is_named_before_anything_runs(site):
     site.fault("down.cloud", "VM cloud-1 died")
     done = site.virtqual(*ON, "-n", "lj")
