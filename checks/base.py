@@ -225,7 +225,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             saw={key: value for key, value in noted.begin.items() if key not in ("time", "cpu_ticks")},
             software=noted.seen,
             identity=identity,
-            load=noted.load,
+            load=noted.load(identity),
             steal=noted.steal,
             seconds=noted.node_seconds,
             stack=self.current_environ.name,

@@ -2,11 +2,13 @@
 
 import doctest
 import importlib
+from dataclasses import replace
 
 import pytest
 
 from virtqual import looks, nodes, sizes
 from virtqual.errors import UsageError
+from virtqual.identity import look, readers
 from virtqual.job import notes
 from virtqual.reframe_run import Event, parse_line
 
@@ -49,6 +51,18 @@ def test_notes_of_a_good_run(tmp_path):
     notes.check_binding(read, cpus_per_task=1, nodes=1)
     assert read.node_seconds == 2.5
     assert read.steal == pytest.approx(20 / 200)
+
+
+def test_nodes_that_are_one_machine_have_one_load(tmp_path):
+    """Both tasks are the run's own where both nodes have the same kernel, and one is foreign where not."""
+    write_notes(tmp_path, [("n1", "0"), ("n2", "1")])
+    read = notes.read(tmp_path, 2)
+    begin = {**read.begin, "cpus_online": "0-1"}
+    read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"})
+    empty = readers.read(look.Look({}, {}))
+    one, other = (empty.model_copy(update={"boot": boot}) for boot in ("a", "b"))
+    assert read.load({"n1": one, "n2": one}).foreign == 0.0
+    assert read.load({"n1": one, "n2": other}).foreign == 1.0
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ _CLOCK = "/sys/devices/system/clocksource/clocksource0"
 FILES = (
     "/proc/sys/kernel/hostname",
     "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/random/boot_id",
     "/proc/sys/kernel/numa_balancing",
     "/proc/cmdline",
     "/proc/cpuinfo",

@@ -44,6 +44,7 @@ def read(look: Look) -> record.Identity:
     guest = hypervisor.present is True
     return record.Identity(
         node=look.text("/proc/sys/kernel/hostname"),
+        boot=look.text("/proc/sys/kernel/random/boot_id"),
         hypervisor=hypervisor,
         cpu=_cpu(look),
         topology=_topology(look),

@@ -273,6 +273,8 @@ class Identity(Part):
     ----------
     node
         Its name.
+    boot
+        Id of the kernel's boot: nodes that have the same one are the same machine.
     tuned_profile
         Active profile of ``tuned``.
     locked_memory
@@ -283,6 +285,7 @@ class Identity(Part):
 
     schema_: Literal["virtqual-identity/1"] = Field(alias="schema", default="virtqual-identity/1")
     node: Text
+    boot: Text
     hypervisor: Hypervisor
     cpu: Cpu
     topology: Topology
@@ -302,6 +305,11 @@ class Identity(Part):
     def on(self, host: Host | NotObservable) -> Identity:
         """Return the record with what its hypervisor's host says."""
         return self.model_copy(update={"host": host})
+
+    @property
+    def kind(self) -> str:
+        """What it is, whichever of several such nodes it is."""
+        return self.model_copy(update={"node": UNTOLD, "boot": UNTOLD}).model_dump_json()
 
     def plain(self) -> dict[str, Any]:
         """Return the record as JSON-able data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,12 +53,13 @@ class Notes:
         spent = [b - a for a, b in zip(before, after, strict=True)]
         return spent[7] / total if (total := sum(spent)) > 0 else 0.0
 
-    @property
-    def load(self) -> Load:
-        """What the first node had to bear during the run."""
-        first = self.begin.get("node")
-        own = frozenset[int]().union(*(task.cpus for task in self.tasks if task.node == first))
-        return between(self.begin, self.end, len(own))
+    def load(self, nodes: Mapping[str, Identity]) -> Load:
+        """Return what the first node had to bear during the run, given what each node was."""
+        first = self.begin.get("node", "")
+        machine = nodes[first].boot if first in nodes else first
+        # Nodes may be one machine in several network namespaces: its counters are theirs together.
+        own = [task.cpus for task in self.tasks if nodes[task.node].boot == machine or task.node == first]
+        return between(self.begin, self.end, len(frozenset[int]().union(*own)))
 
     @property
     def node_seconds(self) -> float:

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.load import Load
-from virtqual.identity.record import Identity, seen
+from virtqual.identity.record import Identity
 from virtqual.preflight import during, rules
 from virtqual.preflight.finding import ORDER, Finding
 from virtqual.preflight.policy import Policy
@@ -101,24 +100,26 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
         count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
         count += " left out" if cases[0].action == "refuse" else ""
         disturbed.append(policy.finding(item, f"{count}, the first: {cases[0].reason}", hypervisor_class))
-    findings = []
-    for virtual in nodes_of(runs, "virtual"):
-        for native in nodes_of(runs, "native"):
-            findings += compare(native, virtual, policy, hypervisor_class)
+    findings = [
+        finding
+        for native, virtual in peers(runs)
+        for finding in compare(native, virtual, policy, hypervisor_class)
+    ]
     return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
 
 
-def nodes_of(runs: Sequence[Run], side: str) -> list[Identity]:
-    """Return what the nodes of one side were, each kind once, with all CPUs that any run used there."""
-    met = [(name, one) for run in runs if run.side == side for name, one in run.identity.items()]
-    used: dict[str, frozenset[int]] = defaultdict(frozenset)
-    for name, identity in met:
-        if seen(identity.topology.used):
-            used[name] |= cpu_list(identity.topology.used)
-    distinct: list[Identity] = []
-    for name, identity in met:
-        whole = identity.using(cpu_text(used[name])) if used[name] else identity
-        # Nodes that are alike but for their names are compared once.
-        if all(whole.model_copy(update={"node": other.node}) != other for other in distinct):
-            distinct.append(whole)
-    return distinct
+def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity]]:
+    """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
+
+    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.
+    """
+    sides: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
+    for run in runs:
+        sides[run.check, run.pair][run.side] = run
+    found: dict[tuple[str, str], tuple[Identity, Identity]] = {}
+    for pair in sides.values():
+        if len(pair) == 2:
+            both = (pair["native"].identity.values(), pair["virtual"].identity.values())
+            for native, virtual in zip(*both, strict=False):
+                found.setdefault((native.kind, virtual.kind), (native, virtual))
+    return list(found.values())

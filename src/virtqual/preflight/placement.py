@@ -164,7 +164,9 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Large pages on both levels, or irregular access pays for two walks of page tables."""
     here, there = native.memory, virtual.memory
-    yield from differs("transparent huge pages", here.transparent_huge_pages, there.transparent_huge_pages)
+    yield from differs(
+        "the mode of transparent huge pages", here.transparent_huge_pages, there.transparent_huge_pages
+    )
     host = virtual.host
     if (
         seen(host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 
 from rich.console import Console
 from rich.padding import Padding
@@ -15,17 +16,21 @@ _WORD = {"refuse": "refused", "report": "reported"}
 
 
 def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False) -> None:
-    """Print findings, what refuses first; `briefly` leaves out the remedies of what is only reported."""
+    """Print findings, what refuses first; `briefly` says in two lines what is only reported."""
     for finding in findings:
         if finding.action == "unseen":
+            continue
+        if briefly and finding.action == "report":
+            line = Text(f"reported {finding.item}: ", style=_STYLE["report"])
+            line.append(shorten(finding.reason, 145 - len(finding.item), placeholder=" ..."), style="default")
+            console.print(line)
             continue
         head = Text(f"{_WORD[finding.action]} ", style=_STYLE[finding.action])
         head.append(finding.item, style="bold")
         head.append(f"  (protects {', '.join(finding.protects)})", style="dim")
         console.print(head)
         console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
-        if not briefly or finding.action == "refuse":
-            console.print(Padding(Text(f"-> {finding.remedy}", style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(f"-> {finding.remedy}", style="dim"), (0, 0, 0, 4)))
     unseen = dict.fromkeys(finding.item for finding in findings if finding.action == "unseen")
     if unseen:
         console.print(Text(f"not observable, so not compared: {', '.join(unseen)}", style="dim"))

@@ -144,6 +144,7 @@ class Terminal:
         if session.preflight:
             say()
             preflight.show(session.preflight, self.console, briefly=True)
+            say(Text(f"          in full: virtqual preflight {session.session}", style="dim"))
         for failure in session.failures:
             say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if not any(run.reference == "held" for run in session.runs):

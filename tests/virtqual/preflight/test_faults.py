@@ -129,6 +129,21 @@ def test_a_quiet_session_passes(tmp_path):
     assert done.exit_code == 0, done.output
 
 
+def test_only_runs_of_one_pair_are_compared(policy):
+    """A run of one task and one that fills the node use other CPUs: that is no difference of the sides."""
+    native, virtual = (node(name) for name in ("bare", "guest"))
+    runs = [
+        run(side, pair, of.using("0" if pair == 0 else "0-7"), quiet())
+        for pair in range(2)
+        for side, of in (("native", native), ("virtual", virtual))
+    ]
+    assert [one for one in check_runs(runs, policy, "esxi").findings if one.action != "unseen"] == []
+    hidden = node("guest", **PAIRS[2][1])
+    runs[3] = run("virtual", 1, hidden, quiet())
+    items = [one.item for one in check_runs(runs, policy, "esxi").findings if one.action == "refuse"]
+    assert items == ["numa-hidden"]
+
+
 def test_what_refuses_makes_every_verdict_invalid(policy, monkeypatch):
     guest = node("guest", **PAIRS[2][1])
     runs = [
