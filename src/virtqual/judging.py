@@ -87,9 +87,9 @@ def judge_runs(
         refused |= {run.check: (*refused.get(run.check, ()), *reasons) for run in runs}
     for check, reasons in other_software(runs):
         refused[check] = (*refused.get(check, ()), *reasons)
-    cases = store.cases_of(
-        runs, known, hypervisor_class, system=system, against=earlier_runs(against), refused=refused
-    )
+    # What disturbed a run of the earlier session makes its overhead no better a measure.
+    earlier = preflight(earlier_runs(against), hypervisor_class).runs
+    cases = store.cases_of(runs, known, hypervisor_class, system=system, against=earlier, refused=refused)
     return judge_session(
         cases,
         hypervisor_class=known.hypervisor_class(hypervisor_class),

@@ -71,6 +71,8 @@ def _findings(what: tuple[str, ...], system: str, chosen: str) -> tuple[str, lis
         session = store.load(store.find(what[0], paths.sessions()))
         chosen = _class(chosen or session.hypervisor_class)
         if not any(run.identity for run in session.runs):
+            if not session.preflight:
+                raise UsageError(f"session {session.session} does not say what its nodes were")
             # Refused before anything was measured: what was found then is all there is.
             return chosen, session.preflight
         return chosen, judging.preflight(session.runs, chosen).shown

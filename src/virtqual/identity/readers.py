@@ -27,13 +27,15 @@ _VENDORS = (
 )
 
 
-def read(look: Look) -> record.Identity:
+def read(look: Look, used: str = "") -> record.Identity:
     """Return what a node is.
 
     Parameters
     ----------
     look
         Its files.
+    used
+        CPU list of those that a run used; empty for those that whoever looked may use.
 
     Returns
     -------
@@ -47,7 +49,7 @@ def read(look: Look) -> record.Identity:
         boot=look.text("/proc/sys/kernel/random/boot_id"),
         hypervisor=hypervisor,
         cpu=_cpu(look),
-        topology=_topology(look),
+        topology=_topology(look, used),
         memory=_memory(look),
         kernel=_kernel(look),
         power=_power(look),
@@ -177,7 +179,7 @@ def _cpu(look: Look) -> record.Cpu:
     )
 
 
-def _topology(look: Look) -> record.Topology:
+def _topology(look: Look, used: str) -> record.Topology:
     packages: dict[str, set[int]] = {}
     siblings: dict[int, frozenset[int]] = {}
     for name in look.under(_CPU):
@@ -191,15 +193,18 @@ def _topology(look: Look) -> record.Topology:
             siblings[int(name[3:])] = cpu_list(threads)
     nowhere = _no(f"{_CPU}/cpu*/topology: not there")
     active = look.text(f"{_CPU}/smt/active")
-    numa = _by_node(look, "cpulist")
+    allowed = used or _field(look, "/proc/self/status", r"Cpus_allowed_list:\s*(\S+)")
+    own = cpu_list(allowed) if seen(allowed) else frozenset(siblings)
+    shared = [len(cpus & own) for cpus in siblings.values() if cpus & own]
     return record.Topology(
         cpus=look.text(f"{_CPU}/online"),
-        used=_field(look, "/proc/self/status", r"Cpus_allowed_list:\s*(\S+)"),
+        used=allowed,
         sockets=len(packages) if packages else nowhere,
         threads_per_core=max(map(len, siblings.values())) if siblings else nowhere,
+        threads_used=max(shared) if shared else nowhere,
         smt={"0": "off", "1": "on"}.get(active, active) if seen(active) else active,
         packages={key: cpu_text(cpus) for key, cpus in packages.items()} if packages else nowhere,
-        numa=numa,
+        numa=_by_node(look, "cpulist"),
         distances=_by_node(look, "distance"),
         caches=_caches(look),
     )

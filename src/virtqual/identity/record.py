@@ -92,6 +92,8 @@ class Topology(Part):
         CPU list of those that the run, or whoever asked, may use.
     sockets, threads_per_core
         As counted over the CPUs online.
+    threads_used
+        Threads of one core among the CPUs in `used`, at most.
     packages
         CPU list by socket.
     numa
@@ -106,6 +108,7 @@ class Topology(Part):
     used: Text
     sockets: Count
     threads_per_core: Count
+    threads_used: Count
     smt: Text
     packages: Table
     numa: Table
@@ -297,10 +300,6 @@ class Identity(Part):
     tuned_profile: Text
     locked_memory: Text
     host: Host | NotObservable = UNTOLD
-
-    def using(self, cpus: str) -> Identity:
-        """Return the record with the CPUs that a run used in place of those its reader could use."""
-        return self.model_copy(update={"topology": self.topology.model_copy(update={"used": cpus})})
 
     def on(self, host: Host | NotObservable) -> Identity:
         """Return the record with what its hypervisor's host says."""

@@ -151,12 +151,11 @@ def identities(stage: Path, notes: Notes, host: Host | None) -> dict[str, Identi
     for node, own in used.items():
         path = stage / f"virtqual.look.{node}"
         try:
-            identity = readers.read(look.parse(path.read_text(errors="replace")))
+            identity = readers.read(look.parse(path.read_text(errors="replace")), cpus.cpu_text(own))
         except OSError:
             raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
         except look.LookError as error:
             raise NotesError(f"{path.name}: {error}") from None
-        identity = identity.using(cpus.cpu_text(own))
         found[node] = identity.on(host) if host else identity
     return found
 

@@ -84,8 +84,7 @@ class Checked:
 def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Checked:
     """Compare both sides of some runs, and refuse the runs that were disturbed.
 
-    Runs without an identity (made by hand, or by an earlier version) are not compared, and nothing says so:
-    `virtqual qualify` always has one.
+    A run without identity and load (of a session before there were any) is neither compared nor left out.
     """
     kept, met = [], defaultdict(list)
     for run in runs:

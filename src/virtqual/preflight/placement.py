@@ -85,8 +85,9 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
 @rule("smt")
 def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Hyperthreads that one side does not show make two ranks share a core there."""
-    here, there = native.topology.threads_per_core, virtual.topology.threads_per_core
-    yield from differs("the number of threads a core", here, there)
+    here, there = native.topology.threads_used, virtual.topology.threads_used
+    yield from differs("the number of threads in use of one core", here, there)
+    there = virtual.topology.threads_per_core
     host = virtual.host
     if seen(host) and seen(there) and there == 1 and seen(host.smt) and host.smt == "on":
         vcpus, a_node, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes

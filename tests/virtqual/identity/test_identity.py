@@ -40,6 +40,9 @@ def test_a_node_of_two_sockets():
     assert not seen(node.hypervisor.vendor)
     assert node.cpu.signature == "GenuineIntel 6-85-7"
     assert (node.topology.sockets, node.topology.threads_per_core, node.topology.smt) == (2, 2, "on")
+    assert node.topology.threads_used == 2
+    text = (FAULTS / "bare.look").read_text()
+    assert readers.read(look.parse(text), "0-3").topology.threads_used == 1
     assert node.topology.packages == {"0": "0-1,4-5", "1": "2-3,6-7"}
     assert node.topology.numa == {"0": "0-1,4-5", "1": "2-3,6-7"}
     assert node.topology.caches["L3"] == "19712K shared by 0-1,4-5"
@@ -100,13 +103,12 @@ def test_this_node_by_shell_and_by_python(tmp_path):
     began = time.monotonic()
     here = look.here()
     assert time.monotonic() - began < 1
-    by_shell, by_python = readers.read(here), readers.read(look.of_root(Path("/")))
+    by_shell = readers.read(here)
     assert seen(by_shell.node)
     assert seen(by_shell.cpu.model)
     # Limits, and the CPUs that may be used, are those of the process that looks.
-    assert by_python.using(by_shell.topology.used).plain() | {"locked_memory": 0} == by_shell.plain() | {
-        "locked_memory": 0
-    }
+    by_python = readers.read(look.of_root(Path("/")), by_shell.topology.used)
+    assert by_python.plain() | {"locked_memory": 0} == by_shell.plain() | {"locked_memory": 0}
     with pytest.raises(look.LookError, match="not whole"):
         look.parse(subprocess.run(["sh", "-c", look.script()], capture_output=True, text=True).stdout[:-5])
 

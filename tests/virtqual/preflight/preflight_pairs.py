@@ -15,13 +15,13 @@ from virtqual.runs import Result, Run
 FAULTS = Path(__file__).parents[2] / "faults/preflight"
 
 
-def node(name: str, **edits: str) -> Identity:
+def node(name: str, used: str = "", **edits: str) -> Identity:
     """Read a recorded node; each edit is a pattern and what stands in its place."""
     text = (FAULTS / f"{name}.look").read_text()
     for pattern, instead in edits.items():
         text, count = re.subn(pattern, instead, text, flags=re.MULTILINE)
         assert count, pattern
-    return readers.read(look.parse(text))
+    return readers.read(look.parse(text), used)
 
 
 def notes(name: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from preflight_pairs import busy, node, quiet, run
 from typer.testing import CliRunner
 
-from virtqual import judging
+from virtqual import judging, store
 from virtqual.cli import app
 from virtqual.preflight.compare import check_runs
 from virtqual.store import Session
@@ -129,13 +129,29 @@ def test_a_quiet_session_passes(tmp_path):
     assert done.exit_code == 0, done.output
 
 
+def test_a_session_without_identities_is_not_called_comparable(tmp_path):
+    runs, directory = session(tmp_path, {})
+    bare = [one.model_copy(update={"identity": {}}) for one in runs]
+    store.load(directory).model_copy(update={"runs": bare}).write(directory)
+    done = preflight(directory)
+    assert done.exit_code == 2, done.output
+    assert "does not say what its nodes were" in done.output
+
+
+def test_a_disturbed_run_of_the_earlier_session_does_not_count(tmp_path, monkeypatch):
+    runs, directory = session(tmp_path, {("native", 1): busy()})
+    seen = {}
+    monkeypatch.setattr(store, "cases_of", lambda *_, against, **__: seen.update(runs=against) or [])
+    judging.judge_runs(runs, "esxi", against=str(directory))
+    assert [(one.side, one.pair) for one in seen["runs"] if one.results[0].invalid] == [("native", 1)]
+
+
 def test_only_runs_of_one_pair_are_compared(policy):
     """A run of one task and one that fills the node use other CPUs: that is no difference of the sides."""
-    native, virtual = (node(name) for name in ("bare", "guest"))
     runs = [
-        run(side, pair, of.using("0" if pair == 0 else "0-7"), quiet())
+        run(side, pair, node(name, used="0" if pair == 0 else "0-7"), quiet())
         for pair in range(2)
-        for side, of in (("native", native), ("virtual", virtual))
+        for side, name in (("native", "bare"), ("virtual", "guest"))
     ]
     assert [one for one in check_runs(runs, policy, "esxi").findings if one.action != "unseen"] == []
     hidden = node("guest", **PAIRS[2][1])
