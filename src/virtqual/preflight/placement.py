@@ -130,7 +130,8 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
                 not_observable=f"{what} of the VM and of a host node: {host.source} lacks one"
             )
         elif of_vm > of_node * shown:
-            yield f"the VM has {of_vm} {what} in {shown} NUMA nodes, a node of its host has {of_node}"
+            nodes = f"{shown} NUMA node{'' if shown == 1 else 's'}"
+            yield f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}"
 
 
 @rule("placement")
@@ -145,7 +146,7 @@ def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
         if isinstance(value, NotObservable):
             yield NotObservable(not_observable=f"whether the {what} are pinned: {value.not_observable}")
         elif not value and not (what == "memory" and one_node):
-            yield f"{host.source}: the VM's {what} not pinned"
+            yield f"{host.source}: the VM's {what} {'are' if what == 'vCPUs' else 'is'} not pinned"
 
 
 @rule("overcommit")

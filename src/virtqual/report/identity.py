@@ -120,7 +120,7 @@ def _host(host: Host) -> Iterator[Row]:
     yield "said by", host.source
     for name, value in host.model_dump(exclude={"schema_", "source"}).items():
         if not isinstance(value, dict):
-            yield name.replace("_", " "), value
+            yield name.replace("_", " ").replace("numa", "NUMA").replace("vcpu", "vCPU"), value
 
 
 def _nic(nic: Nic) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from virtqual.preflight.finding import Finding
+from virtqual.preflight.finding import Action, Finding
 
 _STYLE = {"refuse": "bold red", "report": "yellow", "unseen": "dim"}
 _WORD = {"refuse": "refused", "report": "reported"}
@@ -17,22 +17,27 @@ _WORD = {"refuse": "refused", "report": "reported"}
 
 def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False) -> None:
     """Print findings, what refuses first; `briefly` says in two lines what is only reported."""
+    told: dict[tuple[Action, str], list[Finding]] = {}
     for finding in findings:
-        if finding.action == "unseen":
+        told.setdefault((finding.action, finding.item), []).append(finding)
+    for (action, item), same in told.items():
+        if action == "unseen":
             continue
-        if briefly and finding.action == "report":
-            line = Text(f"reported {finding.item}: ", style=_STYLE["report"])
-            line.append(shorten(finding.reason, 145 - len(finding.item), placeholder=" ..."), style="default")
+        if briefly and action == "report":
+            line = Text(f"reported {item}: ", style=_STYLE[action])
+            reason = "; ".join(finding.reason for finding in same)
+            line.append(shorten(reason, 145 - len(item), placeholder=" ..."), style="default")
             console.print(line)
             continue
-        head = Text(f"{_WORD[finding.action]} ", style=_STYLE[finding.action])
-        head.append(finding.item, style="bold")
-        head.append(f"  (protects {', '.join(finding.protects)})", style="dim")
+        head = Text(f"{_WORD[action]} ", style=_STYLE[action])
+        head.append(item, style="bold")
+        head.append(f"  (protects {', '.join(same[0].protects)})", style="dim")
         console.print(head)
-        console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
-        console.print(Padding(Text(f"-> {finding.remedy}", style="dim"), (0, 0, 0, 4)))
-    unseen = dict.fromkeys(finding.item for finding in findings if finding.action == "unseen")
-    if unseen:
+        for finding in same:
+            console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
+        console.print(Padding(Text(f"-> {same[0].remedy}", style="dim"), (0, 0, 0, 4)))
+    found = {item for action, item in told if action != "unseen"}
+    if unseen := [item for action, item in told if action == "unseen" and item not in found]:
         console.print(Text(f"not observable, so not compared: {', '.join(unseen)}", style="dim"))
 
 
