@@ -205,8 +205,12 @@ def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]
     )
     return (
         f"{what} could not be built; its log: {where}\n{tail(Path(where), 8)}\n"
-        f"{len(lacking)} packages are left, {last}; the same command goes on where it stopped"
+        f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{' is' if number == 1 else 's are'}"
 
 
 def _finish(job: Job, locked: Lock, roots: Sequence[Package], recipes: pins.Repository) -> Manifest:
@@ -236,9 +240,13 @@ def prefix(store: Path, package: Package) -> Path:
     return package.external or store / f"{package.name}-{package.version}-{package.hash}"
 
 
-def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Callable[[str], None]) -> int:
+def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Say) -> int:
     """Run Spack in the environment, all it says to a log; return its exit code."""
-    line = [str(found.program), "-e", str(job.made.directory), *arguments]
+    return call([str(found.program), "-e", str(job.made.directory), *arguments], found, log, follow)
+
+
+def call(line: list[str], found: bring.Spack, log: Path, follow: Say) -> int:
+    """Run a command of Spack as it is, all it says to a log; return its exit code."""
     with (
         log.open("w") as file,
         subprocess.Popen(

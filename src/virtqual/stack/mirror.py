@@ -71,12 +71,16 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
         _run(job, found, command, "mirror")
 
     part(" ".join(["sources", *sorted(supplied)]), sources)
-    part(
-        "bootstrap",
-        lambda: _run(
-            job, found, ["bootstrap", "mirror", "--binary-packages", str(target / "bootstrap")], "bootstrap"
-        ),
-    )
+
+    def bootstrap() -> None:
+        # Outside the environment: what Spack itself needs is not bound to the stack's target and compilers.
+        repository = ["-c", f"repos:builtin:{upstream}"]
+        command = ["bootstrap", "mirror", "--binary-packages", str(target / "bootstrap")]
+        log = build.log_file(job, "bootstrap")
+        if build.call([str(found.program), *repository, *command], found, log, lambda line: None):
+            raise InfrastructureError(f"Spack's reason is in {log}:\n{build.tail(log, 6)}")
+
+    part("bootstrap", bootstrap)
     there = lock.installed(job.made.store)
     ready = [root for root in todo.roots if root.hash in there]
     if ready:
