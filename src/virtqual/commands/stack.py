@@ -109,6 +109,17 @@ def show(plan: Plan, name: str) -> None:
         _say.print(f"MISSING: {sentence}", markup=False)
 
 
+@app.command("lock")
+def lock_() -> None:
+    """Work the shipped lock out anew, after a change of spack.yaml or config/, and write spack.lock."""
+    with _speaking():
+        root = paths.root()
+        (root / "spack.lock").unlink(missing_ok=True)
+        job = building.job(building.Request(), root, paths.stacks())
+        building.locked(job, lambda line: _say.print(line, markup=False))
+        _say.print(f"written: {environment.ship(job.made, root)}", markup=False)
+
+
 @app.command()
 def mirror(
     directory: Annotated[Path, typer.Argument(help="where to gather it; can be filled bit by bit")],

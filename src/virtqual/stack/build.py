@@ -74,18 +74,28 @@ def job(request: Request, root: Path, stacks: Path) -> Job:
     names = tuple(name for name in members if name not in request.without)
     made = environment.prepare(root, state, request.choices)
     # A lock of everything serves every set; where there is none, a set is worked out alone.
-    has_lock = request.lock or made.lock.is_file() or environment.shipped_lock(root, made)
-    if not has_lock and set(names) != set(said.members("all")):
+    if _given_lock(request, root, made) is None and set(names) != set(said.members("all")):
         made = made.part(names)
     return Job(request, root, state, made, names)
 
 
 def known_lock(job: Job) -> Lock | None:
     """Return the lock that a build would use, if it need not be worked out by Spack first."""
-    for file in (job.request.lock, job.made.lock, environment.shipped_lock(job.root, job.made)):
-        if file is not None and file.is_file():
-            return lock.load(file)
-    return None
+    file = _given_lock(job.request, job.root, job.made)
+    return lock.load(file) if file else None
+
+
+def _given_lock(request: Request, root: Path, made: Environment) -> Path | None:
+    """Return the lock that was worked out before: here, by another side, for a mirror, or by us."""
+    if request.lock is not None:
+        return request.lock
+    if made.lock.is_file():
+        return made.lock
+    if request.mirror and (inventory := request.mirror / "mirror.json").is_file():
+        kept = json.loads(inventory.read_text())
+        if kept.get("environment") == made.directory.name:
+            return request.mirror / "spack.lock"
+    return environment.shipped_lock(root, made)
 
 
 def planned(job: Job, locked: Lock) -> Plan:
@@ -101,14 +111,8 @@ def build(job: Job, say: Say) -> Manifest:
     InfrastructureError
         Something is missing or failed; the stack that was set up before stays as it was.
     """
-    request = job.request
-    recipes = pins.stack(job.root).packages
-    found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
-    upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
-    say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
-    environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
-    locked = concretised(job, found, say)
-    todo = planned(job, locked)
+    found, made = locked(job, say)
+    todo = planned(job, made)
     if todo.lacking:
         missing = "\n  ".join(todo.lacking)
         raise InfrastructureError(
@@ -117,7 +121,17 @@ def build(job: Job, say: Say) -> Manifest:
     if todo.build:
         supply(job, todo)
         _install(job, found, todo, say)
-    return _finish(job, locked, todo.roots, recipes)
+    return _finish(job, made, todo.roots)
+
+
+def locked(job: Job, say: Say) -> tuple[bring.Spack, Lock]:
+    """Bring Spack and the recipes, write the environment, and return Spack and the environment's lock."""
+    request, recipes = job.request, pins.stack(job.root).packages
+    found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
+    upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
+    say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
+    environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
+    return found, concretised(job, found, say)
 
 
 def mirrors(job: Job) -> dict[str, Any]:
@@ -143,10 +157,10 @@ def mirrors(job: Job) -> dict[str, Any]:
 
 def concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
     """Return the environment's lock, worked out by Spack if there is none yet."""
-    given = job.request.lock or environment.shipped_lock(job.root, job.made)
-    if not job.made.lock.is_file() and given:
+    given = _given_lock(job.request, job.root, job.made)
+    if given and given != job.made.lock:
         shutil.copy(given, job.made.lock)
-    if not job.made.lock.is_file():
+    if given is None:
         say("working out versions and hashes (concretising): a few minutes")
         log = log_file(job, "concretize")
         code = run(job, found, ["concretize"], log, lambda line: None)
@@ -213,8 +227,9 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{' is' if number == 1 else 's are'}"
 
 
-def _finish(job: Job, locked: Lock, roots: Sequence[Package], recipes: pins.Repository) -> Manifest:
+def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
     """Write lock, provenance and manifest, the manifest last: what it says is then there."""
+    recipes = pins.stack(job.root).packages
     # A smaller set must not take away what a larger one has brought.
     there = lock.installed(job.made.store)
     every = [locked.packages[hash_] for hash_ in locked.roots]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from dataclasses import dataclass, replace
@@ -118,7 +119,7 @@ def prepare(root: Path, state: Path, choices: Choices) -> Environment:
     for place in [*places, *([choices.site] if choices.site else [])]:
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
             if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(place)}\0".encode() + file.read_bytes() + b"\0")
+                digest.update(f"{file.relative_to(place)}\0".encode() + _content(file) + b"\0")
     name = digest.hexdigest()[:12]
     return Environment(
         directory=state / f"environment-{name}",
@@ -126,6 +127,13 @@ def prepare(root: Path, state: Path, choices: Choices) -> Environment:
         digest=name,
         plain=choices.site is None and not choices.mpi,
     )
+
+
+def _content(file: Path) -> bytes:
+    """Return what a file says; a comment in a configuration decides nothing."""
+    if file.suffix != ".yaml":
+        return file.read_bytes()
+    return json.dumps(YAML(typ="safe").load(file.read_text()), sort_keys=True, default=str).encode()
 
 
 def write(
@@ -205,7 +213,18 @@ def shipped_lock(root: Path, made: Environment) -> Path | None:
     file = root / "spack.lock"
     if not (made.plain and file.is_file()):
         return None
-    return file if lock.load(file).system.partition("-")[0] == host_system() else None
+    shipped = lock.load(file)
+    fits = shipped.inputs == made.digest and shipped.system.partition("-")[0] == host_system()
+    return file if fits else None
+
+
+def ship(made: Environment, root: Path) -> Path:
+    """Make an environment's lock the project's own, with the identity of all that decided it."""
+    content = json.loads(made.lock.read_text())
+    content["virtqual"] = {"inputs": made.digest}
+    file = root / "spack.lock"
+    file.write_text(json.dumps(content, indent=1) + "\n")
+    return file
 
 
 def host_system() -> str:

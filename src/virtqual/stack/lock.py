@@ -67,11 +67,14 @@ class Lock:
         Hashes of the specs that were asked for, in that order.
     spack
         Version of Spack that wrote it.
+    inputs
+        Identity of the configuration that it was worked out from, where the project ships it; else empty.
     """
 
     packages: dict[str, Package]
     roots: tuple[str, ...]
     spack: str
+    inputs: str = ""
 
     def of(self, names: Iterable[str]) -> list[Package]:
         """Return the roots of some package names."""
@@ -137,7 +140,8 @@ def load(path: Path) -> Lock:
             for hash_, entry in raw["concrete_specs"].items()
         }
         roots = tuple(root["hash"] for root in raw["roots"])
-        return Lock(packages, roots, re.sub(r"\s.*", "", raw.get("spack", {}).get("version", "unknown")))
+        spack = re.sub(r"\s.*", "", raw.get("spack", {}).get("version", "unknown"))
+        return Lock(packages, roots, spack, raw.get("virtqual", {}).get("inputs", ""))
     except OSError as error:
         raise InfrastructureError(f"{path}: no lock file ({error.strerror})") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -74,10 +74,12 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
 
     def bootstrap() -> None:
         # Outside the environment: what Spack itself needs is not bound to the stack's target and compilers.
-        repository = ["-c", f"repos:builtin:{upstream}"]
+        scope = job.state / "bootstrap"
+        scope.mkdir(exist_ok=True)
+        (scope / "repos.yaml").write_text(json.dumps({"repos": {"builtin": str(upstream)}}))
         command = ["bootstrap", "mirror", "--binary-packages", str(target / "bootstrap")]
         log = build.log_file(job, "bootstrap")
-        if build.call([str(found.program), *repository, *command], found, log, lambda line: None):
+        if build.call([str(found.program), "-C", str(scope), *command], found, log, lambda line: None):
             raise InfrastructureError(f"Spack's reason is in {log}:\n{build.tail(log, 6)}")
 
     part("bootstrap", bootstrap)
@@ -92,6 +94,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
     inventory = {
         "schema": "virtqual-mirror/1",
         "set": request.set,
+        "environment": job.made.directory.name,
         "spack": SPACK._asdict(),
         "packages": pinned._asdict(),
         "lacking": lacking,

@@ -127,6 +127,18 @@ def test_another_mpi_is_another_environment(checkout, tmp_path):
         environment.prepare(checkout, state, Choices(mpi="openmpi"))
 
 
+def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, checkout, tmp_path):
+    job = start(set="all")
+    build.locked(job, silent)
+    environment.ship(job.made, checkout)
+    assert environment.shipped_lock(checkout, job.made) == checkout / "spack.lock"
+    text = (checkout / "spack.yaml").read_text()
+    (checkout / "spack.yaml").write_text("# a comment\n" + text)
+    assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices()))
+    (checkout / "spack.yaml").write_text(text.replace("mpi/mvapich2.yaml", "mpi/mpich.yaml"))
+    assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices())) is None
+
+
 def test_the_side_changes_no_hash(checkout, tmp_path):
     sides = [environment.prepare(checkout, tmp_path, Choices(side=side)) for side in ("native", "virtual")]
     assert sides[0] == sides[1]

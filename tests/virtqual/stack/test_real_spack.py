@@ -11,6 +11,7 @@ import pytest
 from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, environment, lock, pins
 from virtqual.stack.build import Request
+from virtqual.stack.environment import Choices
 
 ROOT = Path(__file__).parents[3]
 OURS = ("stream", "perftest", "milc")
@@ -73,6 +74,8 @@ def test_the_shipped_lock_is_whole():
         pins.stack(ROOT).members("all")
     )
     assert locked.system.endswith("-x86_64_v3")
+    now = environment.prepare(ROOT, ROOT / ".virtqual", Choices()).digest
+    assert locked.inputs == now, "spack.yaml or config/ has changed: run `virtqual stack lock`"
     text = json.dumps([package.raw for package in locked.packages.values()])
     # Of this machine nothing but what every Debian has may be in it.
     assert {str(p.external) for p in locked.packages.values() if p.external} == {"/usr"}, text[:200]
