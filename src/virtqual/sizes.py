@@ -58,8 +58,31 @@ def arrays(llc_bytes: int, memory_bytes: int, *, small: bool) -> Arrays:
     if small:
         largest = min(largest, SMALL_ARRAY)
     each = min(max(wanted, SMALL_ARRAY), largest)
-    family = "memory" if each >= wanted else "cache"
-    return Arrays(math.ceil(each / 1000) * 1000 if family == "memory" else each // 1000 * 1000, family)
+    name = family(each, llc_bytes)
+    return Arrays(math.ceil(each / 1000) * 1000 if name == "memory" else each // 1000 * 1000, name)
+
+
+def family(bytes_each: int, llc_bytes: int) -> str:
+    """Return what kernels over arrays of this size measure: ``memory``, or ``cache`` (see `Arrays`).
+
+    Examples
+    --------
+    >>> family(640_000_000, 32 * 2**20), family(48_000_000, 32 * 2**20)
+    ('memory', 'cache')
+    """
+    return "memory" if bytes_each >= STREAM_FACTOR * llc_bytes else "cache"
+
+
+def doublings(cores: int, cpus: int) -> list[int]:
+    """Return the numbers of threads of a scaling curve: 1, 2, 4, ... all cores, all hardware threads.
+
+    Examples
+    --------
+    >>> doublings(2, 2), doublings(12, 24)
+    ([1, 2], [1, 2, 4, 8, 12, 24])
+    """
+    powers = {1 << power for power in range(cores.bit_length())}
+    return sorted({*powers, cores, cpus})
 
 
 def process_grid(processes: int) -> tuple[int, int]:

@@ -72,6 +72,8 @@ def parse(text: str) -> list[Solved]:
     parts = every(rf"{re.escape(_HEAD)}$", text)
     if len(parts) != int(tally[1]) or len(every(_ROW, text)) != len(parts) or parts[-1].end() > tally.start():
         raise OutputError(NAME, f"{len(every(_ROW, text))} results, {len(parts)} headers, {tally[1]} tests")
+    if len(every(r"\|\|Ax-b\|\|_oo/\(eps", text)) != len(parts):
+        raise OutputError(NAME, f"{len(parts)} results, but not as many residuals")
     bounds = [part.start() for part in parts] + [tally.start()]
     return [
         _solved(text[first:last], line_of(text, first), positive(NAME, limit[1], "threshold"))

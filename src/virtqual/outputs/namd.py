@@ -26,8 +26,8 @@ _TIMING = (
     r"^TIMING: (\d+)  CPU: \S+, \S+/step  Wall: (\S+), (\S+)/step, (?:\S+ ns/days?, )?"
     r"\S+ hours remaining, \S+ MB of memory in use\.$"
 )
-# A row's time a step is its wall time over its steps; they are printed to 6 digits and read at two places.
-_SAME = 0.01
+# A row's time a step is its wall time over its steps; all are printed to 6 digits.
+_SAME = 1e-4
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def parse(text: str) -> Namd:
         raise OutputError(
             NAME, f"energies from step {min(energy)} to {last}, but {steps} steps were asked for"
         )
-    rates, elapsed = _timing(text, begin, min(energy), last)
+    rates, elapsed = _timing(text, min(energy), last)
     _benchmark(text, int(running[1]), timestep)
     wall_clock = positive(NAME, wall[1], "wall clock")
     # All that comes after the last row is writing two files.
@@ -164,7 +164,7 @@ def _regular(steps: list[int], interval: int, last: int, what: str) -> None:
         raise OutputError(NAME, f"{what} of steps {steps}, not every {interval} steps to {last}")
 
 
-def _timing(text: str, begin: int, first: int, last: int) -> tuple[list[float], float]:
+def _timing(text: str, first: int, last: int) -> tuple[list[float], float]:
     """Return the times a step of the last part, and the wall time at its end."""
     rows = every(_TIMING, text)
     interval = _every(text, "TIMING")
@@ -178,8 +178,9 @@ def _timing(text: str, begin: int, first: int, last: int) -> tuple[list[float], 
         rate = positive(NAME, row[3], f"time a step at line {line_of(text, row.start())}")
         if spent <= 0:
             raise OutputError(NAME, f"{what} does not rise")
-        if before.start() > begin:
-            if not agree(spent / interval, rate, _SAME, step(row[2]) / spent):
+        if int(before[1]) > first:
+            # The unit of the sixth digit, also where trailing zeros are not printed.
+            if not agree(spent / interval, rate, _SAME, step(f"{float(row[2]):.5e}") / spent):
                 raise OutputError(NAME, f"{what}: {spent / interval:.6g} s a step, printed {rate}")
             rates.append(rate)
     if not rates:

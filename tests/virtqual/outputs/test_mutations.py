@@ -1,6 +1,7 @@
 """No damaged output yields another number without an error."""
 
 import random
+import re
 from itertools import count
 
 import pytest
@@ -15,7 +16,7 @@ EACH = -(-TOTAL // len(PARSERS))
 # Lines with a number, or with digits, that are printed once and in no column: of a lost digit nothing tells.
 # (hpcc's summary has two digits more than the sections that say the same.)
 SAID_ONCE = {
-    "hpcc.out": "MPIFFT_",
+    "hpcc.out": "MPIFFT_|HPL_Tflops",
     "lammps.chain.out": "% CPU use",
     "lammps.lj.out": "% CPU use",
     "lammps.rhodo.out": "% CPU use",
@@ -51,7 +52,7 @@ def leaks(name, parser, seeds):
 
 
 def _lines(text, part):
-    return [line for line in text.split("\n") if part in line]
+    return [line for line in text.split("\n") if re.search(part, line)]
 
 
 @pytest.mark.parametrize("name", PARSERS)

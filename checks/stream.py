@@ -1,0 +1,117 @@
+"""STREAM: copy, scale, add and triad over 1, 2, 4, ... threads of a node, and on all nodes at once."""
+
+import reframe as rfm
+import reframe.core.runtime as rt
+
+from virtqual import sizes
+from virtqual.outputs import stream as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+KERNELS = ("copy", "scale", "add", "triad")
+
+
+def thread_counts():
+    """Return 1, 2, 4, ... up to the physical cores that every node has, and the hardware threads beyond."""
+    found = [partition.processor for partition in rt.runtime().system.partitions]
+    cpus = min((processor.num_cpus or 1 for processor in found), default=1)
+    cores = min((p.num_cpus // (p.num_cpus_per_core or 1) for p in found if p.num_cpus), default=1)
+    return sizes.doublings(cores, cpus)
+
+
+class Stream(Measurement):
+    """The binary decides the arrays: where they do not exceed the caches, it is not called memory."""
+
+    feature = "stream"
+
+    def run_threads(self, threads):
+        """Give STREAM's threads places of their own, spread over the node's memory controllers."""
+        self.num_cpus_per_task = max(self.cores, threads)
+        self.env_vars |= {
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_DYNAMIC": "false",
+            "OMP_PROC_BIND": "spread",
+            "OMP_PLACES": "cores" if threads <= self.cores else "threads",
+        }
+
+    def rates(self, text, threads):
+        """Assert that all threads ran, and return family and run."""
+        run = output.parse(text)
+        if run.threads != threads:
+            raise OutputError("STREAM", f"ran on {run.threads} threads, asked for {threads}")
+        return sizes.family(run.bytes_each, self.known["llc_bytes"]), run
+
+
+@rfm.simple_test
+class stream(Stream):
+    """STREAM on one node, over threads."""
+
+    descr = "STREAM copy, scale, add, triad by number of threads on one node"
+    threads = parameter(thread_counts(), loggable=True)
+    tags = {"memory", "esx41", "openstack-kvm", "quick", "full"}
+
+    @run_after("init")
+    def tag_middle_counts(self):
+        """One thread and all of them are quick; the curve between is not."""
+        if self.threads not in (thread_counts()[0], thread_counts()[-1]):
+            self.tags = self.tags - {"quick"}
+
+    def arrange(self):
+        """One task with as many threads as asked for."""
+        self.run_threads(self.threads)
+
+    def read(self):
+        """Take the four rates."""
+        family, run = self.rates(self.output(), self.threads)
+        setting = f"STREAM, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
+
+
+@rfm.simple_test
+class stream_nodes(Stream):
+    """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
+
+    descr = "STREAM on two nodes at the same time, bandwidths added"
+    nodes = 2
+    tags = {"memory", "esx41", "full"}
+
+    def arrange(self):
+        """One task a node, each on all cores, with an output of its own."""
+        self.num_tasks, self.num_tasks_per_node = self.nodes, 1
+        self.run_threads(self.cores)
+
+    @run_after("setup")
+    def keep_outputs_apart(self):
+        """Give every task an output of its own: the job's would mix the nodes' tables."""
+        self.job.launcher.options.append("--output=stream.%t.out")
+
+    def read(self):
+        """Add the rates of the nodes."""
+        runs = [self.rates(self.stage_text(f"stream.{node}.out"), self.cores) for node in range(self.nodes)]
+        family = runs[0][0]
+        setting = f"STREAM, {self.nodes} nodes, {self.cores} thread{'s' if self.cores > 1 else ''} each"
+        return [
+            Result.scalar(f"{family}_{kernel}", setting, sum(getattr(run, kernel) for _, run in runs))
+            for kernel in KERNELS
+        ]
+
+
+@rfm.simple_test
+class stream_overhead(Overhead):
+    """Verdict on STREAM."""
+
+    descr = "STREAM on one node: virtual against native"
+    measured = stream
+    threads = parameter(thread_counts(), loggable=True)
+    tags = {"memory", "esx41", "openstack-kvm", "overhead", "quick", "full"}
+
+
+@rfm.simple_test
+class stream_nodes_overhead(Overhead):
+    """Verdict on STREAM on several nodes."""
+
+    descr = "STREAM on two nodes at the same time: virtual against native"
+    measured = stream_nodes
+    tags = {"memory", "esx41", "overhead", "full"}

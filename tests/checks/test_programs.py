@@ -1,0 +1,82 @@
+"""The checks of STREAM and OSU from program to verdict, on the stand-in site."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+FAKE = Path(__file__).parents[1] / "fakeslurm"
+OSU = ("osu_latency", "osu_bw")
+BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
+
+
+@pytest.fixture
+def equipped(site):
+    """A second stack on the site, with stand-ins for STREAM and OSU."""
+    stack = site.path / "state/stack/micro"
+    stack.mkdir(parents=True)
+    stream = Path(shutil.copy(FAKE / "stream", stack))
+    osu = {name: Path(shutil.copy(FAKE / "osu", stack / name)) for name in OSU}
+
+    def program(name, path, **more):
+        return Program(
+            name=name, origin="the tests", path=path, sha256=manifest.sha256(path), features=(name,), **more
+        )
+
+    programs = (
+        program("stream", stream, version="5.10"),
+        program("osu", osu["osu_latency"], version="7.4", data=osu),
+    )
+    Manifest(name="micro", pins="none", programs=programs).write(stack)
+    return site
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def values(site) -> dict[str, float]:
+    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
+    found = {}
+    for case in json.loads(report.read_text())["runs"][0]["testcases"]:
+        found |= {key.rpartition(":")[2]: entry[0] for key, entry in (case["perfvalues"] or {}).items()}
+    return found
+
+
+def test_stream_and_osu_are_judged(equipped):
+    """STREAM by number of threads; OSU by its median, which the stand-in leaves undisturbed."""
+    done = equipped.reframe(*BOTH)
+    assert done.returncode == 0, outcome(done)
+    for kernel in ("copy", "scale", "add", "triad"):
+        assert f"WITHIN memory_{kernel}@STREAM, 1 thread" in done.stdout
+    for metric in ("latency", "bandwidth"):
+        assert f"WITHIN osu_{metric}@same node, median" in done.stdout
+    found = values(equipped)
+    assert found["memory_triad"] == pytest.approx(20e3, rel=0.02)
+    assert found["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
+    assert {f"osu_latency_{2**power:g}" for power in range(23)} <= found.keys()
+
+
+def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_refused(equipped):
+    equipped.fault("fault.arrays")
+    equipped.fault("fault.short")
+    done = equipped.reframe(*BOTH)
+    assert done.returncode != 0
+    assert "WITHIN cache_triad@STREAM, 1 thread" in outcome(done)
+    assert "memory_triad" not in outcome(done)
+    assert "asked for [1, 2, 4" in outcome(done)
+    assert "osu_latency@" not in outcome(done)
+
+
+def test_a_stream_that_does_not_validate_and_a_program_that_is_not_there_are_named(equipped):
+    equipped.fault("fault.valid")
+    names = r"^stream.*%threads=1\b|^osu_node.*%benchmark=bibw$"
+    done = equipped.reframe("-n", names, VIRTQUAL_SCOPE="full")
+    assert done.returncode != 0
+    assert "validated solution: expected once, found 0 times" in outcome(done)
+    assert "stack 'micro' provides no osu_bibw" in outcome(done)
+    assert "WITHIN" not in outcome(done)
