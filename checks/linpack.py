@@ -5,6 +5,7 @@ from pathlib import Path
 import reframe as rfm
 
 from virtqual import sizes
+from virtqual.inputs import hpl as inputs
 from virtqual.outputs import hpcc
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
@@ -35,47 +36,10 @@ class linpack(Measurement):
 
     @run_before("run")
     def write_input(self):
-        """Write ``hpccinf.txt``; HPL's parameters are those of its distribution's example."""
+        """Write ``hpccinf.txt``."""
         p, q = sizes.process_grid(self.num_tasks)
-        values = [
-            ("HPL.out", "output file"),
-            ("8", "device out (file)"),
-            ("1", "# of problem sizes"),
-            (self.order, "N"),
-            ("1", "# of block sizes"),
-            (self.block, "NB"),
-            ("0", "row-major process mapping"),
-            ("1", "# of process grids"),
-            (p, "P"),
-            (q, "Q"),
-            ("16.0", "threshold of the residual"),
-            ("1", "# of panel factorisations"),
-            ("2", "right-looking"),
-            ("1", "# of recursive stopping criteria"),
-            ("4", "NBMIN"),
-            ("1", "# of panels in recursion"),
-            ("2", "NDIV"),
-            ("1", "# of recursive panel factorisations"),
-            ("1", "Crout"),
-            ("1", "# of broadcasts"),
-            ("1", "modified ring"),
-            ("1", "# of lookahead depths"),
-            ("1", "depth"),
-            ("2", "mixed swapping"),
-            ("64", "swapping threshold"),
-            ("0", "L1 transposed"),
-            ("0", "U transposed"),
-            ("1", "equilibration"),
-            ("8", "alignment"),
-            ("", "separator"),
-            ("0", "# of additional PTRANS sizes"),
-            ("", ""),
-            ("0", "# of additional PTRANS block sizes"),
-            ("", ""),
-        ]
-        head = ["HPC Challenge input", "written by the check"]
-        lines = head + [f"{value:<12} {what}" for value, what in values]
-        (Path(self.stagedir) / "hpccinf.txt").write_text("\n".join(lines) + "\n")
+        text = inputs.hpcc(self.order, self.block, p, q)
+        (Path(self.stagedir) / "hpccinf.txt").write_text(text)
 
     def read(self):
         """Assert residual, error bounds and that all ranks took part; then take the rates."""

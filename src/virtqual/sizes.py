@@ -110,3 +110,22 @@ def hpl_order(memory_bytes: int, block: int, *, small: bool) -> int:
     if small:
         return 480
     return int(math.sqrt(0.8 * memory_bytes / 8)) // block * block
+
+
+def npb_class(memory_bytes: int, *, small: bool) -> str:
+    """Return the largest class of the NAS Parallel Benchmarks that all fit into a node.
+
+    FT needs most: three complex arrays, 103 GB in class D (2048 x 1024 x 1024) and 6.4 GB in class C
+    (512 x 512 x 512); half of the memory is left to the rest.
+
+    Examples
+    --------
+    >>> npb_class(256 * 2**30, small=False), npb_class(64 * 2**30, small=False), npb_class(2**31, small=True)
+    ('D', 'C', 'A')
+    """
+    if small:
+        return "A"
+    for name, bytes_needed in (("D", 103e9), ("C", 6.4e9), ("B", 1.6e9)):
+        if memory_bytes >= 2 * bytes_needed:
+            return name
+    return "A"

@@ -1,0 +1,52 @@
+"""High Performance Linpack by itself (``xhpl``), where the stack has it apart from HPC Challenge."""
+
+from pathlib import Path
+
+import reframe as rfm
+
+from virtqual import sizes
+from virtqual.inputs import hpl as inputs
+from virtqual.outputs import hpl as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+BLOCK = {"small": 80, "standard": 192}
+
+
+@rfm.simple_test
+class hpl(Measurement):
+    """HPL on all cores of a node."""
+
+    descr = "HPL (xhpl) on one node"
+    feature = "xhpl"
+    tags = {"linpack", "openstack-kvm", "quick", "full"}
+
+    def arrange(self):
+        """One rank a physical core, in the most square grid; four fifths of the memory."""
+        self.num_tasks = self.num_tasks_per_node = self.cores
+        self.block = BLOCK[self.known["scale"]]
+        self.order = sizes.hpl_order(self.known["memory_mib"] * 2**20, self.block, small=self.small)
+
+    @run_before("run")
+    def write_input(self):
+        """Write ``HPL.dat``."""
+        p, q = sizes.process_grid(self.num_tasks)
+        (Path(self.stagedir) / "HPL.dat").write_text(inputs.hpl(self.order, self.block, p, q))
+
+    def read(self):
+        """Assert one system of the size asked for, whose residual passed; then take the rate."""
+        (run, *more) = output.parse(self.output())
+        if more or (run.n, run.block, run.p * run.q) != (self.order, self.block, self.num_tasks):
+            raise OutputError("HPL", f"solved {[run, *more]}, asked for N = {self.order} on {self.num_tasks}")
+        return [Result.scalar("hpl", f"xhpl, {self.num_tasks} ranks, N={self.order}", run.rate)]
+
+
+@rfm.simple_test
+class hpl_overhead(Overhead):
+    """Verdict on HPL."""
+
+    descr = "HPL (xhpl): virtual against native"
+    measured = hpl
+    tags = {"linpack", "openstack-kvm", "overhead", "quick", "full"}

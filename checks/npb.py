@@ -1,0 +1,68 @@
+"""NAS Parallel Benchmarks: memory-bound IS and CG, and the others, in the class that fits a node."""
+
+import math
+
+import reframe as rfm
+
+from virtqual import looks, sizes
+from virtqual.errors import InfrastructureError
+from virtqual.outputs import npb as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .base import Measurement, Overhead
+
+# IS and CG lost most under KVM in the published study, and are metrics of their own.
+METRICS = {"is": "npb_is", "cg": "npb_cg"}
+QUICK = ["is", "cg"]
+KERNELS = QUICK if looks.scope() == "quick" else [*QUICK, "ep", "ft", "mg", "lu", "bt", "sp"]
+# These two want a square number of processes, the others a power of two.
+SQUARE = ("bt", "sp")
+
+
+@rfm.simple_test
+class npb(Measurement):
+    """One benchmark on the cores of a node."""
+
+    descr = "NAS Parallel Benchmarks on one node (class D where it fits)"
+    feature = "npb"
+    kernel = parameter(KERNELS, loggable=True)
+    tags = {"app", "openstack-kvm", "quick", "full"}
+
+    @run_after("init")
+    def tag_long_cases(self):
+        """Leave all but IS and CG out of the quick scope."""
+        if self.kernel not in QUICK:
+            self.tags = self.tags - {"quick"}
+
+    def arrange(self):
+        """As many ranks as the benchmark can use of the cores."""
+        self.problem_class = sizes.npb_class(self.known["memory_mib"] * 2**20, small=self.small)
+        name = f"{self.kernel}.{self.problem_class}.x"
+        if name not in self.program["data"]:
+            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
+        self.executable = self.program["data"][name]
+        square = self.kernel in SQUARE
+        self.num_tasks = math.isqrt(self.cores) ** 2 if square else 1 << self.cores.bit_length() - 1
+        self.num_tasks_per_node = self.num_tasks
+
+    def read(self):
+        """Assert verification (by the parser), benchmark, class and ranks; then take the rate."""
+        run = output.parse(self.output())
+        asked = (self.kernel.upper(), self.problem_class, self.num_tasks)
+        if (run.benchmark, run.problem_class, run.tasks) != asked:
+            raise OutputError(
+                "NPB", f"{run.benchmark} of class {run.problem_class} on {run.tasks} ranks, asked for {asked}"
+            )
+        setting = f"{run.benchmark}.{run.problem_class}, {run.tasks} ranks"
+        return [Result.scalar(METRICS.get(self.kernel, "npb_other"), setting, run.rate)]
+
+
+@rfm.simple_test
+class npb_overhead(Overhead):
+    """Verdict on one benchmark."""
+
+    descr = "NAS Parallel Benchmarks: virtual against native"
+    measured = npb
+    kernel = parameter(KERNELS, loggable=True)
+    tags = {"app", "openstack-kvm", "overhead", "quick", "full"}
