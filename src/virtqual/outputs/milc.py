@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
 
 from virtqual.outputs.text import (
@@ -18,6 +18,8 @@ from virtqual.outputs.text import (
 )
 
 NAME = "MILC"
+# In double precision, and as older versions print it.
+_PLAQUETTE = r"-?\d\.(?:\d{16}|\d{6})"
 _DIMENSIONS = ("nx", "ny", "nz", "nt")
 
 
@@ -37,8 +39,8 @@ class Milc:
         Trajectories before, and with, measurements.
     time
         Wall time of all trajectories in seconds.
-    plaquettes
-        Space-space and space-time plaquette after every measured trajectory (3 for a cold lattice).
+    plaquette
+        Space-space and space-time plaquette, mean of all measurements (3 for a cold lattice).
     """
 
     version: str
@@ -47,7 +49,7 @@ class Milc:
     warmups: int
     trajectories: int
     time: float
-    plaquettes: tuple[tuple[float, float], ...]
+    plaquette: tuple[float, float]
 
 
 def parse(text: str) -> Milc:
@@ -76,9 +78,10 @@ def parse(text: str) -> Milc:
     warmups, trajectories, between = (
         _said(text[: begin.start()], name) for name in ("warms", "trajecs", "traj_between_meas")
     )
-    rows = every(r"^PLAQ:\t(\S+)\t(\S+)$", text)
+    one(NAME, r"^Time = ", text, "line 'Time ='")
+    rows = every(rf"^PLAQ:\t({_PLAQUETTE})\t({_PLAQUETTE})\nP_LOOP:", text[begin.end() : done.start()])
     wanted = trajectories // between if between else 0
-    if len(rows) != wanted or len(every(r"^ *PLAQ:", text)) != wanted:
+    if len(rows) != wanted or not wanted or len(every(r"PLAQ:\t", text)) != wanted:
         raise OutputError(NAME, f"{len(rows)} whole measurements (PLAQ), asked for {wanted}")
     return Milc(
         version=version[1],
@@ -87,7 +90,7 @@ def parse(text: str) -> Milc:
         warmups=warmups,
         trajectories=trajectories,
         time=positive(NAME, time[1], "time"),
-        plaquettes=tuple((_plaquette(text, row, 1), _plaquette(text, row, 2)) for row in rows),
+        plaquette=(_plaquette([row[1] for row in rows]), _plaquette([row[2] for row in rows])),
     )
 
 
@@ -95,9 +98,8 @@ def _said(text: str, name: str) -> int:
     return whole(NAME, one(NAME, rf"^{name} (\d+)$", text, f"parameter {name}")[1], name)
 
 
-def _plaquette(text: str, row: re.Match[str], which: int) -> float:
-    where = f"plaquette at line {line_of(text, row.start())}"
-    value = number(NAME, row[which], where)
-    if not -1.5 <= value <= 3:
-        raise OutputError(NAME, f"{where}: {value} is not in [-1.5, 3], the range of SU(3)")
-    return value
+def _plaquette(printed: list[str]) -> float:
+    for text in printed:
+        if not -1.5 <= number(NAME, text, "plaquette") <= 3:
+            raise OutputError(NAME, f"plaquette {text} is not in [-1.5, 3], the range of SU(3)")
+    return math.fsum(map(float, printed)) / len(printed)

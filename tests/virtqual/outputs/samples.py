@@ -1,7 +1,8 @@
 """Every recorded output with the parser that reads it.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
-``perftest.*`` (4.5, the format strings of Debian 12's binaries).  All others are outputs of real runs.
+``milc.su3_rmd`` (7.8.1), ``perftest.*`` (4.5, the format of Debian 12's binaries).  All others are outputs of
+real runs.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from virtqual.outputs import hpcc, hpl, lammps, likwid, namd, netpipe, npb, osu, perftest, stream, wrf
+from virtqual.outputs import hpcc, hpl, lammps, likwid, milc, namd, netpipe, npb, osu, perftest, stream, wrf
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
 PERFTEST = partial(perftest.parse, first=2, last=2**23)
@@ -21,6 +22,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "lammps.lj.out": lammps.parse,
     "lammps.rhodo.out": lammps.parse,
     "likwid.triad.out": likwid.parse,
+    "milc.su3_rmd.out": milc.parse,
     "namd.water.out": namd.parse,
     "netpipe.pingpong.out": partial(netpipe.parse, smallest=1, largest=4096),
     "npb.cg.out": npb.parse,

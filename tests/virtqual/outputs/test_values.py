@@ -124,6 +124,15 @@ def test_wrf():
     assert run.mean_step == pytest.approx(0.0717373, rel=1e-5)
 
 
+def test_milc():
+    run = parse("milc.su3_rmd.out")
+    assert (run.version, run.processes, run.lattice) == ("7.8.1", 8, (8, 8, 8, 16))
+    assert (run.warmups, run.trajectories, run.time) == (1, 4, 34.17266)
+    assert run.plaquette == pytest.approx(
+        ((1.6838348820799058 + 1.6964714102246652) / 2, 1.6898657970836), abs=1e-9
+    )
+
+
 def test_perftest():
     run = parse("perftest.send_lat.out")
     assert (run.operation, run.kind, run.connection, run.transport) == ("send", "latency", "RC", "IB")
@@ -197,6 +206,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("namd.water.out", "End of program", "", "end of program"),
         ("wrf.em_b_wave.out", "SUCCESS COMPLETE", "FATAL CALLED FROM", "FATAL"),
         ("wrf.em_b_wave.out", "_01:00:00 on", "_01:05:00 on", "steps are missing"),
+        ("milc.su3_rmd.out", "PLAQ:\t1", "PLAQ:\t9", "the range of SU"),
         ("perftest.send_lat.out", "Mtu             : 1024", "Mtu             : 1000", "MTU"),
         ("hpcc.out", "Success=1", "Success=0", "hpcc itself failed"),
         ("hpcc.out", "0.0035214 ...... PASSED", "35.214 ...... FAILED", "residual"),
