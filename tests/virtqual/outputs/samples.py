@@ -17,6 +17,7 @@ PERFTEST = partial(perftest.parse, first=2, last=2**23)
 
 PARSERS: dict[str, Callable[[str], object]] = {
     "hpcc.out": hpcc.parse,
+    "hpl.detailed.out": hpl.parse,
     "hpl.out": hpl.parse,
     "lammps.chain.out": lammps.parse,
     "lammps.lj.out": lammps.parse,

@@ -101,6 +101,7 @@ def test_hpl():
     first, second = parse("hpl.out")
     assert first == Solved("WR11C2R4", 29184, 192, 2, 4, 123.45, 134.24, 2.2453153e-3)
     assert (second.n, second.time, second.rate) == (58368, 912.31, 145.31)
+    assert parse("hpl.detailed.out") == [Solved("WR11C2R4", 1000, 80, 1, 2, 0.07, 10.112, 4.42460145e-3)]
 
 
 def test_npb():
