@@ -2,6 +2,8 @@
 
 import os
 
+SCALE = os.environ.get("FAKE_SCALE", "standard")
+
 
 def partition(name, **extras):
     return {
@@ -11,7 +13,7 @@ def partition(name, **extras):
         "access": [f"--partition={name}"],
         "features": [{"bare": "native", "cloud": "virtual"}[name]],
         "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
-        "extras": {"nodes": 1, "memory_mib": 4096, "llc_bytes": 2**25, "scale": "standard", **extras},
+        "extras": {"nodes": 1, "memory_mib": 4096, "llc_bytes": 2**25, "scale": SCALE, **extras},
     }
 
 

@@ -1,0 +1,58 @@
+"""Generated inputs say what the programs read out of them."""
+
+import math
+
+import pytest
+
+from virtqual.errors import InfrastructureError
+from virtqual.inputs import hpl, water, wrf
+
+EDGE = 15
+
+
+def test_water_is_what_a_real_run_of_namd_read():
+    """Recorded in tests/outputs/namd.water.out: 10125 atoms, 60802 amu, no charge, 0.9978 g/cm3."""
+    lines = water.structure(EDGE).splitlines()
+    rows = [line.split() for line in lines if " TIP3 " in line]
+    assert len(rows) == water.atoms(EDGE) == 10125
+    assert round(sum(float(row[7]) for row in rows)) == 60802
+    assert sum(float(row[6]) for row in rows) == pytest.approx(0, abs=1e-6)
+    assert [line for line in lines if line.endswith(("bonds", "angles"))] == [
+        "    6750 !NBOND: bonds",
+        "    3375 !NTHETA: angles",
+    ]
+    volume = (EDGE * water.SPACING) ** 3
+    assert 60802 / volume * 1.66054 == pytest.approx(0.9978, abs=1e-3)
+
+
+def test_every_water_has_the_geometry_of_tip3p():
+    rows = [line for line in water.coordinates(4).splitlines() if line.startswith("ATOM")]
+    places = [tuple(float(row[i : i + 8]) for i in (30, 38, 46)) for row in rows]
+    assert len(places) == water.atoms(4)
+    for oxygen, first, second in zip(places[::3], places[1::3], places[2::3], strict=True):
+        assert math.dist(oxygen, first) == pytest.approx(0.9572, abs=2e-3)
+        assert math.dist(first, second) == pytest.approx(2 * 0.9572 * math.sin(math.radians(52.26)), abs=2e-3)
+    # No two molecules touch.
+    for index, one in enumerate(places):
+        assert all(math.dist(one, other) > 1.2 for other in places[index - index % 3 + 3 :])
+
+
+def test_water_configuration():
+    text = water.configuration(EDGE, 400)
+    assert "cellBasisVector1   46.5990 0 0" in text
+    assert "PMEGridSizeX       40" in text
+    assert text.endswith("run                400\n")
+
+
+def test_namelist_changes_what_is_asked_and_nothing_else():
+    text = " &domains\n time_step = 600,\n time_step_fract_num = 0,\n e_we = 41, 61,\n"
+    assert wrf.namelist(text, {"time_step": 60}) == text.replace("600", "60")
+    assert wrf.namelist(text, {"e_we": 99}) == text.replace("41", "99")
+    with pytest.raises(InfrastructureError, match="0 entries run_days"):
+        wrf.namelist(text, {"run_days": 0})
+
+
+def test_linpack_input():
+    lines = hpl.hpl(29184, 192, 2, 4).splitlines()
+    assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
+    assert hpl.hpcc(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
