@@ -9,6 +9,7 @@ from virtqual.outputs import namd as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
+from . import counts
 from .base import Measurement, Overhead
 
 # Molecules along each side, and steps, by scale: 10 thousand atoms, and a million as STMV has.
@@ -19,15 +20,16 @@ DRIFT = 1e-3
 
 @rfm.simple_test
 class namd_water(Measurement):
-    """Water on all cores of a node."""
+    """Water on a node, over numbers of ranks."""
 
-    descr = "NAMD, generated water box (needs no download) on one node, elapsed time"
+    descr = "NAMD, generated water box (needs no download) on one node by ranks, elapsed time"
     feature = "namd"
+    ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "esx41", "full"}
 
     def arrange(self):
-        """One rank a core."""
-        self.num_tasks = self.num_tasks_per_node = self.cores
+        """As many ranks as asked for, each on a core of its own."""
+        self.num_tasks = self.num_tasks_per_node = self.ranks
         self.edge, self.steps = BOX[self.known["scale"]]
         self.executable_opts = ["water.namd"]
 
@@ -64,4 +66,5 @@ class namd_water_overhead(Overhead):
 
     descr = "NAMD, generated water box: virtual against native"
     measured = namd_water
+    ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "esx41", "overhead", "full"}

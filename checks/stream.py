@@ -1,24 +1,17 @@
 """STREAM: copy, scale, add and triad over 1, 2, 4, ... threads of a node, and on all nodes at once."""
 
 import reframe as rfm
-import reframe.core.runtime as rt
 
 from virtqual import sizes
 from virtqual.outputs import stream as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
+from . import counts
 from .base import Measurement, Overhead
 
 KERNELS = ("copy", "scale", "add", "triad")
-
-
-def thread_counts():
-    """Return 1, 2, 4, ... up to the physical cores that every node has, and the hardware threads beyond."""
-    found = [partition.processor for partition in rt.runtime().system.partitions]
-    cpus = min((processor.num_cpus or 1 for processor in found), default=1)
-    cores = min((p.num_cpus // (p.num_cpus_per_core or 1) for p in found if p.num_cpus), default=1)
-    return sizes.doublings(cores, cpus)
+THREADS = counts.threads()
 
 
 class Stream(Measurement):
@@ -49,13 +42,13 @@ class stream(Stream):
     """STREAM on one node, over threads."""
 
     descr = "STREAM copy, scale, add, triad by number of threads on one node"
-    threads = parameter(thread_counts(), loggable=True)
+    threads = parameter(THREADS, loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "quick", "full"}
 
     @run_after("init")
     def tag_middle_counts(self):
         """One thread and all of them are quick; the curve between is not."""
-        if self.threads not in (thread_counts()[0], thread_counts()[-1]):
+        if self.threads not in (THREADS[0], THREADS[-1]):
             self.tags = self.tags - {"quick"}
 
     def arrange(self):
@@ -104,7 +97,7 @@ class stream_overhead(Overhead):
 
     descr = "STREAM on one node: virtual against native"
     measured = stream
-    threads = parameter(thread_counts(), loggable=True)
+    threads = parameter(THREADS, loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "overhead", "quick", "full"}
 
 

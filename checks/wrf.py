@@ -9,6 +9,7 @@ from virtqual.outputs import wrf as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
+from . import counts
 from .base import Measurement, Overhead
 
 # Simulated hours, by scale; a step is ten minutes.
@@ -19,15 +20,16 @@ DAY = 86400
 
 @rfm.simple_test
 class wrf_ideal(Measurement):
-    """The baroclinic wave on all cores of a node."""
+    """The baroclinic wave on a node, over numbers of ranks."""
 
-    descr = "WRF em_b_wave (needs no download) on one node, runs a day"
+    descr = "WRF em_b_wave (needs no download) on one node by ranks, runs a day"
     feature = "wrf-ideal"
+    ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "fdr", "openstack-kvm", "full"}
 
     def arrange(self):
-        """One rank a core; ``ideal.exe`` makes the input first, on one task."""
-        self.num_tasks = self.num_tasks_per_node = self.cores
+        """As many ranks as asked for, each on a core; ``ideal.exe`` makes the input first, on one task."""
+        self.num_tasks = self.num_tasks_per_node = self.ranks
         self.hours = HOURS[self.known["scale"]]
         launch = self.job.launcher.run_command(self.job)
         options = " ".join(["--ntasks=1", *self.program["launch"]])
@@ -66,4 +68,5 @@ class wrf_ideal_overhead(Overhead):
 
     descr = "WRF em_b_wave: virtual against native"
     measured = wrf_ideal
+    ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "fdr", "openstack-kvm", "overhead", "full"}

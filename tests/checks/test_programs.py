@@ -105,7 +105,7 @@ def test_a_stream_that_does_not_validate_and_a_program_that_is_not_there_are_nam
 
 
 def test_namd_and_wrf_run_from_inputs_that_need_no_download(equipped):
-    done = equipped.reframe("-n", "^(namd_water|wrf_ideal)", FAKE_SCALE="small")
+    done = equipped.reframe("-n", r"^(namd_water|wrf_ideal).*%ranks=2\b", FAKE_SCALE="small")
     assert done.returncode == 0, outcome(done)
     assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
     assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout

@@ -1,5 +1,7 @@
 """Generated inputs say what the programs read out of them."""
 
+import doctest
+import importlib
 import math
 
 import pytest
@@ -8,6 +10,12 @@ from virtqual.errors import InfrastructureError
 from virtqual.inputs import hpl, water, wrf
 
 EDGE = 15
+
+
+@pytest.mark.parametrize("name", ["inputs.hpl", "inputs.wrf", "outputs.netpipe", "outputs.text"])
+def test_worked_examples(name):
+    failed, tried = doctest.testmod(importlib.import_module(f"virtqual.{name}"))
+    assert (failed, tried > 0) == (0, True)
 
 
 def test_water_is_what_a_real_run_of_namd_read():
