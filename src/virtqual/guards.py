@@ -11,18 +11,24 @@ command and fail when a guard no longer bites.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from reframe.core import runtime
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
-from reframe.frontend import dependencies
+from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
 
+from virtqual import catalogue
 from virtqual.reframe_run import NOTHING_SELECTED
+
+#: What the loader found, before anything was selected.
+_loaded: list[catalogue.Entry] = []
 
 
 def install() -> None:
@@ -31,6 +37,7 @@ def install() -> None:
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
+        cli.list_checks = _catalogue(cli.list_checks)
         Runner._virtqual_guarded = True
 
 
@@ -81,6 +88,18 @@ def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
+def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
+    def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        if concretized:
+            return list_checks(testcases, printer, detailed, concretized)
+        here = catalogue.of_checks(case.check for case in testcases)
+        printer.info("[List of matched checks]")
+        printer.info(catalogue.listing(here, _loaded, runtime.runtime().system, detailed=detailed))
+        return None
+
+    return listed
+
+
 def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, force: bool = False) -> Any:
         # While it loads, ReFrame warns of what it leaves out: a file that cannot be imported, a test that
@@ -88,8 +107,12 @@ def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
         logger = getlogger()
         before, logger.warn_as_error = logger.warn_as_error, True
         try:
-            return load_all(self, force)
+            checks = load_all(self, force)
         finally:
             logger.warn_as_error = before
+        _loaded[:] = catalogue.of_checks(checks)
+        if file := os.environ.get("VIRTQUAL_CATALOGUE"):
+            catalogue.write(_loaded, Path(file))
+        return checks
 
     return guarded

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from virtqual import judging, paths, reframe_run, site, store, systems
+from virtqual import catalogue, judging, paths, reframe_run, site, store, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
 from virtqual.preflight import partitions
@@ -285,7 +285,12 @@ def _one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]
             "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.system.virtual.hypervisor.build),
         },
     )
-    env = {"VIRTQUAL_PAIRS": f"{first}:{last}", "VIRTQUAL_SCOPE": "full" if request.full else "quick"}
+    listed = job.directory / "catalogue.json"
+    env = {
+        "VIRTQUAL_PAIRS": f"{first}:{last}",
+        "VIRTQUAL_SCOPE": "full" if request.full else "quick",
+        "VIRTQUAL_CATALOGUE": str(listed),
+    }
     if number > 1:
         env["VIRTQUAL_SESSION"] = str(session.write(job.directory))
     what = ", ".join(checks) or _selection(request)
@@ -297,8 +302,16 @@ def _one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]
         reframe_run.run(line, env, files.log, job.screen.event, job.watch.stop)
     finally:
         job.screen.look_ends()
+        if not (request.names or request.tags):
+            session.not_run = _not_run(job, catalogue.read(listed))
         job.watch.look()
         _take_in(job, files, first, last, time.time() - begun)
+
+
+def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
+    """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
+    features = {f for program in job.session.stack["programs"] for f in program["features"]}
+    return catalogue.missing(every, features, min(job.system.native.nodes, job.system.virtual.nodes))
 
 
 def _selection(request: Request) -> str:

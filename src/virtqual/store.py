@@ -70,6 +70,8 @@ class Session(BaseModel):
         Every run, in the order in which they ran.
     preflight
         Everything in which both sides differ, or that disturbed runs, with what follows from it.
+    not_run
+        Checks that cannot run here, with the reason; empty where only some were asked for.
     judged
         The session verdict's record, from which it can be judged again.
     outcome, qualified, exit_code
@@ -91,6 +93,7 @@ class Session(BaseModel):
     runs: list[Run] = []
     failures: list[Failure] = []
     preflight: list[Finding] = []
+    not_run: list[str] = []
     judged: dict[str, Any] = {}
     outcome: str = "UNFINISHED"
     all_outcomes: dict[str, int] = {}

@@ -147,6 +147,10 @@ class Terminal:
             say(Text(f"          in full: virtqual preflight {session.session}", style="dim"))
         for failure in session.failures:
             say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
+        if session.not_run:
+            say("Not run here:", style="dim")
+            for line in session.not_run:
+                say(Text(f"  {line}", style="dim"))
         if not any(run.reference == "held" for run in session.runs):
             say(Text("No absolute reference: this system's native hardware is not proven.", style="dim"))
         say()

@@ -1,0 +1,129 @@
+"""What there is to measure: the list that ``reframe -L`` prints, and why a check cannot run here.
+
+ReFrame lists every case with the cases it depends on, which for paired samples is the same check again and
+again.  Here a check is one entry, whatever the number of its samples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+
+class Entry(BaseModel):
+    """One check.
+
+    Attributes
+    ----------
+    name
+        With its parameters, without the sample.
+    description
+        One line.
+    tags
+        By which it is selected; sorted.
+    feature
+        What a stack must provide for it.
+    nodes
+        How many nodes it needs on each side.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    feature: str
+    nodes: int
+
+    def absent(self, features: Iterable[str], nodes: int) -> str | None:
+        """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
+        if self.feature not in features:
+            return f"no program with the feature {self.feature!r} in the stack"
+        if self.nodes > nodes:
+            return f"needs {self.nodes} nodes on each side"
+        return None
+
+    def text(self, *, detailed: bool) -> str:
+        """Return it as it is listed."""
+        lines = [f"- {self.name}", f"    {self.description}"]
+        if detailed:
+            lines += [f"    tags: {', '.join(self.tags)}", f"    asks for: {self._needs()}"]
+        return "\n".join(lines)
+
+    def _needs(self) -> str:
+        return f"+{self.feature}" + (f", {self.nodes} nodes" if self.nodes > 1 else "")
+
+
+_ENTRIES = TypeAdapter(tuple[Entry, ...])
+
+
+def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
+    """Return the entries of measuring checks, one for all samples of a check; others are left aside."""
+    found: dict[str, Entry] = {}
+    for check in checks:
+        name, feature = getattr(check, "run_group", None), getattr(check, "feature", None)
+        if name is None or feature is None or name in found:
+            continue
+        found[name] = Entry(
+            name=name.replace(" %", " "),
+            description=check.descr,
+            tags=tuple(sorted(check.tags)),
+            feature=feature,
+            nodes=check.nodes,
+        )
+    return tuple(found.values())
+
+
+def write(entries: Sequence[Entry], path: Path) -> None:
+    """Write entries for whoever started ReFrame."""
+    path.write_bytes(_ENTRIES.dump_json(tuple(entries), indent=1))
+
+
+def read(path: Path) -> tuple[Entry, ...]:
+    """Return the entries of a file, none if there is no such file."""
+    return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
+
+
+def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detailed: bool) -> str:
+    """Return what ``reframe -l`` and ``-L`` print.
+
+    Parameters
+    ----------
+    here
+        What was selected and can run.
+    every
+        All that was loaded.
+    system
+        ReFrame's, with its partitions.
+    detailed
+        With tags, and with what cannot run here.
+    """
+    text = [entry.text(detailed=detailed) for entry in here]
+    text.append(f"{len(here)} checks, each with a verdict of native against virtual (NAME_overhead)")
+    if detailed:
+        features = {f for p in system.partitions for e in p.environs for f in e.features}
+        nodes = min((p.extras.get("nodes", 0) for p in system.partitions), default=0)
+        if lines := missing(every, features, nodes):
+            text.append(
+                "\n".join(
+                    ["", f"Not on system {system.name!r} as it is set up:", *(f"  {line}" for line in lines)]
+                )
+            )
+    return "\n".join(text) + "\n"
+
+
+def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
+    """Return one line for each check that cannot run, with the reason; its parameters are counted."""
+    features = frozenset(features)
+    counted: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        if reason := entry.absent(features, nodes):
+            counted[entry.name.split(" ")[0], reason] += 1
+    return [
+        f"{name}{f' ({count} cases)' if count > 1 else ''}: {reason}"
+        for (name, reason), count in counted.items()
+    ]
