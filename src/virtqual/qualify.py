@@ -440,7 +440,10 @@ def _history(job: Qualification) -> Sequence[Run]:
     if job.session.runs:
         return job.session.runs
     for file in sorted(paths.sessions().glob(f"*-{job.session.system}/{store.FILE}"), reverse=True):
-        earlier = store.load(file)
+        try:
+            earlier = store.load(file)
+        except UsageError:
+            continue  # of another version: it only tells how long a run may take
         if earlier.runs:
             return earlier.runs
     return ()
