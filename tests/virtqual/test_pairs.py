@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_series import samples_of
 
-from conftest import samples_of
 from virtqual.pairs import PairingError, Sample, pair_up
 
 SIZES = (8.0, 64.0)

@@ -2,9 +2,9 @@ import json
 import re
 
 import pytest
+from made_series import REFERENCES
 from typer.testing import CliRunner
 
-from conftest import REFERENCES
 from virtqual.commands.replay import app
 from virtqual.datafile import DataError
 from virtqual.references.published import CaseEntry, load_published

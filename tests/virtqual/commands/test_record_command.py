@@ -1,9 +1,9 @@
 import shutil
 
 import pytest
+from made_series import REFERENCES
 from typer.testing import CliRunner
 
-from conftest import REFERENCES
 from virtqual.commands.record import app
 from virtqual.references import load_references
 from virtqual.runs import Result, Run

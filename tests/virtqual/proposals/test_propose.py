@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_series import REFERENCES, samples_of
 from ruamel.yaml import YAML
 
-from conftest import REFERENCES, samples_of
 from virtqual.pairs import Sample, pair_up
 from virtqual.proposals import (
     NoHistoryError,

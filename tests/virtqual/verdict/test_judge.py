@@ -126,7 +126,7 @@ def test_a_refusal_makes_it_invalid_whatever_the_numbers(metrics, make):
 def test_refused_pairs_are_replaced_unless_they_are_the_rule(metrics, bad, expected):
     from dataclasses import replace
 
-    from conftest import samples_of
+    from made_series import samples_of
 
     runs = samples_of(metrics["hpl"], [[value] for value in steady(0.0, 4)])
     runs = [replace(run, invalid=("loud",)) if run.number in bad else run for run in runs]
@@ -138,7 +138,7 @@ def test_refused_pairs_are_replaced_unless_they_are_the_rule(metrics, bad, expec
 def test_a_single_valid_pair_of_three_asks_for_another(metrics):
     from dataclasses import replace
 
-    from conftest import samples_of
+    from made_series import samples_of
 
     runs = samples_of(metrics["hpl"], [[0.0]] * 3)
     runs = [replace(run, invalid=("loud",)) if run.number in (0, 1) else run for run in runs]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from made_series import REFERENCES, samples_of
 
-from conftest import REFERENCES, samples_of
 from virtqual.metrics import load_metrics
 from virtqual.pairs import Pair, Series, pair_up
 from virtqual.references import Budget

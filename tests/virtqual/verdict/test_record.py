@@ -55,7 +55,8 @@ def test_it_is_the_evidence_that_decides(curve):
 
 
 def test_a_value_that_is_no_number_survives_json(metrics):
-    from conftest import samples_of
+    from made_series import samples_of
+
     from virtqual.pairs import pair_up
 
     runs = samples_of(metrics["hpl"], [[0.0]] * 3)
@@ -162,7 +163,8 @@ def test_the_keys_of_a_session_record_are_a_contract(metrics, make):
 def test_all_evidence_comes_back(metrics):
     from dataclasses import replace
 
-    from conftest import samples_of
+    from made_series import samples_of
+
     from virtqual.pairs import pair_up
 
     runs = samples_of(metrics["mpi_latency"], [[0.0, 0.1]] * 3)
@@ -218,7 +220,8 @@ def test_a_sample_may_leave_out_what_it_does_not_know():
 
 
 def test_a_pair_without_native_and_budgets_by_size_come_back(metrics):
-    from conftest import samples_of
+    from made_series import samples_of
+
     from virtqual.pairs import pair_up
     from virtqual.references import Reason, Term
 

@@ -115,7 +115,8 @@ def test_plans_end(case):
 def test_pairs_refused_are_asked_for_again(metrics):
     from dataclasses import replace
 
-    from conftest import samples_of
+    from made_series import samples_of
+
     from virtqual.pairs import pair_up
 
     runs = [

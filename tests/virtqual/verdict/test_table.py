@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_series import samples_of
 
-from conftest import samples_of
 from virtqual.pairs import PairingError, Sample, pair_up
 from virtqual.references import Budget
 from virtqual.verdict import Outcome, Prior, judge
