@@ -74,9 +74,23 @@ def job(request: Request, root: Path, stacks: Path) -> Job:
     names = tuple(name for name in members if name not in request.without)
     made = environment.prepare(root, state, request.choices)
     # A lock of everything serves every set; where there is none, a set is worked out alone.
-    if _given_lock(request, root, made) is None and set(names) != set(said.members("all")):
-        made = made.part(names)
+    if _given_lock(request, root, made) is None:
+        # With what an earlier set has brought: a manifest is of one lock.
+        names = (*names, *(name for name in _brought(state, made) if name not in (*names, *request.without)))
+        if set(names) != set(said.members("all")):
+            made = made.part(names)
     return Job(request, root, state, made, names)
+
+
+def _brought(state: Path, made: Environment) -> list[str]:
+    """Return the packages of the stack that is set up, if it is of the same configuration."""
+    file = state / "manifest.json"
+    if not file.is_file():
+        return []
+    earlier = manifest.load(file)
+    known = pins.programs()["programs"]
+    same = earlier.pins.partition("-")[0] == made.digest
+    return list(dict.fromkeys(known[p.name]["package"] for p in earlier.programs)) if same else []
 
 
 def known_lock(job: Job) -> Lock | None:

@@ -90,10 +90,15 @@ def test_two_cases_of_one_program(fake, start, tmp_path):
     assert plan.make(locked, ["wrf"], tmp_path / "store").installed == 0
 
 
-def test_what_a_smaller_set_leaves_is_kept(fake, start):
-    build.build(start(), silent)
-    again = build.build(start(without=("osu-micro-benchmarks",)), silent)
-    assert again.features == ["osu", "stream"]
+def test_a_set_is_added_to_what_is_there(fake, start):
+    first = build.build(start(without=("hpl", "perftest", "osu-micro-benchmarks")), silent)
+    assert first.features == ["stream"]
+    job = start(without=("hpl", "perftest", "stream"))
+    assert job.names == ("osu-micro-benchmarks",)
+    job = start(set="apps", without=("lammps", "npb", "namd", "milc"))
+    assert job.names == ("wrf", "stream")
+    whole = build.build(start(without=("hpl", "perftest")), silent)
+    assert whole.features == ["osu", "stream"]
 
 
 @pytest.mark.parametrize("version", ["0.23.1", "1.0.2"])
