@@ -179,13 +179,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         # What the partition sets for its hardware stands.
         site = self.current_partition.local_env.env_vars
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
+        # Before arrange: a check that starts a second step in its job takes the same options.
+        self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
         self.arrange()
         self.executable_opts = [self.executable, *self.executable_opts]
         self.executable = "./task.sh"
-        self.job.launcher.options = [
-            "--cpu-bind=cores",
-            *self.program["launch"],
-        ]
         self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin"]
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
 
