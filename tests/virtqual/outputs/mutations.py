@@ -145,6 +145,13 @@ def garbage(rng: random.Random, text: str, _: str) -> str:
     return text[:at] + bad + text[at:]
 
 
+def not_a_number(rng: random.Random, text: str, _: str) -> str:
+    """Print something else, or nothing, in the place of a number."""
+    number = rng.choice(list(re.finditer(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", text, re.ASCII)))
+    other = rng.choice(("nan", "-nan", "NaN", "inf", "Infinity", "1e999", "*" * len(number[0]), ""))
+    return text[: number.start()] + other + text[number.end() :]
+
+
 def dropped(rng: random.Random, text: str, _: str) -> str:
     """Lose one character of a line that holds numbers."""
     places = [match.start() for match in re.finditer(r"[0-9.]", text)]
@@ -166,5 +173,6 @@ MUTATIONS: tuple[Callable[[random.Random, str, str], str], ...] = (
     reordered,
     localised,
     garbage,
+    not_a_number,
     dropped,
 )
