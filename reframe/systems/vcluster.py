@@ -51,6 +51,8 @@ def partition(state, side, **extras):
             # MPICH between nodes: plain TCP over the cluster's bridge.
             ["MPIR_CVAR_CH4_NETMOD", "ofi"],
             ["FI_PROVIDER", "tcp"],
+            # The same over UCX, which would take the native nodes, that share one kernel, for one.
+            ["UCX_TLS", "tcp,self"],
             ["OPENBLAS_CORETYPE", kernel],
         ],
         "extras": {
