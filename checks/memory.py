@@ -34,8 +34,9 @@ class memory_bandwidth(Measurement):
         )
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
-        launch = self.job.launcher.run_command(self.job)
-        self.postrun_cmds = [f"{launch} {' '.join(self.job.launcher.options)} {triad} > triad.out"]
+        # ReFrame tells the job only when it writes the script; the launcher asks the job.
+        self.job.num_cpus_per_task = self.num_cpus_per_task
+        self.postrun_cmds = [f"{self.job.launcher.run_command(self.job)} {triad} > triad.out"]
 
     def kernel_options(self, kernel):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
