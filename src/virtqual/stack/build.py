@@ -271,11 +271,7 @@ def prefix(store: Path, package: Package) -> Path:
 
 def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Say) -> int:
     """Run Spack in the environment, all it says to a log; return its exit code."""
-    return call([str(found.program), "-e", str(job.made.directory), *arguments], found, log, follow)
-
-
-def call(line: list[str], found: bring.Spack, log: Path, follow: Say) -> int:
-    """Run a command of Spack as it is, all it says to a log; return its exit code."""
+    line = [str(found.program), "-e", str(job.made.directory), *arguments]
     with (
         log.open("w") as file,
         subprocess.Popen(

@@ -72,17 +72,6 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
 
     part(" ".join(["sources", *sorted(supplied)]), sources)
 
-    def bootstrap() -> None:
-        # Outside the environment: what Spack itself needs is not bound to the stack's target and compilers.
-        scope = job.state / "bootstrap"
-        scope.mkdir(exist_ok=True)
-        (scope / "repos.yaml").write_text(json.dumps({"repos": {"builtin": str(upstream)}}))
-        command = ["bootstrap", "mirror", "--binary-packages", str(target / "bootstrap")]
-        log = build.log_file(job, "bootstrap")
-        if build.call([str(found.program), "-C", str(scope), *command], found, log, lambda line: None):
-            raise InfrastructureError(f"Spack's reason is in {log}:\n{build.tail(log, 6)}")
-
-    part("bootstrap", bootstrap)
     there = lock.installed(job.made.store)
     ready = [root for root in todo.roots if root.hash in there]
     if ready:

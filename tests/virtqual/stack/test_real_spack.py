@@ -14,7 +14,7 @@ from virtqual.stack.build import Request
 from virtqual.stack.environment import Choices
 
 ROOT = Path(__file__).parents[3]
-OURS = ("stream", "perftest", "milc")
+OURS = ("lammps", "milc", "perftest", "stream")
 
 
 @pytest.fixture(scope="module")
