@@ -55,7 +55,11 @@ def _says(package: Package, variant: str, value: str) -> bool:
 def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, prefix: Path) -> Program:
     path = Path(entry["path"].format(prefix=prefix))
     if not path.is_file():
-        raise InfrastructureError(f"{path} is missing: the package {root} should have installed it")
+        # Some makefiles go on after an error, and then nothing is installed.
+        raise InfrastructureError(
+            f"{path} is missing: the package {root} was built, but without it; why is in {prefix}/.spack "
+            f"(spack-build-out.txt.gz). Once mended: spack uninstall /{root.hash[:7]}, and build again"
+        )
     mpi = _mpi(root, locked)
     env = {key: str(value) for key, value in entry.get("env", {}).items()}
     return Program(
