@@ -188,7 +188,7 @@ def concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
 
 def supply(job: Job, todo: Plan) -> None:
     """Put what a person supplied where Spack looks for it."""
-    for entry in todo.by_hand:
+    for entry in (each for each in todo.by_hand if each.supplied):
         place = job.state / f"by-hand/mirror/_source-cache/archive/{entry.sha256[:2]}"
         place.mkdir(parents=True, exist_ok=True)
         suffix = "".join(Path(entry.file).suffixes[-2:])

@@ -1,0 +1,85 @@
+"""What an isolated site needs is gathered, and used from there alone."""
+
+import json
+import subprocess
+
+import pytest
+
+from virtqual.errors import InfrastructureError
+from virtqual.stack import bring, build, mirror
+from virtqual.stack.pins import Repository
+
+
+def git(path, *arguments):
+    done = subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-C", path, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A repository with two commits, the first of which is pinned."""
+    root = tmp_path / "published"
+    root.mkdir()
+    git(root, "init", "--quiet")
+    for content in ("first", "second"):
+        (root / "recipe").write_text(content)
+        git(root, "add", "recipe")
+        git(root, "commit", "--quiet", "--message", content)
+    return Repository(root.as_uri(), git(root, "rev-parse", "HEAD~1"), "1")
+
+
+def test_a_commit_is_brought_whole(published, tmp_path):
+    bring.checkout(published, tmp_path / "have", mirrored=None, offline=False)
+    assert (tmp_path / "have/recipe").read_text() == "first"
+    assert not list(tmp_path.glob("*.part"))
+    # It is there: neither network nor mirror is asked again.
+    gone = published._replace(url="file:///nowhere")
+    bring.checkout(gone, tmp_path / "have", mirrored=None, offline=True)
+
+
+def test_from_checkout_to_mirror_to_checkout(published, tmp_path):
+    bring.checkout(published, tmp_path / "have", mirrored=None, offline=False)
+    mirror._bare(published, tmp_path / "have", tmp_path / "mirror.git")
+    gone = published._replace(url="file:///nowhere")
+    mirror._bare(gone, tmp_path / "none", tmp_path / "mirror.git")
+    bring.checkout(gone, tmp_path / "isolated", mirrored=tmp_path / "mirror.git", offline=True)
+    assert (tmp_path / "isolated/recipe").read_text() == "first"
+
+
+def test_what_is_not_there_leaves_nothing_behind(published, tmp_path):
+    other = published._replace(commit="0" * 40)
+    with pytest.raises(InfrastructureError, match="git fetch failed"):
+        bring.checkout(other, tmp_path / "have", mirrored=None, offline=False)
+    assert not (tmp_path / "have").exists()
+    with pytest.raises(InfrastructureError, match="is no mirror"):
+        bring.checkout(published, tmp_path / "have", mirrored=tmp_path / "none", offline=True)
+
+
+def test_what_a_mirror_lacks_is_listed(fake, start, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
+    (tmp_path / "recipes").mkdir()
+    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"))
+    lacking = mirror.gather(job, tmp_path / "mirror", lambda line: None)
+    assert [text.split(":")[0] for text in lacking] == [
+        "spack-packages.git",
+        "spack.git",
+        "namd needs NAMD_2.14_Source.tar.gz",
+    ]
+    assert json.loads((tmp_path / "mirror/mirror.json").read_text())["lacking"] == lacking
+
+
+def test_a_mirror_brings_the_lock_of_the_same_configuration(fake, start, checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
+    (tmp_path / "recipes").mkdir()
+    job = start(without=("hpl", "perftest"))
+    mirror.gather(job, tmp_path / "mirror", lambda line: None)
+    request = build.Request(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
+    elsewhere = build.job(request, checkout, tmp_path / "elsewhere")
+    assert build.known_lock(elsewhere) is not None
+    (checkout / "config/common/config.yaml").write_text("config: {deprecated: false}\n")
+    assert build.known_lock(build.job(request, checkout, tmp_path / "elsewhere")) is None
