@@ -81,12 +81,12 @@ class stream_nodes(Stream):
         self.job.launcher.options.append("--output=stream.%t.out")
 
     def read(self):
-        """Add the rates of the nodes."""
+        """Add the nodes' rates over their average times; their best ones need not have been at once."""
         runs = [self.rates(self.stage_text(f"stream.{node}.out"), self.cores) for node in range(self.nodes)]
         family = runs[0][0]
         setting = f"STREAM, {self.nodes} nodes, {self.cores} thread{'s' if self.cores > 1 else ''} each"
         return [
-            Result.scalar(f"{family}_{kernel}", setting, sum(getattr(run, kernel) for _, run in runs))
+            Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs))
             for kernel in KERNELS
         ]
 

@@ -36,6 +36,9 @@ class Stream:
         OpenMP threads, as counted by the run itself.
     copy, scale, add, triad
         Best rate in MB/s, 1 MB = 10^6 bytes.
+    mean
+        Rate over the average time in MB/s by kernel.  Of several runs at once, the best rates may be those of
+        moments in which the others paused: their sum is what no machine has.
     """
 
     version: str
@@ -46,6 +49,7 @@ class Stream:
     scale: float
     add: float
     triad: float
+    mean: dict[str, float]
 
     @property
     def bytes_each(self) -> int:
@@ -86,16 +90,18 @@ def parse(text: str) -> Stream:
         if counted[1] != asked[1]:
             raise OutputError(NAME, f"{counted[1]} threads ran, {asked[1]} were requested")
     elements, element_bytes = int(size[1]), int(width[1])
+    rates = _rates(text, head, elements * element_bytes)
     return Stream(
         version=version[1],
         elements=elements,
         element_bytes=element_bytes,
         threads=threads,
-        **_rates(text, head, elements * element_bytes),
+        **{kernel: best for kernel, (best, _) in rates.items()},
+        mean={kernel: mean for kernel, (_, mean) in rates.items()},
     )
 
 
-def _rates(text: str, head: re.Match[str], each: int) -> dict[str, float]:
+def _rates(text: str, head: re.Match[str], each: int) -> dict[str, tuple[float, float]]:
     first = line_of(text, head.start()) + 1
     lines = text[head.end() + 1 :].split("\n")[: len(ARRAYS) + 1]
     if len(lines) <= len(ARRAYS) or not re.fullmatch(r"-{20,}", lines.pop()):
@@ -114,5 +120,5 @@ def _rates(text: str, head: re.Match[str], each: int) -> dict[str, float]:
             )
         if not least <= average <= most:
             raise OutputError(NAME, f"line {line}: the average time is not between least and most")
-        rates[kernel] = rate
+        rates[kernel] = (rate, moved * least / average)
     return rates
