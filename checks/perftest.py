@@ -22,7 +22,7 @@ COLUMN = {"latency": "typical", "bandwidth": "average"}
 
 
 def systems(wanted):
-    """Add that RDMA is needed; where only one side has it, there is nothing to compare."""
+    """Add that RDMA is needed, on both sides."""
     partitions = rt.runtime().system.partitions
     with_rdma = {f for p in partitions if "rdma" in p.features for f in p.features}
     return [f"{one} +rdma" for one in wanted] if {"native", "virtual"} <= with_rdma else []
@@ -32,6 +32,8 @@ class Rdma(Measurement):
     """A server on the first node, a client on the second; reliable connection, polling."""
 
     feature = "perftest"
+    #: What both partitions must have: where only one has it, there is nothing to compare.
+    needs = "rdma"
     nodes = 2
     operation = parameter(OPERATIONS, loggable=True)
     kind = "latency"

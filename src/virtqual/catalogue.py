@@ -29,6 +29,8 @@ class Entry(BaseModel):
         What a stack must provide for it.
     nodes
         How many nodes it needs on each side.
+    needs
+        A feature that both partitions must have, such as ``rdma``; empty for none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,13 +40,19 @@ class Entry(BaseModel):
     tags: tuple[str, ...]
     feature: str
     nodes: int
+    needs: str = ""
 
-    def absent(self, features: Iterable[str], nodes: int) -> str | None:
-        """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
+    def absent(self, features: Iterable[str], nodes: int, offers: Iterable[str] = ()) -> str | None:
+        """Return why it cannot run with a stack of these features on so many nodes; None if it can.
+
+        `offers` are the features that both partitions have.
+        """
         if self.feature not in features:
             return f"no program with the feature {self.feature!r} in the stack"
         if self.nodes > nodes:
             return f"needs {self.nodes} nodes on each side"
+        if self.needs and self.needs not in offers:
+            return f"needs partitions that both have the feature {self.needs!r}"
         return None
 
     def text(self, *, detailed: bool) -> str:
@@ -55,7 +63,8 @@ class Entry(BaseModel):
         return "\n".join(lines)
 
     def _needs(self) -> str:
-        return f"+{self.feature}" + (f", {self.nodes} nodes" if self.nodes > 1 else "")
+        nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
+        return f"+{self.feature}{nodes}{f', partitions with {self.needs}' if self.needs else ''}"
 
 
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
@@ -74,6 +83,7 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
             tags=tuple(sorted(check.tags)),
             feature=feature,
             nodes=check.nodes,
+            needs=getattr(check, "needs", ""),
         )
     return tuple(found.values())
 
@@ -107,7 +117,8 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras.get("nodes", 0) for p in system.partitions), default=0)
-        if lines := missing(every, features, nodes):
+        offers = frozenset.intersection(*(frozenset(p.features) for p in system.partitions))
+        if lines := missing(every, features, nodes, offers):
             text.append(
                 "\n".join(
                     ["", f"Not on system {system.name!r} as it is set up:", *(f"  {line}" for line in lines)]
@@ -116,12 +127,14 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     return "\n".join(text) + "\n"
 
 
-def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
+def missing(
+    entries: Iterable[Entry], features: Iterable[str], nodes: int, offers: Iterable[str] = ()
+) -> list[str]:
     """Return one line for each check that cannot run, with the reason; its parameters are counted."""
-    features = frozenset(features)
+    features, offers = frozenset(features), frozenset(offers)
     counted: Counter[tuple[str, str]] = Counter()
     for entry in entries:
-        if reason := entry.absent(features, nodes):
+        if reason := entry.absent(features, nodes, offers):
             counted[entry.name.split(" ")[0], reason] += 1
     return [
         f"{name}{f' ({count} cases)' if count > 1 else ''}: {reason}"

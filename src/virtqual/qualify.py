@@ -311,7 +311,9 @@ def _one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]
 def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
     """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
     features = {f for program in job.session.stack["programs"] for f in program["features"]}
-    return catalogue.missing(every, features, min(job.system.native.nodes, job.system.virtual.nodes))
+    nodes = min(job.system.native.nodes, job.system.virtual.nodes)
+    native, virtual = (set(job.system.partition(side).features) for side in ("native", "virtual"))
+    return catalogue.missing(every, features, nodes, native & virtual)
 
 
 def _selection(request: Request) -> str:
