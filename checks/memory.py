@@ -35,8 +35,9 @@ class memory_bandwidth(Measurement):
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
         launch = self.job.launcher.run_command(self.job)
-        options = " ".join([f"--cpus-per-task={self.num_cpus_per_task}", *self.job.launcher.options])
-        self.postrun_cmds = [f"{launch} {options} {triad} > triad.out"]
+        # ReFrame gives this to the job's first step only, and Slurm does not hand it on.
+        launch += f" --cpus-per-task={self.num_cpus_per_task}"
+        self.postrun_cmds = [f"{launch} {triad} > triad.out"]
 
     def kernel_options(self, kernel):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""

@@ -32,9 +32,8 @@ class wrf_ideal(Measurement):
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.hours = HOURS[self.known["scale"]]
         launch = self.job.launcher.run_command(self.job)
-        options = " ".join(["--ntasks=1", *self.job.launcher.options])
         ideal = self.program["data"]["ideal"]
-        self.prerun_cmds = [f"{launch} {options} {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"]
+        self.prerun_cmds = [f"{launch} --ntasks=1 {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"]
 
     @run_before("run")
     def bring_case(self):
