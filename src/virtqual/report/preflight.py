@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import shorten
 
 from rich.console import Console
 from rich.padding import Padding
@@ -16,7 +15,7 @@ _WORD = {"refuse": "refused", "report": "reported"}
 
 
 def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False) -> None:
-    """Print findings, what refuses first; `briefly` says in two lines what is only reported."""
+    """Print findings, what refuses first; `briefly` only names what is reported."""
     told: dict[tuple[Action, str], list[Finding]] = {}
     for finding in findings:
         told.setdefault((finding.action, finding.item), []).append(finding)
@@ -24,10 +23,6 @@ def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False
         if action == "unseen":
             continue
         if briefly and action == "report":
-            line = Text(f"reported {item}: ", style=_STYLE[action])
-            reason = "; ".join(finding.reason for finding in same)
-            line.append(shorten(reason, 145 - len(item), placeholder=" ..."), style="default")
-            console.print(line)
             continue
         head = Text(f"{_WORD[action]} ", style=_STYLE[action])
         head.append(item, style="bold")
@@ -36,6 +31,10 @@ def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False
         for finding in same:
             console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
         console.print(Padding(Text(f"-> {same[0].remedy}", style="dim"), (0, 0, 0, 4)))
+    if briefly and (reported := [item for action, item in told if action == "report"]):
+        console.print(
+            Text("reported, not refused: ", style=_STYLE["report"]).append(", ".join(reported), "default")
+        )
     found = {item for action, item in told if action != "unseen"}
     if unseen := [item for action, item in told if action == "unseen" and item not in found]:
         console.print(Text(f"not observable, so not compared: {', '.join(unseen)}", style="dim"))
