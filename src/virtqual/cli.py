@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,7 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.commands.speaking import speaking
 
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
@@ -38,21 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _say = Console(highlight=False, soft_wrap=True)
-_complain = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-@contextmanager
-def _speaking() -> Iterator[None]:
-    """Turn an error that people have to know into one message and its exit code."""
-    try:
-        yield
-    except VirtqualError as error:
-        _complain.print(f"virtqual: {error}", style="red", markup=False)
-        raise typer.Exit(error.exit_code) from None
-    except ValueError as error:
-        # Reviewed data with a mistake names file, line and key itself.
-        _complain.print(f"virtqual: {error}", style="red", markup=False)
-        raise typer.Exit(UsageError.exit_code) from None
 
 
 @app.command()
@@ -87,7 +70,7 @@ def qualify(
     from virtqual import qualify as main_job
     from virtqual.report.terminal import Terminal
 
-    with _speaking():
+    with speaking():
         request = main_job.Request(
             system=system,
             hypervisor_class=hypervisor_class,
@@ -116,7 +99,7 @@ def setup(
     from virtqual import paths
     from virtqual.stack import registry
 
-    with _speaking():
+    with speaking():
         stacks = paths.stacks()
         todo = registry.plan(stacks, tuple(package or ()))
         found = registry.current(stacks)

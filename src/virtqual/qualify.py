@@ -7,20 +7,19 @@ import re
 import signal
 import statistics
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from virtqual import catalogue, judging, paths, reframe_run, site, store, systems
+from virtqual import catalogue, conclusion, judging, paths, reframe_run, site, store, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
 from virtqual.preflight import partitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
 from virtqual.references import expiry_problems
-from virtqual.references.budgets import Gate
 from virtqual.reframe_run import Event, Files
 from virtqual.runs import Run
 from virtqual.stack import manifest
@@ -28,7 +27,6 @@ from virtqual.store import Failure, Look, Session
 from virtqual.systems import System
 from virtqual.verdict import Design, Outcome, SessionVerdict
 
-INTERRUPTED = 130
 # Pairs of the first look: the verdict's screen, and more where later sessions will be held against them.
 SCREEN_PAIRS, BASELINE_PAIRS = 2, 4
 
@@ -111,9 +109,9 @@ def qualify(request: Request, screen: Screen) -> Session:
     try:
         _run_looks(job)
     except KeyboardInterrupt:
-        _collect_conclusion(job, interrupted=True)
+        _conclude(job, interrupted=True)
     else:
-        _collect_conclusion(job)
+        _conclude(job)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -451,71 +449,17 @@ def _history(job: Qualification) -> Sequence[Run]:
     return ()
 
 
-def _collect_conclusion(job: Qualification, *, interrupted: bool = False) -> None:
-    session, verdict = job.session, job.verdict
-    outcomes = verdict.outcomes if verdict else {}
-    session.all_outcomes = {outcome.value: count for outcome, count in outcomes.items()}
-    answer = verdict.outcome if verdict else Outcome.INVALID
-    chosen = judging.references().hypervisor_class(session.hypervisor_class)
-    lost = list(job.watch.lost.values())
-    unmeasured = sorted(set(job.refused) - {run.check for run in session.runs})
-    if interrupted:
-        session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
-        session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
-    elif lost or job.broken or (verdict is None and not unmeasured):
-        session.exit_code, session.outcome = 5, "BROKEN"
-        why = "; ".join(lost or job.broken[:3]) or "nothing was measured"
-        session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}."
-    elif answer is Outcome.INVALID or unmeasured:
-        session.exit_code, session.outcome = 4, Outcome.INVALID.value
-        count = outcomes.get(Outcome.INVALID, 0) + len(unmeasured)
-        session.conclusion = (
-            f"Refused: {_metrics(count)} could not be judged honestly; the reasons are above."
-        )
-        if verdict and any(one.outcome is Outcome.OVER and not one.waived for one in verdict.verdicts):
-            session.conclusion += f" Of the others: {_sentence(job, verdict, Outcome.OVER)}"
-    elif verdict is not None:
-        session.exit_code = {Outcome.OVER: 1, Outcome.UNDECIDED: 3}.get(answer, 0)
-        session.outcome = answer.value
-        session.conclusion = _sentence(job, verdict, answer)
-    yes, why = verdict.qualified if verdict else (False, "nothing was measured")
-    if not chosen.qualifies:
-        yes, why = False, chosen.name
-    elif session.exit_code not in (0, 1, 3):
-        yes, why = False, session.outcome.lower()
-    session.qualified = "yes" if yes else f"no ({why})"
-    session.write(job.directory)
-
-
-def _sentence(job: Qualification, verdict: SessionVerdict, answer: Outcome) -> str:
-    build = f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}"
-    limits: dict[Gate, str] = {
-        "overhead": "overhead budget",
-        "change": f"allowed change since session {job.session.against}",
-    }
-    totals = Counter(one.gate for one in verdict.verdicts)
-    total = max(totals.values())
-    if answer is Outcome.OVER:
-        over = Counter(one.gate for one in verdict.verdicts if one.outcome is answer and not one.waived)
-        parts = [
-            f"over the {limits[gate]} on {over[gate]} of {_metrics(total)}" for gate in limits if over[gate]
-        ]
-        return f"{build} is {' and '.join(parts)}."
-    if answer is Outcome.UNDECIDED:
-        count = verdict.outcomes[answer]
-        return f"{count} of {_verdicts(totals)} are undecided after the pairs allowed: not a pass."
-    if answer is Outcome.BASELINE:
-        return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
-    held = " and the ".join(text for gate, text in limits.items() if totals[gate])
-    return f"{build} is within the {held}: {_metrics(total)}."
-
-
-def _verdicts(totals: Counter[Gate]) -> str:
-    return _metrics(sum(totals.values())) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
-
-
-def _metrics(count: int) -> str:
-    return f"{count} metric{'' if count == 1 else 's'}"
+def _conclude(job: Qualification, *, interrupted: bool = False) -> None:
+    conclusion.conclude(
+        job.session,
+        job.verdict,
+        interrupted=interrupted,
+        broken=list(job.watch.lost.values()) or job.broken,
+        unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs}),
+        qualifies=judging.references().hypervisor_class(job.session.hypervisor_class).qualifies,
+        build=f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}",
+    )
+    job.session.write(job.directory)
 
 
 __all__ = ["Qualification", "Request", "Screen", "design", "load_system", "qualify"]

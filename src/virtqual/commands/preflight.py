@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from virtqual import judging, paths, store
-from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
+from virtqual.commands.speaking import speaking
+from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.identity import Identity
 from virtqual.preflight import partitions
 from virtqual.preflight.compare import compare
@@ -35,14 +36,8 @@ def command(
 
     Exit code: 0 comparable, 4 refused, 2 usage, 5 a partition cannot be looked at.
     """
-    try:
+    with speaking():
         chosen, findings = _findings(tuple(what or ()), system, hypervisor_class)
-    except VirtqualError as error:
-        typer.echo(f"virtqual: {error}", err=True)
-        raise typer.Exit(error.exit_code) from None
-    except ValueError as error:
-        typer.echo(f"virtqual: {error}", err=True)
-        raise typer.Exit(UsageError.exit_code) from None
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = [finding.model_dump(mode="json") for finding in findings]

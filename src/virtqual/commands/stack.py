@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,8 @@ import typer
 from rich.console import Console
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, RefusedError, VirtqualError
+from virtqual.commands.speaking import speaking
+from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
 from virtqual.stack import mirror as mirroring
@@ -20,16 +19,6 @@ from virtqual.stack.plan import Plan
 
 app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
 _say = Console(highlight=False, soft_wrap=True)
-_complain = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-@contextmanager
-def _speaking() -> Iterator[None]:
-    try:
-        yield
-    except VirtqualError as error:
-        _complain.print(f"virtqual: {error}", style="red", markup=False)
-        raise typer.Exit(error.exit_code) from None
 
 
 Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: mvapich2, mvapich, mpich")]
@@ -59,7 +48,7 @@ def build(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show the plan, and stop")] = False,
 ) -> None:
     """Build the stack, or what of it is not there yet, and write its manifest."""
-    with _speaking():
+    with speaking():
         root = paths.root()
         request = building.Request(
             set=which,
@@ -112,7 +101,7 @@ def show(plan: Plan, name: str) -> None:
 @app.command("lock")
 def lock_() -> None:
     """Work the shipped lock out anew, after a change of spack.yaml or config/, and write spack.lock."""
-    with _speaking():
+    with speaking():
         root = paths.root()
         (root / "spack.lock").unlink(missing_ok=True)
         job = building.job(building.Request(), root, paths.stacks())
@@ -130,7 +119,7 @@ def mirror(
     source: Annotated[Path | None, typer.Option("--from", help="another mirror to take things from")] = None,
 ) -> None:
     """Gather all that an isolated site needs: Spack, recipes, sources, and what is built here already."""
-    with _speaking():
+    with speaking():
         request = building.Request(
             set=which,
             without=tuple(without or ()),
@@ -142,8 +131,7 @@ def mirror(
         for sentence in lacking:
             _say.print(f"LACKING: {sentence}", markup=False)
         if lacking:
-            _complain.print(f"virtqual: the mirror {directory} is not complete", style="red", markup=False)
-            raise typer.Exit(5)
+            raise InfrastructureError(f"the mirror {directory} is not complete")
         _say.print(f"complete: virtqual stack build --offline --mirror {directory}", markup=False)
 
 
@@ -158,7 +146,7 @@ def check(
     Exit code: 0 all is as it was, 4 the nodes of the session did not load the same, 5 a stack is missing or
     changed.
     """
-    with _speaking():
+    with speaking():
         if session:
             _compare(session)
         found = manifest.installed(paths.stacks())
