@@ -7,7 +7,8 @@ read -r node < /proc/sys/kernel/hostname
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
 echo "$rank $node ${cpus:-unknown}" > "virtqual.task.$rank"
 if (set -C; : > "virtqual.seen.$node") 2> /dev/null; then
-    sh ./look.sh > "virtqual.look.$node"
+    sh ./look.sh > "virtqual.look.$node" &
     (. ./seen.sh && virtqual_seen "$1") > "virtqual.seen.$node"
+    wait
 fi
 exec "$@"
