@@ -1,6 +1,7 @@
 """Building the stack: the plan, what is missing, what fails, and what stays in place."""
 
 import json
+import shutil
 
 import pytest
 from fakespack import lock_of
@@ -147,6 +148,25 @@ def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, chec
 def test_the_side_changes_no_hash(checkout, tmp_path):
     sides = [environment.prepare(checkout, tmp_path, Choices(side=side)) for side in ("native", "virtual")]
     assert sides[0] == sides[1]
+
+
+def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start, tmp_path):
+    native = build.build(start(without=("hpl", "perftest")), silent)
+    shipped = tmp_path / "stacks/spack/spack.lock"
+    (tmp_path / "shipped").mkdir()
+    kept = shutil.copy(shipped, tmp_path / "shipped/spack.lock")
+    shutil.rmtree(tmp_path / "stacks")
+    fake.lock({"concrete_specs": {}, "roots": []})  # concretising again would give this
+    with pytest.raises(UsageError, match="needs --buildcache"):
+        start(choices=Choices(side="virtual"), lock=kept)
+    job = start(choices=Choices(side="virtual"), lock=kept, buildcache="/cache", without=("hpl", "perftest"))
+    virtual = build.build(job, silent)
+    assert "--use-buildcache=only" in (fake.path / "asked").read_text()
+    assert virtual.hash == native.hash
+    assert [p.origin for p in virtual.programs] == [p.origin for p in native.programs]
+    written = (job.made.directory / "spack.yaml").read_text()
+    assert "config/virtual" in written
+    assert "file:///cache" in written
 
 
 def test_offline_lets_nothing_out(tmp_path):
