@@ -60,7 +60,8 @@ def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> 
     if total <= 0:
         foreign = _no("no CPU time passed")
     elif online := begin.get("cpus_online"):
-        idle = spent[3] + spent[4] + spent[7]
+        # Interrupts are nobody's: messages of the run itself are worked on where they arrive.
+        idle = sum(spent[3:8])
         foreign = max((total - idle) / total * len(cpu_list(online)) - own_cpus, 0.0)
     waited = _difference(begin, end, "cpu_waiting_us")
     waiting: Share = waited
