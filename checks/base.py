@@ -148,8 +148,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
         self.valid_systems = [f"+{self.slot.side}" + (" +multinode" if self.nodes > 1 else "")]
         self.valid_prog_environs = [f"+{self.feature}"]
-        sides = {f for p in rt.runtime().system.partitions for f in p.features} & {"native", "virtual"}
-        slots = [str(slot) for slot in looks.order(*looks.pairs()) if slot.side in sides]
+        slots = _slots()
         if self.sample in slots[1:]:
             self.depends_on(self._variant(slots[slots.index(self.sample) - 1]), _same_environment)
 
@@ -269,6 +268,12 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         return self.stage_text(self.job.stdout)
 
 
+def _slots():
+    """Return the slots of this look, in order, of the sides that the selected partitions have."""
+    sides = {f for p in rt.runtime().system.partitions for f in p.features} & {"native", "virtual"}
+    return [str(slot) for slot in looks.order(*looks.pairs()) if slot.side in sides]
+
+
 def _case(check, test):
     """Return the name of a measuring check with the parameters that a test has in common with it."""
     names = sorted(set(check.param_space.params) - {"sample"})
@@ -309,8 +314,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
             self.valid_systems = ["+virtual +multinode"]
         own = {name: getattr(self, name) for name in type(self).param_space.params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
-        sides = {f for p in rt.runtime().system.partitions for f in p.features} & {"native", "virtual"}
-        slots = [str(slot) for slot in looks.order(*looks.pairs()) if slot.side in sides]
+        slots = _slots()
         chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in slots)
         self.samples = [self.measured.variant_name(number) for number in chosen]
         for name in self.samples:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.pairs import Sample, Series, Side, pair_up
 from virtqual.preflight.finding import Finding
+from virtqual.records import first_problem, write_whole
 from virtqual.references import Gate, NoReferenceError, References
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
@@ -103,11 +104,7 @@ class Session(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``session.json``, whole or not at all."""
-        path = directory / FILE
-        part = path.with_suffix(".part")
-        part.write_text(self.model_dump_json(by_alias=True, indent=1) + "\n")
-        part.replace(path)
-        return path
+        return write_whole(self, directory / FILE, indent=1)
 
 
 def load(path: Path) -> Session:
@@ -124,9 +121,7 @@ def load(path: Path) -> Session:
     except OSError as error:
         raise UsageError(f"{file}: no session ({error.strerror})") from error
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise UsageError(f"{file}: key {where or 'schema'}: {problem['msg']}") from error
+        raise UsageError(f"{file}: {first_problem(error)}") from error
 
 
 def find(name: str, sessions: Path) -> Path:

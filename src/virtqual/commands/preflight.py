@@ -18,6 +18,7 @@ from virtqual.identity import Identity
 from virtqual.preflight import partitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding
+from virtqual.records import first_problem
 from virtqual.report import preflight as report
 
 
@@ -90,11 +91,7 @@ def _load(file: Path) -> Identity:
     except OSError as error:
         raise UsageError(f"{file}: no identity ({error.strerror})") from None
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"])) or "schema"
-        raise UsageError(
-            f"{file}: key {where}: {problem['msg']}; write it by `virtqual identity --json`"
-        ) from None
+        raise UsageError(f"{file}: {first_problem(error)}; write it by `virtqual identity --json`") from None
 
 
 app = typer.Typer(add_completion=False)

@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import InfrastructureError
+from virtqual.records import first_problem, write_whole
 
 
 class Program(BaseModel):
@@ -103,11 +104,7 @@ class Manifest(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
-        path = directory / "manifest.json"
-        part = path.with_suffix(".part")
-        part.write_text(self.model_dump_json(by_alias=True, indent=2) + "\n")
-        part.replace(path)
-        return path
+        return write_whole(self, directory / "manifest.json", indent=2)
 
 
 def load(path: Path) -> Manifest:
@@ -123,9 +120,7 @@ def load(path: Path) -> Manifest:
     except OSError as error:
         raise InfrastructureError(f"{path}: no stack manifest ({error.strerror}); run ci/setup") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InfrastructureError(f"{path}: key {where}: {first['msg']}; run ci/setup again") from error
+        raise InfrastructureError(f"{path}: {first_problem(error)}; run ci/setup again") from error
 
 
 def installed(stacks: Path) -> list[Manifest]:
