@@ -1,10 +1,9 @@
-"""What every check shares: runs in turn on both partitions, guards, and the verdict on their overhead.
+"""What every check shares: one program, run once on one side, in turn with the other side.
 
-:class:`Measurement` runs one program once, on one side.  :class:`Overhead` collects its samples from both
-sides and judges them.  Reading numbers and deciding are calls into ``virtqual``.
+:class:`Measurement` is the run; :class:`~checks.overhead.Overhead` collects its samples from both sides and
+judges them.  Reading numbers and deciding are calls into ``virtqual``.
 """
 
-import math
 import shutil
 import time
 from pathlib import Path
@@ -12,57 +11,22 @@ from pathlib import Path
 import reframe as rfm
 import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
-from reframe.core.exceptions import DependencyError, SanityError
-from reframe.core.logging import getlogger
+from reframe.core.exceptions import SanityError
 
 import virtqual.job
 from virtqual import judging, looks, paths
-from virtqual.errors import VirtqualError
+from virtqual.errors import InfrastructureError
 from virtqual.identity import look
 from virtqual.job import notes, times
 from virtqual.outputs.text import OutputError
-from virtqual.pairs import PairingError
 from virtqual.runs import Run
 from virtqual.systems import VirtualExtras, host_of
+
+from .guarded import Guarded
 
 JOB_FILES = Path(virtqual.job.__file__).parent
 # A run that is not over after this long is broken: cases are sized for seconds or minutes.
 TIME_LIMIT = {"small": "10m", "standard": "2h"}
-
-
-class Guarded(rfm.RegressionTestPlugin):
-    """Closes the ways in which ReFrame lets a broken run pass."""
-
-    def expected_values(self):
-        """Return the names of the performance variables that must be there; a subclass says them."""
-        raise NotImplementedError
-
-    @run_after("setup")
-    def refuse_retries(self):
-        """A retried run breaks the order of the pairs, a retried verdict judges the same samples again."""
-        # --repeat, --distribute and -P add parameters of their own, and lose the verdicts on the way.
-        added = [name for name in type(self).param_space.params if name.startswith(".")]
-        if rt.runtime().current_run > 0 or added:
-            raise SanityError(
-                "--max-retries, --reruns, --duration, --repeat and --distribute cannot be used with paired "
-                "samples; VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
-            )
-
-    @run_after("performance")
-    def refuse_missing_values(self):
-        """ReFrame only warns when a performance function raises, and passes the test."""
-        have = {key.rpartition(":")[2]: entry[0] for key, entry in self.perfvalues.items()}
-        wanted = set(self.expected_values())
-        if not wanted:
-            raise SanityError("the check names no value that it measures")
-        if missing := sorted(wanted - have.keys()):
-            raise SanityError(f"no value for {', '.join(missing)}")
-        if broken := sorted(name for name, value in have.items() if not _is_number(value)):
-            raise SanityError(f"no finite number for {', '.join(broken)}")
-
-
-def _is_number(value):
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class Measurement(rfm.RunOnlyRegressionTest, Guarded):
@@ -78,6 +42,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
     feature = variable(str)
     #: Nodes that the tasks are spread over.
     nodes = variable(int, value=1)
+    #: The values of parameters that the quick scope has; a case with another one is of the full scope alone.
+    quick = {}
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
     tags = {"quick", "full"}
@@ -100,7 +66,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
     @property
     def case(self):
         """The check and its parameters without the sample."""
-        return _case(type(self), self)
+        return case_of(type(self), self)
 
     @property
     def run_group(self):
@@ -139,18 +105,37 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         """Whether the partition asks for sizes that fit a few, or emulated, cores."""
         return self.known["scale"] == "small"
 
+    def run_instead(self, name):
+        """Run another of the programs that the stack lists under the feature.
+
+        Raises
+        ------
+        InfrastructureError
+            The stack has no program of that name.
+        """
+        if name not in self.program["data"]:
+            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
+        self.executable = self.program["data"][name]
+
     @classmethod
     def _parameters(cls):
         return set(cls.param_space.params)
+
+    @classmethod
+    def tags_of(cls, case):
+        """Return the tags of a case, of this class or of its verdict's."""
+        quick = all(getattr(case, name) in values for name, values in cls.quick.items())
+        return set(cls.tags) - (set() if quick else {"quick"})
 
     @run_after("init")
     def run_on_one_side(self):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
         self.valid_systems = [f"+{self.slot.side}" + (" +multinode" if self.nodes > 1 else "")]
         self.valid_prog_environs = [f"+{self.feature}"]
-        slots = _slots()
-        if self.sample in slots[1:]:
-            self.depends_on(self._variant(slots[slots.index(self.sample) - 1]), _same_environment)
+        self.tags = self.tags_of(self)
+        order = slots()
+        if self.sample in order[1:]:
+            self.depends_on(self._variant(order[order.index(self.sample) - 1]), same_environment)
 
     def _variant(self, sample):
         wanted = {name: getattr(self, name) for name in self._parameters()} | {"sample": sample}
@@ -268,110 +253,18 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         return self.stage_text(self.job.stdout)
 
 
-def _slots():
+def slots():
     """Return the slots of this look, in order, of the sides that the selected partitions have."""
     sides = {f for p in rt.runtime().system.partitions for f in p.features} & {"native", "virtual"}
     return [str(slot) for slot in looks.order(*looks.pairs()) if slot.side in sides]
 
 
-def _case(check, test):
+def case_of(check, test):
     """Return the name of a measuring check with the parameters that a test has in common with it."""
     names = sorted(set(check.param_space.params) - {"sample"})
     return " ".join([check.__name__, *(f"%{name}={getattr(test, name)}" for name in names)])
 
 
-def _same_environment(source, target):
+def same_environment(source, target):
+    """Depend on the runs of the same stack only."""
     return source[1] == target[1]
-
-
-class Overhead(rfm.RunOnlyRegressionTest, Guarded):
-    """The verdict on one measurement: its samples from both sides, paired and judged.
-
-    A subclass sets ``measured`` and repeats that check's parameters (but ``sample``).
-    """
-
-    #: The check whose samples are judged.
-    measured = None
-    #: An earlier session (id or path) whose overhead this one's is compared with.
-    against = variable(str, value="")
-    #: Class of budgets; empty for what the system file says.
-    hypervisor_class = variable(str, value="")
-    #: One line a metric: the verdict as people read it.
-    verdict = variable(str, value="", loggable=True)
-    valid_systems = ["+virtual"]
-    valid_prog_environs = ["*"]
-    local = True
-    executable = "true"
-    sourcesdir = None
-    tags = {"quick", "full", "overhead"}
-    maintainers = ["virtqual"]
-
-    @run_after("init")
-    def collect_from_both_sides(self):
-        """Depend on every sample of this look, wherever it runs."""
-        self.valid_prog_environs = [f"+{self.measured.feature}"]
-        if self.measured.nodes > 1:
-            self.valid_systems = ["+virtual +multinode"]
-        own = {name: getattr(self, name) for name in type(self).param_space.params}
-        selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
-        slots = _slots()
-        chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in slots)
-        self.samples = [self.measured.variant_name(number) for number in chosen]
-        for name in self.samples:
-            self.depends_on(name, _same_environment)
-
-    @property
-    def run_group(self):
-        """The verdict follows the runs that it judges."""
-        return _case(self.measured, self)
-
-    @run_after("setup")
-    def fetch_samples(self):
-        """Fetch the finished runs here: what is not there must not be noticed too late."""
-        found = []
-        for name in self.samples:
-            try:
-                found.append(self.getdep(name, part="*"))
-            except DependencyError as error:
-                raise SanityError(f"a sample is missing: {error}") from error
-        self.runs = [Run.model_validate_json(test.record) for test in found]
-        sides = {run.side for run in self.runs}
-        if missing := sorted({"native", "virtual"} - sides):
-            raise SanityError(
-                f"no {' and no '.join(missing)} sample in this run: there is nothing to compare with; "
-                "select both partitions (--system NAME, without a partition)"
-            )
-
-    @sanity_function
-    def judge(self):
-        """Judge every metric; only WITHIN passes, and a baseline where there is nothing to judge yet."""
-        try:
-            self.verdicts = judging.judge_look(
-                self.runs,
-                self.hypervisor_class or self.current_partition.extras["hypervisor_class"],
-                system=rt.runtime().system.name,
-                against=self.against,
-            )
-        except (VirtqualError, PairingError) as error:
-            raise SanityError(str(error)) from error
-        messages = [verdict.message for verdict in self.verdicts]
-        self.verdict = "\n".join(messages)
-        for message in messages:
-            getlogger().info(f"    {message.splitlines()[0]}")
-        refused = [v.message for v in self.verdicts if not (v.passes or v.outcome is judging.BASELINE)]
-        if refused or not messages:
-            raise SanityError("\n".join(refused) or "nothing was judged")
-        return True
-
-    @run_before("performance")
-    def report_overheads(self):
-        """Report virtual against native by metric: the geometric mean over a curve."""
-        self.overheads = {v.id.replace("@", " "): v.overhead for v in self.verdicts}
-        self.perf_variables = {
-            name: sn.make_performance_function(sn.defer(math.exp(estimate.log)), "x native")
-            for name, estimate in self.overheads.items()
-        }
-
-    def expected_values(self):
-        """Every judged metric has an overhead."""
-        return self.overheads

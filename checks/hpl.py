@@ -10,9 +10,8 @@ from virtqual.outputs import hpl as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
-
-BLOCK = {"small": 80, "standard": 192}
+from .base import Measurement
+from .overhead import Overhead
 
 
 @rfm.simple_test
@@ -26,8 +25,7 @@ class hpl(Measurement):
     def arrange(self):
         """One rank a physical core, in the most square grid; four fifths of the memory."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        self.block = BLOCK[self.known["scale"]]
-        self.order = sizes.hpl_order(self.known["memory_mib"] * 2**20, self.block, small=self.small)
+        self.order, self.block = sizes.hpl_size(self.known["memory_mib"] * 2**20, small=self.small)
 
     @run_before("run")
     def write_input(self):
@@ -49,4 +47,3 @@ class hpl_overhead(Overhead):
 
     descr = "HPL (xhpl): virtual against native"
     measured = hpl
-    tags = {"linpack", "openstack-kvm", "overhead", "quick", "full"}

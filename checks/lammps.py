@@ -10,7 +10,8 @@ from virtqual.outputs import lammps as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # Atoms, total energy before the first step (as LAMMPS's own logs of 2025 print it), and steps by scale.
 BENCHMARKS = {
@@ -39,12 +40,7 @@ class lammps(Measurement):
     feature = "lammps"
     problem = parameter(PROBLEMS, loggable=True)
     tags = {"app", "quick", "full"}
-
-    @run_after("init")
-    def tag_long_cases(self):
-        """Leave the longer problems out of the quick scope."""
-        if self.problem not in QUICK:
-            self.tags = self.tags - {"quick"}
+    quick = {"problem": QUICK}
 
     def arrange(self):
         """One rank a physical core; the step count is fixed in the input, so a copy states ours."""
@@ -94,4 +90,3 @@ class lammps_overhead(Overhead):
     descr = "LAMMPS benchmark: virtual against native"
     measured = lammps
     problem = parameter(PROBLEMS, loggable=True)
-    tags = {"app", "overhead", "quick", "full"}

@@ -10,9 +10,9 @@ from virtqual.outputs import hpcc
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
-BLOCK = {"small": 80, "standard": 192}
 # RandomAccess may lose this share of its updates (its own rule); its FFT must be this exact.
 RANDOM_ACCESS_ERRORS = 0.01
 FFT_ERROR = 1e-10
@@ -30,9 +30,7 @@ class linpack(Measurement):
     def arrange(self):
         """One rank a physical core, in the most square grid."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        self.block = BLOCK[self.known["scale"]]
-        memory = self.known["memory_mib"] * 2**20
-        self.order = sizes.hpl_order(memory, self.block, small=self.small)
+        self.order, self.block = sizes.hpl_size(self.known["memory_mib"] * 2**20, small=self.small)
 
     @run_before("run")
     def write_input(self):
@@ -65,4 +63,3 @@ class linpack_overhead(Overhead):
 
     descr = "HPC Challenge: virtual against native"
     measured = linpack
-    tags = {"linpack", "overhead", "quick", "full"}

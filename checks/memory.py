@@ -7,7 +7,8 @@ from virtqual.outputs import likwid
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # STREAM's kernels as likwid-bench names them, with the number of vectors that each touches.  AVX is the
 # widest that every x86-64-v3 machine and software emulation run alike.
@@ -73,4 +74,3 @@ class memory_bandwidth_overhead(Overhead):
     descr = "memory bandwidth: virtual against native"
     measured = memory_bandwidth
     threads = parameter(WIDTHS, loggable=True)
-    tags = {"memory", "overhead", "quick", "full"}

@@ -6,7 +6,8 @@ from virtqual.outputs import netpipe
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # First and last message size in bytes and round trips a size, by scale and number of nodes.  Between emulated
 # nodes a message takes milliseconds: fewer sizes, fewer round trips.  NetPIPE takes the best of its trials.
@@ -119,7 +120,6 @@ class mpi_latency_node_overhead(Overhead):
 
     descr = "MPI latency inside a node: virtual against native"
     measured = mpi_latency_node
-    tags = {"mpi", "overhead", "quick", "full"}
 
 
 @rfm.simple_test
@@ -128,7 +128,6 @@ class mpi_latency_nodes_overhead(Overhead):
 
     descr = "MPI latency between nodes: virtual against native"
     measured = mpi_latency_nodes
-    tags = {"mpi", "overhead", "quick", "full"}
 
 
 @rfm.simple_test
@@ -137,7 +136,6 @@ class mpi_bandwidth_node_overhead(Overhead):
 
     descr = "MPI bandwidth inside a node: virtual against native"
     measured = mpi_bandwidth_node
-    tags = {"mpi", "overhead", "quick", "full"}
 
 
 @rfm.simple_test
@@ -146,4 +144,3 @@ class mpi_bandwidth_nodes_overhead(Overhead):
 
     descr = "MPI bandwidth between nodes: virtual against native"
     measured = mpi_bandwidth_nodes
-    tags = {"mpi", "overhead", "quick", "full"}

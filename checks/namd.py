@@ -10,7 +10,8 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # Molecules along each side, and steps, by scale: 10 thousand atoms, and a million as STMV has.
 BOX = {"small": (15, 400), "standard": (70, 500)}
@@ -67,4 +68,3 @@ class namd_water_overhead(Overhead):
     descr = "NAMD, generated water box: virtual against native"
     measured = namd_water
     ranks = parameter(counts.ranks(), loggable=True)
-    tags = {"app", "esx41", "overhead", "full"}

@@ -5,12 +5,12 @@ import math
 import reframe as rfm
 
 from virtqual import looks, sizes
-from virtqual.errors import InfrastructureError
 from virtqual.outputs import npb as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # IS and CG lost most under KVM in the published study, and are metrics of their own.
 METRICS = {"is": "npb_is", "cg": "npb_cg"}
@@ -28,20 +28,12 @@ class npb(Measurement):
     feature = "npb"
     kernel = parameter(KERNELS, loggable=True)
     tags = {"app", "openstack-kvm", "quick", "full"}
-
-    @run_after("init")
-    def tag_long_cases(self):
-        """Leave all but IS and CG out of the quick scope."""
-        if self.kernel not in QUICK:
-            self.tags = self.tags - {"quick"}
+    quick = {"kernel": QUICK}
 
     def arrange(self):
         """As many ranks as the benchmark can use of the cores."""
         self.problem_class = sizes.npb_class(self.known["memory_mib"] * 2**20, small=self.small)
-        name = f"{self.kernel}.{self.problem_class}.x"
-        if name not in self.program["data"]:
-            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
-        self.executable = self.program["data"][name]
+        self.run_instead(f"{self.kernel}.{self.problem_class}.x")
         square = self.kernel in SQUARE
         self.num_tasks = math.isqrt(self.cores) ** 2 if square else 1 << self.cores.bit_length() - 1
         self.num_tasks_per_node = self.num_tasks
@@ -65,4 +57,3 @@ class npb_overhead(Overhead):
     descr = "NAS Parallel Benchmarks: virtual against native"
     measured = npb
     kernel = parameter(KERNELS, loggable=True)
-    tags = {"app", "openstack-kvm", "overhead", "quick", "full"}

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import reframe as rfm
 
 from virtqual import looks
-from virtqual.errors import InfrastructureError
 from virtqual.outputs import osu as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 
 @dataclass(frozen=True)
@@ -84,21 +84,17 @@ class Osu(Measurement):
     benchmark = parameter(CHOSEN, loggable=True)
     setting = "same node"
     tags = {"mpi", "fdr", "quick", "full"}
+    quick = {"benchmark": QUICK}
 
     @run_after("init")
     def describe(self):
-        """Say which benchmark, and leave all but the first two out of the quick scope."""
+        """Say which benchmark."""
         self.descr = f"osu_{self.benchmark}, {self.setting}"
         self.known_as = BENCHMARKS[self.benchmark]
-        if self.benchmark not in QUICK:
-            self.tags = self.tags - {"quick"}
 
     def arrange(self):
         """Place the ranks, choose sizes and rounds."""
-        name = f"osu_{self.benchmark}"
-        if name not in self.program["data"]:
-            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
-        self.executable = self.program["data"][name]
+        self.run_instead(f"osu_{self.benchmark}")
         ranks = {"two": 2, "pairs": self.nodes * self.cores // 2 * 2, "all": self.nodes * self.cores}
         self.num_tasks = max(2, ranks[self.known_as.ranks])
         self.num_tasks_per_node = self.num_tasks // self.nodes
@@ -151,7 +147,6 @@ class osu_node_overhead(Overhead):
     descr = "OSU inside a node: virtual against native"
     measured = osu_node
     benchmark = parameter(CHOSEN, loggable=True)
-    tags = {"mpi", "fdr", "overhead", "quick", "full"}
 
 
 @rfm.simple_test
@@ -161,4 +156,3 @@ class osu_nodes_overhead(Overhead):
     descr = "OSU between two nodes: virtual against native"
     measured = osu_nodes
     benchmark = parameter(CHOSEN, loggable=True)
-    tags = {"mpi", "fdr", "overhead", "quick", "full"}

@@ -6,12 +6,12 @@ from pathlib import Path
 import reframe as rfm
 import reframe.core.runtime as rt
 
-from virtqual.errors import InfrastructureError
 from virtqual.outputs import perftest as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .base import JOB_FILES, Measurement, Overhead
+from .base import JOB_FILES, Measurement
+from .overhead import Overhead
 
 OPERATIONS = ["read", "send", "write"]
 # What `-a` asks for: every power of two from 2 B to 8 MiB.
@@ -46,10 +46,7 @@ class Rdma(Measurement):
 
     def arrange(self):
         """One task a node; the partition says which device and port (``extras['rdma_options']``)."""
-        name = f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}"
-        if name not in self.program["data"]:
-            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
-        self.executable = self.program["data"][name]
+        self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
         self.num_tasks, self.num_tasks_per_node = 2, 1
         self.rounds = ROUNDS[self.known["scale"]]
         options = [str(option) for option in self.known.get("rdma_options", ())]
@@ -101,7 +98,6 @@ class RdmaOverhead(Overhead):
     """Needs RDMA on both sides too."""
 
     operation = parameter(OPERATIONS, loggable=True)
-    tags = {"rdma", "fdr", "overhead", "full"}
 
     @run_after("init")
     def need_rdma(self):

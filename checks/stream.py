@@ -8,7 +8,8 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS = counts.threads()
@@ -44,12 +45,8 @@ class stream(Stream):
     descr = "STREAM copy, scale, add, triad by number of threads on one node"
     threads = parameter(THREADS, loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "quick", "full"}
-
-    @run_after("init")
-    def tag_middle_counts(self):
-        """One thread and all of them are quick; the curve between is not."""
-        if self.threads not in (THREADS[0], THREADS[-1]):
-            self.tags = self.tags - {"quick"}
+    # The curve between is for the full scope.
+    quick = {"threads": (THREADS[0], THREADS[-1])}
 
     def arrange(self):
         """One task with as many threads as asked for."""
@@ -98,7 +95,6 @@ class stream_overhead(Overhead):
     descr = "STREAM on one node: virtual against native"
     measured = stream
     threads = parameter(THREADS, loggable=True)
-    tags = {"memory", "esx41", "openstack-kvm", "overhead", "quick", "full"}
 
 
 @rfm.simple_test
@@ -107,4 +103,3 @@ class stream_nodes_overhead(Overhead):
 
     descr = "STREAM on two nodes at the same time: virtual against native"
     measured = stream_nodes
-    tags = {"memory", "esx41", "overhead", "full"}

@@ -10,7 +10,8 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
-from .base import Measurement, Overhead
+from .base import Measurement
+from .overhead import Overhead
 
 # Simulated hours, by scale; a step is ten minutes.
 HOURS = {"small": 2, "standard": 120}
@@ -68,4 +69,3 @@ class wrf_ideal_overhead(Overhead):
     descr = "WRF em_b_wave: virtual against native"
     measured = wrf_ideal
     ranks = parameter(counts.ranks(), loggable=True)
-    tags = {"app", "fdr", "openstack-kvm", "overhead", "full"}

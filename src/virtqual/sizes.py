@@ -97,19 +97,20 @@ def process_grid(processes: int) -> tuple[int, int]:
     return p, processes // p
 
 
-def hpl_order(memory_bytes: int, block: int, *, small: bool) -> int:
-    """Return the order of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
+def hpl_size(memory_bytes: int, *, small: bool) -> tuple[int, int]:
+    """Return order and block of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
 
     Examples
     --------
-    >>> hpl_order(192 * 2**30, 192, small=False)
-    143424
-    >>> hpl_order(2 * 2**30, 80, small=True)
-    480
+    >>> hpl_size(192 * 2**30, small=False)
+    (143424, 192)
+    >>> hpl_size(2 * 2**30, small=True)
+    (480, 80)
     """
     if small:
-        return 480
-    return int(math.sqrt(0.8 * memory_bytes / 8)) // block * block
+        return 480, 80
+    block = 192
+    return int(math.sqrt(0.8 * memory_bytes / 8)) // block * block, block
 
 
 def npb_class(memory_bytes: int, *, small: bool) -> str:

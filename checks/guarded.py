@@ -1,0 +1,42 @@
+"""Closes the ways in which ReFrame lets a broken run pass; see docs/checks.md for each."""
+
+import math
+
+import reframe as rfm
+import reframe.core.runtime as rt
+from reframe.core.exceptions import SanityError
+
+
+class Guarded(rfm.RegressionTestPlugin):
+    """Closes the ways in which ReFrame lets a broken run pass."""
+
+    def expected_values(self):
+        """Return the names of the performance variables that must be there; a subclass says them."""
+        raise NotImplementedError
+
+    @run_after("setup")
+    def refuse_retries(self):
+        """A retried run breaks the order of the pairs, a retried verdict judges the same samples again."""
+        # --repeat, --distribute and -P add parameters of their own, and lose the verdicts on the way.
+        added = [name for name in type(self).param_space.params if name.startswith(".")]
+        if rt.runtime().current_run > 0 or added:
+            raise SanityError(
+                "--max-retries, --reruns, --duration, --repeat and --distribute cannot be used with paired "
+                "samples; VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
+            )
+
+    @run_after("performance")
+    def refuse_missing_values(self):
+        """ReFrame only warns when a performance function raises, and passes the test."""
+        have = {key.rpartition(":")[2]: entry[0] for key, entry in self.perfvalues.items()}
+        wanted = set(self.expected_values())
+        if not wanted:
+            raise SanityError("the check names no value that it measures")
+        if missing := sorted(wanted - have.keys()):
+            raise SanityError(f"no value for {', '.join(missing)}")
+        if broken := sorted(name for name, value in have.items() if not _is_number(value)):
+            raise SanityError(f"no finite number for {', '.join(broken)}")
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and math.isfinite(value)

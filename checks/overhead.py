@@ -1,0 +1,111 @@
+"""The verdict on a measurement: its samples from both partitions, paired and judged."""
+
+import math
+
+import reframe as rfm
+import reframe.core.runtime as rt
+import reframe.utility.sanity as sn
+from reframe.core.exceptions import DependencyError, SanityError
+from reframe.core.logging import getlogger
+
+from virtqual import judging
+from virtqual.errors import VirtqualError
+from virtqual.pairs import PairingError
+from virtqual.runs import Run
+
+from .base import case_of, same_environment, slots
+from .guarded import Guarded
+
+
+class Overhead(rfm.RunOnlyRegressionTest, Guarded):
+    """The verdict on one measurement: its samples from both sides, paired and judged.
+
+    A subclass sets ``measured`` and repeats that check's parameters (but ``sample``); its tags
+    are that check's and ``overhead``.
+    """
+
+    #: The check whose samples are judged.
+    measured = None
+    #: An earlier session (id or path) whose overhead this one's is compared with.
+    against = variable(str, value="")
+    #: Class of budgets; empty for what the system file says.
+    hypervisor_class = variable(str, value="")
+    #: One line a metric: the verdict as people read it.
+    verdict = variable(str, value="", loggable=True)
+    valid_systems = ["+virtual"]
+    valid_prog_environs = ["*"]
+    local = True
+    executable = "true"
+    sourcesdir = None
+    maintainers = ["virtqual"]
+
+    @run_after("init")
+    def collect_from_both_sides(self):
+        """Depend on every sample of this look, wherever it runs."""
+        self.tags = self.measured.tags_of(self) | {"overhead"}
+        self.valid_prog_environs = [f"+{self.measured.feature}"]
+        if self.measured.nodes > 1:
+            self.valid_systems = ["+virtual +multinode"]
+        own = {name: getattr(self, name) for name in type(self).param_space.params}
+        selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
+        order = slots()
+        chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in order)
+        self.samples = [self.measured.variant_name(number) for number in chosen]
+        for name in self.samples:
+            self.depends_on(name, same_environment)
+
+    @property
+    def run_group(self):
+        """The verdict follows the runs that it judges."""
+        return case_of(self.measured, self)
+
+    @run_after("setup")
+    def fetch_samples(self):
+        """Fetch the finished runs here: what is not there must not be noticed too late."""
+        found = []
+        for name in self.samples:
+            try:
+                found.append(self.getdep(name, part="*"))
+            except DependencyError as error:
+                raise SanityError(f"a sample is missing: {error}") from error
+        self.runs = [Run.model_validate_json(test.record) for test in found]
+        sides = {run.side for run in self.runs}
+        if missing := sorted({"native", "virtual"} - sides):
+            raise SanityError(
+                f"no {' and no '.join(missing)} sample in this run: there is nothing to compare with; "
+                "select both partitions (--system NAME, without a partition)"
+            )
+
+    @sanity_function
+    def judge(self):
+        """Judge every metric; only WITHIN passes, and a baseline where there is nothing to judge yet."""
+        try:
+            self.verdicts = judging.judge_look(
+                self.runs,
+                self.hypervisor_class or self.current_partition.extras["hypervisor_class"],
+                system=rt.runtime().system.name,
+                against=self.against,
+            )
+        except (VirtqualError, PairingError) as error:
+            raise SanityError(str(error)) from error
+        messages = [verdict.message for verdict in self.verdicts]
+        self.verdict = "\n".join(messages)
+        for message in messages:
+            getlogger().info(f"    {message.splitlines()[0]}")
+        refused = [v.message for v in self.verdicts if not (v.passes or v.outcome is judging.BASELINE)]
+        if refused or not messages:
+            raise SanityError("\n".join(refused) or "nothing was judged")
+        return True
+
+    @run_before("performance")
+    def report_overheads(self):
+        """Report virtual against native by metric: the geometric mean over a curve."""
+        self.overheads = {v.id.replace("@", " "): v.overhead for v in self.verdicts}
+        self.perf_variables = {
+            name: sn.make_performance_function(sn.defer(math.exp(estimate.log)), "x native")
+            for name, estimate in self.overheads.items()
+        }
+
+    def expected_values(self):
+        """Every judged metric has an overhead."""
+        return self.overheads
