@@ -351,10 +351,6 @@ def _take_in(job: Qualification, files: Files, first: int, last: int, seconds: f
     if why := reframe_run.stopped(files.log):
         job.broken.append(f"ReFrame gave up: {why}")
     session.runs += runs
-    for side in systems.SIDES:
-        seen = next((run.saw for run in session.runs if run.side == side), None)
-        if seen:
-            session.identity[side]["saw"] = seen
     for failure in failures:
         if "_overhead" not in failure.case.split(" ")[0] and failure.phase != "dependencies":
             session.failures.append(failure.model_copy(update={"look": number}))

@@ -1,4 +1,4 @@
-"""One run of one check: what it measured, where, when, and what it saw.
+"""One run of one check: what it measured, where and when, and what its nodes were.
 
 A check writes this record into a loggable variable of its ReFrame test, so that it is kept in ReFrame's
 run report and results database; ``store`` reads it back.
@@ -79,16 +79,12 @@ class Run(BaseModel):
         Where it ran.
     results
         What it measured.
-    saw
-        What the job's first node said of itself: kernel, CPU model, caches, clock source ...
     software
         Which binary and libraries each of its nodes loaded.
     identity
         What each node was, by name; with the CPUs that the run used there.
     load
         What the first node had to bear while the program ran; None in runs that did not note it.
-    steal
-        Share of the first node's CPU time that the hypervisor took away, 0 to 1.
     seconds
         Wall time of the program on the first node, s.
     stack, stack_hash
@@ -109,11 +105,9 @@ class Run(BaseModel):
     job: str
     nodes: tuple[str, ...]
     results: tuple[Result, ...]
-    saw: dict[str, str]
     software: tuple[Seen, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None
-    steal: float
     seconds: float
     stack: str
     stack_hash: str

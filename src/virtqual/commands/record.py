@@ -36,7 +36,7 @@ def recorded(path: Path, references: References) -> Recorded:
         date=session.created[:10],
         system=session.system,
         build=str(hypervisor.get("build") or "unknown"),
-        cpu=native[0].saw.get("cpu_model", "unknown"),
+        cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
         stack=native[0].stack_hash,
         series=tuple(RecordedSeries(checks[name], one) for name, one in series.items()),
     )

@@ -44,15 +44,6 @@ class Notes:
     end: dict[str, str]
     seen: tuple[Seen, ...] = ()
 
-    @property
-    def steal(self) -> float:
-        """Share of CPU time that the hypervisor took away during the run, 0 to 1 (first node)."""
-        before, after = (
-            [int(tick) for tick in note["cpu_ticks"].split()[:8]] for note in (self.begin, self.end)
-        )
-        spent = [b - a for a, b in zip(before, after, strict=True)]
-        return spent[7] / total if (total := sum(spent)) > 0 else 0.0
-
     def load(self, nodes: Mapping[str, Identity]) -> Load:
         """Return what the first node had to bear during the run, given what each node was."""
         first = self.begin.get("node", "")

@@ -3,7 +3,11 @@
 # say is kept in memory until the linker resolves other files or one of them changes.
 virtqual_seen() {
     program=$1
-    known=/dev/shm/virtqual.${USER:-$LOGNAME}$program
+    # Anybody may make a directory there.  Only our own counts: nobody else can replace it, or write into it.
+    memory=/dev/shm/virtqual.${USER:-$LOGNAME}
+    [ -e "$memory" ] || mkdir -m 700 "$memory" 2> /dev/null
+    known=/dev/null/nothing
+    if [ -d "$memory" ] && [ ! -L "$memory" ] && [ -O "$memory" ]; then known=$memory$program; fi
     newline='
 '
     # A program known to be dynamic may be asked without ldd's detours; a static one would run.
@@ -58,9 +62,8 @@ says
 $(python3 ./seen_says.py $files 2> /dev/null)"
     echo "$sums"
     (
-        umask 077
         mkdir -p "${known%/*}" || exit
         case $linked in *'=>'*) : > "$known.dynamic" ;; esac
         echo "$sums" > "$known.sums" && echo "$package" > "$known.package" && printf %s "$key" > "$known.key"
-    ) 2> /dev/null
+    ) 2> /dev/null || : # it only costs the next run some time
 }

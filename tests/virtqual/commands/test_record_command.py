@@ -5,9 +5,13 @@ from made_series import REFERENCES
 from typer.testing import CliRunner
 
 from virtqual.commands.record import app
+from virtqual.identity import look, readers
 from virtqual.references import load_references
 from virtqual.runs import Result, Run
 from virtqual.store import Session
+
+EMPTY = readers.read(look.Look({}, {}))
+NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
 
 
 def run(pair, side, start, value):
@@ -21,8 +25,7 @@ def run(pair, side, start, value):
         job="1",
         nodes=("n1",),
         results=(Result.scalar("lammps_loop_time", "lj", value),),
-        saw={"cpu_model": "Xeon"},
-        steal=0.0,
+        identity={"n1": NODE},
         seconds=5.0,
         stack="registry",
         stack_hash="abc",

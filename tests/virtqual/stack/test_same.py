@@ -94,6 +94,30 @@ def test_what_is_remembered_is_what_is_there(see, tree):
     assert see("a") == first
 
 
+@pytest.mark.parametrize("of", ["another user", "a link"])
+def test_nobody_else_says_what_is_remembered(see, tree, of):
+    """Anybody may prepare a directory of that name in shared memory."""
+    user = f"test-{os.getpid()}-{of[-4:]}"
+    memory = Path("/dev/shm") / f"virtqual.{user}"
+    if of == "another user" and os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user")
+    try:
+        true = see("a", USER=user)
+        (sums,) = memory.rglob("program.sums")
+        false = sums.read_text().replace(true.files["binary"].sha256, "0" * 64)
+        sums.write_text(false)
+        # Our own memory is believed; that is what makes it worth forging.
+        assert see("a", USER=user).files["binary"].sha256 == "0" * 64
+        if of == "a link":
+            elsewhere = shutil.move(memory, tree / user)
+            memory.symlink_to(elsewhere)
+        else:
+            os.chown(memory, 12345, 12345)
+        assert see("a", USER=user) == true
+    finally:
+        memory.unlink() if memory.is_symlink() else shutil.rmtree(memory, ignore_errors=True)
+
+
 def test_the_same_libraries_are_the_same(see):
     one, other = see("a"), see("a", node="n2")
     assert same.differences(one, other) == []
@@ -163,7 +187,7 @@ def test_a_record_that_is_not_whole(see, tree, cut):
 def run(side, *software):
     return Run(
         check="lammps", pair=0, side=side, start=0, end=1, clock="scheduler", job="1", nodes=("n1",),
-        results=(), saw={}, software=software, steal=0, seconds=1, stack="spack", stack_hash="0",
+        results=(), software=software, seconds=1, stack="spack", stack_hash="0",
         reference="none",
     )  # fmt: skip
 
