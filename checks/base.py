@@ -4,6 +4,7 @@
 judges them.  Reading numbers and deciding are calls into ``virtqual``.
 """
 
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -166,17 +167,19 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         # Before arrange: a check that starts a second step in its job takes the same options.
         self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
         self.arrange()
+        see = f"virtqual_see {shlex.quote(self.executable)}"
+        self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin", see]
         self.executable_opts = [self.executable, *self.executable_opts]
         self.executable = "./task.sh"
-        self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin"]
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
 
     @run_before("run")
     def bring_job_files(self):
         """Put the files that note what the job sees beside the job script."""
-        for name in ("task.sh", "node.sh", "seen.sh", "seen_says.py"):
+        for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             shutil.copy(JOB_FILES / name, self.stagedir)
-        (Path(self.stagedir) / "task.sh").chmod(0o755)
+        for name in ("task.sh", "see.sh"):
+            (Path(self.stagedir) / name).chmod(0o755)
         (Path(self.stagedir) / "look.sh").write_text(look.script())
 
     @sanity_function

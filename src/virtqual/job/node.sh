@@ -19,3 +19,13 @@ virtqual_note() {
         fi
     } > "virtqual.$1" 2>/dev/null
 }
+
+# `virtqual_see PROGRAM`: while srun starts, which takes a while on emulated CPUs, this node already writes down
+# what it is.  Tasks that find themselves with other libraries than the job script's look for themselves.
+virtqual_see() {
+    local node
+    read -r node < /proc/sys/kernel/hostname
+    export VIRTQUAL_LINKS="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE"
+    : > "virtqual.sees.$node"
+    ./see.sh "$1" < /dev/null &
+}

@@ -1,4 +1,4 @@
-# Sourced by task.sh: `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on
+# Sourced by see.sh: `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on
 # this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
 # say is kept in memory until the linker resolves other files or one of them changes.
 virtqual_seen() {

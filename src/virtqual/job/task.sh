@@ -1,14 +1,18 @@
 #!/bin/sh
-# Writes down where this task may run, and the first task of a node what it is and loads; then becomes the program.
+# Writes down where this task may run, has each node write down what it is, once; then becomes the program.
 while read -r key value; do
     case $key in Cpus_allowed_list:) cpus=$value ;; esac
 done < /proc/self/status
 read -r node < /proc/sys/kernel/hostname
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
 echo "$rank $node ${cpus:-unknown}" > "virtqual.task.$rank"
-if (set -C; : > "virtqual.seen.$node") 2> /dev/null; then
-    sh ./look.sh > "virtqual.look.$node" &
-    (. ./seen.sh && virtqual_seen "$1") > "virtqual.seen.$node"
-    wait
+if [ -e "virtqual.sees.$node" ]; then
+    # The job script has begun it.  What is not there after a minute is missing, and the run does not count.
+    tries=1200
+    until [ -e "virtqual.saw.$node" ] || [ $((tries -= 1)) -lt 0 ]; do sleep 0.05; done
+    links="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE"
+fi
+if [ "${links-none}" != "${VIRTQUAL_LINKS-}" ] && (set -C; : > "virtqual.sees-task.$node") 2> /dev/null; then
+    ./see.sh "$1"
 fi
 exec "$@"

@@ -1,0 +1,58 @@
+"""What a job writes down of its nodes, by the scripts that it runs there."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import virtqual.job
+from virtqual.identity import look
+from virtqual.job import notes
+
+SCRIPTS = Path(virtqual.job.__file__).parent
+# A program that tells whether its node was looked at before it.
+TASK = "./task.sh /bin/sh -c 'echo virtqual.saw.*' > listed"
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A stage directory with the scripts that a job finds there."""
+    for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
+        shutil.copy(SCRIPTS / name, tmp_path)
+    for name in ("task.sh", "see.sh"):
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "look.sh").write_text(look.script())
+    return tmp_path
+
+
+def job(stage, lines):
+    script = f". ./node.sh; virtqual_note begin; {lines}; virtqual_note end"
+    env = {**os.environ, "SLURM_PROCID": "0", "LD_LIBRARY_PATH": "/nowhere"}
+    subprocess.run(["bash", "-ec", script], cwd=stage, env=env, check=True, timeout=60)
+    return notes.read(stage, 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "looks"),
+    [
+        (f"virtqual_see /bin/sh; {TASK}", 0),
+        # A prolog, or srun's options, may change what a task loads.
+        (
+            f"virtqual_see /bin/sh; LD_LIBRARY_PATH=/else {TASK}",
+            1,
+        ),
+        # The job script runs on the first node only.
+        (TASK, 1),
+    ],
+    ids=["by the job script", "a task with other libraries", "another node"],
+)
+def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
+    noted = job(stage, lines)
+    (task,) = noted.tasks
+    assert (stage / "listed").read_text() == f"virtqual.saw.{task.node}\n"
+    assert len(list(stage.glob("virtqual.sees-task.*"))) == looks
+    (seen,) = noted.seen
+    assert seen.files["binary"].path == os.path.realpath("/bin/sh")
+    assert notes.identities(stage, noted, None)[task.node].node == task.node
