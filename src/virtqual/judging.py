@@ -9,6 +9,8 @@ from pathlib import Path
 
 from virtqual import paths, store
 from virtqual.errors import UsageError
+from virtqual.preflight import canary_runs
+from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import Checked, check_runs
 from virtqual.preflight.finding import refusals
 from virtqual.preflight.policy import Policy, load_policy
@@ -38,6 +40,12 @@ def policy() -> Policy:
 def preflight(runs: Sequence[Run], hypervisor_class: str) -> Checked:
     """Compare both sides of some runs under a class, and leave out the runs that were disturbed."""
     return check_runs(runs, policy(), hypervisor_class)
+
+
+def canaries(runs: Sequence[Run], hypervisor_class: str) -> tuple[Canary, ...]:
+    """Return what every canary says of the runs of a session; runs that were disturbed do not count."""
+    kept = preflight(runs, hypervisor_class).runs
+    return canary_runs.of_session(canary_runs.Measured.of(kept, store.series_of(kept, references())))
 
 
 def earlier_runs(against: str) -> Sequence[Run]:

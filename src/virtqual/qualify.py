@@ -385,6 +385,7 @@ def _judge(job: Qualification) -> None:
     )
     session.judged = job.verdict.to_record()
     session.preflight = judging.preflight(session.runs, session.hypervisor_class).shown
+    session.canaries = list(judging.canaries(session.runs, session.hypervisor_class))
 
 
 def design(max_pairs: int) -> Design:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.pairs import Sample, Series, Side, pair_up
+from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
 from virtqual.records import first_problem, write_whole
 from virtqual.references import Gate, NoReferenceError, References
@@ -71,6 +72,8 @@ class Session(BaseModel):
         Every run, in the order in which they ran.
     preflight
         Everything in which both sides differ, or that disturbed runs, with what follows from it.
+    canaries
+        What the measurements themselves say of features that the hypervisor may lack.
     not_run
         Checks that cannot run here, with the reason; empty where only some were asked for.
     judged
@@ -94,6 +97,7 @@ class Session(BaseModel):
     runs: list[Run] = []
     failures: list[Failure] = []
     preflight: list[Finding] = []
+    canaries: list[Canary] = []
     not_run: list[str] = []
     judged: dict[str, Any] = {}
     outcome: str = "UNFINISHED"

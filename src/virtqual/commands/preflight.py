@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.identity import Identity
 from virtqual.preflight import partitions
+from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding
 from virtqual.records import first_problem
@@ -38,31 +40,38 @@ def command(
     Exit code: 0 comparable, 4 refused, 2 usage, 5 a partition cannot be looked at.
     """
     with speaking():
-        chosen, findings = _findings(tuple(what or ()), system, hypervisor_class)
+        chosen, findings, canaries = _findings(tuple(what or ()), system, hypervisor_class)
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
-        plain = [finding.model_dump(mode="json") for finding in findings]
-        typer.echo(json.dumps({"class": chosen, "refused": refused, "findings": plain}, indent=1))
+        plain = {
+            name: [one.model_dump(mode="json") for one in said]
+            for name, said in (("findings", findings), ("canaries", canaries))
+        }
+        typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
         console = Console(highlight=False)
         report.show(findings, console)
+        report.show_canaries(canaries, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)
 
 
-def _findings(what: tuple[str, ...], system: str, chosen: str) -> tuple[str, list[Finding]]:
+def _findings(
+    what: tuple[str, ...], system: str, chosen: str
+) -> tuple[str, Sequence[Finding], Sequence[Canary]]:
+    """Return the class, what was found, and for a session what its measurements themselves say."""
     if bool(what) == bool(system) or len(what) > 2:
         raise UsageError("name two identity files, or one session, or --system")
     if system:
         from virtqual.qualify import load_system
 
-        found = load_system(system)
-        chosen = _class(chosen or found.virtual.hypervisor_class)
-        native, virtual = (partitions.look_at(found, side) for side in ("native", "virtual"))
+        asked = load_system(system)
+        chosen = _class(chosen or asked.virtual.hypervisor_class)
+        native, virtual = (partitions.look_at(asked, side) for side in ("native", "virtual"))
         if native is None or virtual is None:
             raise InfrastructureError(f"system {system!r}: its scheduler is not Slurm, so it is not asked")
-        return chosen, compare(native, virtual, judging.policy(), chosen)
+        return chosen, compare(native, virtual, judging.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))
         chosen = _class(chosen or session.hypervisor_class)
@@ -70,12 +79,13 @@ def _findings(what: tuple[str, ...], system: str, chosen: str) -> tuple[str, lis
             if not session.preflight:
                 raise UsageError(f"session {session.session} does not say what its nodes were")
             # Refused before anything was measured: what was found then is all there is.
-            return chosen, session.preflight
-        return chosen, judging.preflight(session.runs, chosen).shown
+            return chosen, session.preflight, ()
+        found = judging.preflight(session.runs, chosen).shown
+        return chosen, found, judging.canaries(session.runs, chosen)
     if not chosen:
         raise UsageError(f"name a class, which says what refuses: {', '.join(judging.references().classes)}")
     native, virtual = (_load(Path(file)) for file in what)
-    return _class(chosen), compare(native, virtual, judging.policy(), chosen)
+    return _class(chosen), compare(native, virtual, judging.policy(), chosen), ()
 
 
 def _class(name: str) -> str:

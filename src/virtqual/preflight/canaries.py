@@ -2,23 +2,24 @@
 
 Each is a pure function of measured values and returns a :class:`Canary`.  The thresholds are halfway, on a
 logarithmic scale, between what the published studies measured with and without the feature.
+``canary_runs`` feeds them from the runs of a session.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 Curve = Mapping[float, float]
 State = Literal["present", "missing", "unknown"]
+_WORDS = {"present": "is there", "missing": "is missing", "unknown": "is not observable"}
 
 
-@dataclass(frozen=True)
-class Canary:
+class Canary(BaseModel):
     """What one canary says.
 
     Attributes
@@ -26,24 +27,58 @@ class Canary:
     feature
         The feature that it watches.
     state
-        ``present``: the feature is there; ``missing``: it is missing; ``unknown``: the values cannot tell.
+        ``present``: the feature is there; ``missing``: it is missing; ``unknown``: not observable.
     evidence
-        The numbers it was decided from, in a sentence.
+        The numbers it was decided from, or why it could not be; a sentence.
     protects
         Ids of the published claims behind it.
+    remedy
+        What to do where the feature is missing.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     feature: str
     state: State
     evidence: str
     protects: tuple[str, ...]
+    remedy: str
 
     @property
     def text(self) -> str:
         """One sentence."""
-        word = {"present": "is there", "missing": "is missing", "unknown": "cannot be told"}[self.state]
-        return f"{self.feature} {word}: {self.evidence}"
+        return f"{self.feature} {_WORDS[self.state]}: {self.evidence}"
 
+    def says(self, state: State, evidence: str) -> Canary:
+        """Return what this canary says of some values."""
+        return self.model_copy(update={"state": state, "evidence": evidence})
+
+
+def _silent(feature: str, protects: tuple[str, ...], remedy: str) -> Canary:
+    return Canary(feature=feature, state="unknown", evidence="not asked", protects=protects, remedy=remedy)
+
+
+WRITE_COMBINING = _silent(
+    "write combining",
+    ("R03", "R04", "R05", "R07"),
+    "use a hypervisor that maps the adapter's doorbells write-combining into the VM",
+)
+IOMMU_LARGE_PAGES = _silent(
+    "IOMMU large pages",
+    ("R08", "R09", "R11"),
+    "have the hypervisor map the VM's memory by large pages in the IOMMU: memory backed by huge pages, and "
+    "no option that forbids them there (intel_iommu=sp_off)",
+)
+VIRTUAL_NUMA = _silent(
+    "truthful virtual NUMA",
+    ("S26", "D11", "D12"),
+    "make the VM's NUMA nodes those of the hardware, with memory and vCPUs bound to them",
+)
+FITS_A_NODE = _silent(
+    "a VM that fits its NUMA nodes",
+    ("S23", "S24", "S25", "S30"),
+    "size the VM to one NUMA node (with hyperthreads, ESXi preferHT), or show it the nodes",
+)
 
 # The anomaly of 16 to 128 B lies between sizes that are sent inline and those that are not (R04).
 BUMP, BELOW, ABOVE = (16.0, 128.0), (2.0, 8.0), 256.0
@@ -53,98 +88,121 @@ OFFSET_US = 0.2
 BUMP_SHARE = 0.05
 
 
-def write_combining(virtual: Curve, native: Curve | None = None) -> Canary:
+def write_combining(virtual: Curve, native: Curve | None = None, *, offset: bool = True) -> Canary:
     """Tell from small-message latencies whether the adapter's doorbells are mapped write-combining.
 
     Parameters
     ----------
     virtual
-        Half round trips of an RDMA send in the VM, us, by message size in B: at least one of 2 to 8 B, two of
-        16 to 128 B, and 256 B.
+        Half round trips in the VM, us, by message size in B: at least one of 2 to 8 B, two of 16 to 128 B,
+        and 256 B.
     native
-        The same natively; where given, an offset of the small messages counts too.
+        The same natively; where given, a bump counts as far as native has none there.
+    offset
+        Whether an offset of the small messages against native counts, too.  That of an MPI library may have
+        another cause (claim R08).
 
     Notes
     -----
     Without the feature, ESXi 6.0 showed a bump from 16 to 128 B and an offset of 0.4 us (send); both were
     gone in 6.0u1 (RDMA and HPC applications in virtual machines, claims R03 to R05).
     """
-    protects = ("R03", "R04", "R05", "R07")
-    feature = "write combining"
-    below = [size for size in virtual if BELOW[0] <= size <= BELOW[1]]
-    inside = [size for size in virtual if BUMP[0] <= size <= BUMP[1]]
-    if not below or len(inside) < 2 or ABOVE not in virtual:
-        return Canary(feature, "unknown", "sizes 2 to 8, 16 to 128 and 256 B are needed", protects)
-    start, end = max(below), ABOVE
-    small = float(np.median([virtual[size] for size in below]))
-    # What a smooth curve through its neighbours would have there, by the logarithm of the size.
-    excess = [
-        virtual[size] - np.interp(math.log(size), [math.log(start), math.log(end)], [small, virtual[end]])
-        for size in inside
-    ]
-    bump = float(np.median(excess))
-    evidence = [f"16 to 128 B lie {bump:+.2f} us off the line from {start:g} to {end:g} B"]
-    missing = bump > BUMP_SHARE * small
-    if native is not None:
-        common = [size for size in below if size in native]
-        if not common:
-            return Canary(feature, "unknown", "native lacks the sizes 2 to 8 B", protects)
-        offset = float(np.median([virtual[size] - native[size] for size in common]))
-        evidence.append(f"messages of 2 to 8 B take {offset:+.2f} us against native")
-        missing = missing or offset > OFFSET_US
-    return Canary(feature, "missing" if missing else "present", "; ".join(evidence), protects)
+    says = WRITE_COMBINING.says
+    curves = [virtual] if native is None else [virtual, native]
+    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    below = [size for size in common if BELOW[0] <= size <= BELOW[1]]
+    inside = [size for size in common if BUMP[0] <= size <= BUMP[1]]
+    if not below or len(inside) < 2 or ABOVE not in common:
+        return says("unknown", "sizes 2 to 8, 16 to 128 and 256 B are needed")
+    bumps = [_bump(curve, below, inside) for curve in curves]
+    bump = bumps[0] - (bumps[1] if native is not None else 0)
+    beside = "" if native is None else f" ({bumps[1]:+.2f} us natively)"
+    evidence = [f"16 to 128 B lie {bumps[0]:+.2f} us off the line from {below[-1]:g} to {ABOVE:g} B{beside}"]
+    missing = bump > BUMP_SHARE * float(np.median([curves[-1][size] for size in below]))
+    if native is not None and offset:
+        more = float(np.median([virtual[size] - native[size] for size in below]))
+        evidence.append(f"messages of 2 to 8 B take {more:+.2f} us against native")
+        missing = missing or more > OFFSET_US
+    return says("missing" if missing else "present", "; ".join(evidence))
+
+
+def _bump(curve: Curve, below: list[float], inside: list[float]) -> float:
+    """Return how far the sizes inside lie above a smooth curve through their neighbours, us."""
+    ends = [math.log(below[-1]), math.log(ABOVE)]
+    values = [float(np.median([curve[size] for size in below])), curve[ABOVE]]
+    return float(np.median([curve[size] - np.interp(math.log(size), ends, values) for size in inside]))
 
 
 # The study's small messages cost 20 % more with 4 KiB pages (R08) and nothing with 2 MiB pages (R09).
 KNEE = 1.10
 
 
-def iommu_large_pages(by_buffers: Curve) -> Canary:
+def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
     """Tell from a latency against the number of buffers whether the IOMMU maps by large pages.
 
     Parameters
     ----------
-    by_buffers
-        Latency of one small size, us, by the number of registered buffers (4 KiB apart) that the messages go
-        through in turn; at least four numbers over a factor of 16.
+    virtual
+        Time of one small message in the VM, us, by the number of registered buffers (4 KiB apart) that the
+        messages go through in turn; at least four numbers over a factor of 16.
+    native
+        The same natively; where given, what the adapter itself takes for more buffers is not counted.
 
     Notes
     -----
     With 4 KiB pages every buffer needs an entry of the IOTLB: beyond its size the latency rises (claim R11).
     With large pages the curve is flat.
     """
-    feature, protects = "IOMMU large pages", ("R08", "R09", "R11")
-    counts = sorted(by_buffers)
+    says = IOMMU_LARGE_PAGES.says
+    counts = sorted(set(virtual) if native is None else set(virtual) & set(native))
     if len(counts) < 4 or counts[-1] < 16 * counts[0]:
-        return Canary(feature, "unknown", "four numbers of buffers over a factor of 16 are needed", protects)
-    few = float(np.median([by_buffers[count] for count in counts[:2]]))
-    many = float(np.median([by_buffers[count] for count in counts[-2:]]))
+        return says("unknown", "four numbers of buffers over a factor of 16 are needed")
+    times = {count: virtual[count] / (1 if native is None else native[count]) for count in counts}
+    few = float(np.median([times[count] for count in counts[:2]]))
+    many = float(np.median([times[count] for count in counts[-2:]]))
     rise = many / few
-    evidence = f"{many:.2f} us with {counts[-1]:g} buffers, {few:.2f} us with {counts[0]:g} ({rise:.2f}x)"
+    unit = " us" if native is None else " of native"
+    evidence = f"{many:.2f}{unit} with {counts[-1]:g} buffers, {few:.2f} with {counts[0]:g} ({rise:.2f}x)"
     if rise <= KNEE:
-        return Canary(feature, "present", evidence, protects)
-    knee = next(count for count in counts if by_buffers[count] > math.sqrt(rise) * few)
-    return Canary(feature, "missing", f"{evidence}, rising at {knee:g}", protects)
+        return says("present", evidence)
+    knee = next(count for count in counts if times[count] > math.sqrt(rise) * few)
+    return says("missing", f"{evidence}, rising at {knee:g}")
 
 
-# Purely remote bandwidth is half of local where nodes are real (S26), and as fast where they are not.
-REMOTE = math.sqrt(0.5)
+# Where the hardware's own nodes differ less than this, nothing can be told from them.
+TELLING = 0.9
 
 
-def virtual_numa(local: float, remote: float) -> Canary:
+def virtual_numa(
+    virtual: tuple[float, float], native: tuple[float, float] | None = None, *, expected: float = 0.5
+) -> Canary:
     """Tell from local and remote triad whether the NUMA nodes that a guest shows are the hardware's.
 
     Parameters
     ----------
-    local, remote
-        Triad bandwidth, MB/s, with CPUs of one node and memory of the same, and of another.
+    virtual
+        Triad bandwidth in the VM, MB/s, with CPUs of one node and memory of the same, and of another.
+    native
+        The same natively.
+    expected
+        Remote bandwidth as a part of local where nodes are real, if native is not given: half (claim S26).
+
+    Notes
+    -----
+    Nodes that are not the hardware's have the same bandwidth to all memory: a ratio of 1.  The threshold lies
+    halfway, on a logarithmic scale, between that and what is expected.
     """
-    feature, protects = "truthful virtual NUMA", ("S26", "D11", "D12")
-    if not (local > 0 and remote > 0):
-        return Canary(feature, "unknown", "two bandwidths are needed", protects)
-    ratio = remote / local
-    evidence = f"remote memory has {ratio:.2f} of the local bandwidth (about 0.5 where the nodes are real)"
-    return Canary(feature, "present" if ratio < REMOTE else "missing", evidence, protects)
+    says = VIRTUAL_NUMA.says
+    if not all(bandwidth > 0 for bandwidth in (*virtual, *(native or ()))):
+        return says("unknown", "two bandwidths of each side are needed")
+    if native is not None:
+        expected = native[1] / native[0]
+    ratio = virtual[1] / virtual[0]
+    whose = "natively" if native is not None else "where the nodes are real"
+    evidence = f"remote memory has {ratio:.2f} of the local bandwidth, {expected:.2f} {whose}"
+    if expected > TELLING:
+        return says("unknown", f"{evidence}: too much alike to tell")
+    return says("present" if ratio < math.sqrt(expected) else "missing", evidence)
 
 
 # Triad of one VM against all of its host of two nodes, natively: what each level means (S24, S25).
@@ -169,10 +227,10 @@ def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> C
     share
         What the VM should get: 0.5 when it is sized to one node, 1.0 when it is shown both.
     """
-    feature, protects = "a VM that fits its NUMA nodes", ("S23", "S24", "S25", "S30")
+    says = FITS_A_NODE.says
     if nodes != 2 or share not in (0.5, 1.0) or not (virtual > 0 and native > 0):
-        return Canary(feature, "unknown", "two nodes, and a share of 0.5 or 1.0, are needed", protects)
+        return says("unknown", "two nodes, and a share of 0.5 or 1.0, are needed")
     ratio = virtual / native
     level = min(LEVELS, key=lambda one: abs(math.log(ratio / one)))
     evidence = f"{ratio:.2f} of the host's bandwidth where {share:g} is its share: {LEVELS[level]}"
-    return Canary(feature, "present" if level == share else "missing", evidence, protects)
+    return says("present" if level == share else "missing", evidence)

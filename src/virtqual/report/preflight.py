@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Action, Finding
 
 _STYLE = {"refuse": "bold red", "report": "yellow", "unseen": "dim"}
@@ -38,6 +39,25 @@ def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False
     found = {item for action, item in told if action != "unseen"}
     if unseen := [item for action, item in told if action == "unseen" and item not in found]:
         console.print(Text(f"not observable, so not compared: {', '.join(unseen)}", style="dim"))
+
+
+def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool = False) -> None:
+    """Print what canaries say, what is missing first; `briefly` only names those that saw nothing."""
+    for canary in canaries:
+        if canary.state == "missing":
+            head = (
+                Text("canary ", style="bold red").append(canary.feature, "bold").append(" is missing", "bold")
+            )
+            console.print(head.append(f"  (protects {', '.join(canary.protects)})", "not bold dim"))
+            console.print(Padding(Text(canary.evidence), (0, 0, 0, 4)))
+            console.print(Padding(Text(f"-> {canary.remedy}", style="dim"), (0, 0, 0, 4)))
+    quiet = [canary for canary in canaries if canary.state != "missing"]
+    if not briefly:
+        for canary in quiet:
+            console.print(Text(f"canary {canary.text}", style="dim"))
+    elif quiet:
+        unseen = ", ".join(canary.feature for canary in quiet if canary.state == "unknown") or "none"
+        console.print(Text(f"canaries not observable: {unseen}", style="dim"))
 
 
 def conclusion(findings: Sequence[Finding], hypervisor_class: str) -> str:

@@ -141,9 +141,10 @@ class Terminal:
                     say(Text(one.message, style=_STYLE[one.outcome.value]))
             for waiver in verdict.waivers:
                 say(f"waiver: {waiver.text(verdict.today)}")
-        if session.preflight:
+        if session.preflight or session.canaries:
             say()
             preflight.show(session.preflight, self.console, briefly=True)
+            preflight.show_canaries(session.canaries, self.console, briefly=True)
             say(Text(f"          in full: virtqual preflight {session.session}", style="dim"))
         for failure in session.failures:
             say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
