@@ -1,18 +1,26 @@
-"""STREAM: copy, scale, add and triad over 1, 2, 4, ... threads of a node, and on all nodes at once."""
+"""STREAM: copy, scale, add, triad over threads of a node, on nodes at once, from local and remote memory."""
+
+import shutil
+from pathlib import Path
 
 import reframe as rfm
 
 from virtqual import sizes
+from virtqual.job import together
 from virtqual.outputs import stream as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
-from .base import Measurement
+from .base import JOB_FILES, Measurement
 from .overhead import Overhead
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS = counts.threads()
+# Tasks that ran together for less than this share of their time say little of what they take from each other.
+TOGETHER = 0.8
+# NUMA node of the memory; the CPUs are those of node 0.
+MEMORY = {"local": 0, "remote": 1}
 
 
 class Stream(Measurement):
@@ -73,19 +81,62 @@ class stream_nodes(Stream):
         self.run_threads(self.cores)
 
     @run_after("setup")
-    def keep_outputs_apart(self):
-        """Give every task an output of its own: the job's would mix the nodes' tables."""
+    def run_together(self):
+        """Begin when all are there, each with an output of its own: the job's would mix the nodes' tables."""
         self.job.launcher.options.append("--output=stream.%t.out")
+        self.executable_opts = [self.executable, *self.executable_opts]
+        self.executable = "./together.sh"
+
+    @run_before("run")
+    def bring_together(self):
+        """Put the script beside the job's own."""
+        shutil.copy(JOB_FILES / "together.sh", self.stagedir)
+        (Path(self.stagedir) / "together.sh").chmod(0o755)
 
     def read(self):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
         runs = [self.rates(self.stage_text(f"stream.{node}.out"), self.cores) for node in range(self.nodes)]
+        share = together.overlap(together.read(Path(self.stagedir), self.num_tasks))
+        alone = f"the nodes ran at the same time for {share:.0%} of the time, {TOGETHER:.0%} are needed"
+        invalid = (alone,) if share < TOGETHER else ()
         family = runs[0][0]
         setting = f"STREAM, {self.nodes} nodes, {self.cores} thread{'s' if self.cores > 1 else ''} each"
         return [
-            Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs))
+            Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), invalid)
             for kernel in KERNELS
         ]
+
+
+@rfm.simple_test
+class stream_numa(Stream):
+    """STREAM on the cores of one NUMA node, with its memory there or on another node.
+
+    What local and remote memory give shows whether the nodes that a VM sees are the hardware's.
+    """
+
+    descr = "STREAM on one NUMA node, from local and from remote memory"
+    #: What both partitions must have: where only one has it, there is nothing to compare.
+    needs = "numa"
+    memory = parameter(list(MEMORY), loggable=True)
+    tags = {"memory", "esx41", "openstack-kvm", "full"}
+
+    @run_after("init")
+    def need_numa(self):
+        """Ask for partitions that show several NUMA nodes."""
+        self.valid_systems = counts.both_with("numa", self.valid_systems)
+
+    def arrange(self):
+        """All cores for the task; ``numactl`` then takes those of one NUMA node."""
+        self.threads = max(1, self.cores // self.known["numa_nodes"])
+        self.run_threads(self.threads)
+        # Spread over the cores of the one node.
+        self.env_vars["VIRTQUAL_WITHIN"] = f"numactl --cpunodebind=0 --membind={MEMORY[self.memory]}"
+
+    def read(self):
+        """Take the four rates."""
+        family, run = self.rates(self.output(), self.threads)
+        setting = f"STREAM, {self.threads} thread{'s' if self.threads > 1 else ''}, {self.memory} memory"
+        return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
 
 
 @rfm.simple_test
@@ -103,3 +154,17 @@ class stream_nodes_overhead(Overhead):
 
     descr = "STREAM on two nodes at the same time: virtual against native"
     measured = stream_nodes
+
+
+@rfm.simple_test
+class stream_numa_overhead(Overhead):
+    """Verdict on STREAM from local and remote memory."""
+
+    descr = "STREAM on one NUMA node: virtual against native"
+    measured = stream_numa
+    memory = parameter(list(MEMORY), loggable=True)
+
+    @run_after("init")
+    def need_numa(self):
+        """Ask for partitions that show several NUMA nodes."""
+        self.valid_systems = counts.both_with("numa", self.valid_systems)

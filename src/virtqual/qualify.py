@@ -310,7 +310,7 @@ def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
     """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
     features = {f for program in job.session.stack["programs"] for f in program["features"]}
     nodes = min(job.system.native.nodes, job.system.virtual.nodes)
-    native, virtual = (set(job.system.partition(side).features) for side in ("native", "virtual"))
+    native, virtual = (set(job.system.partition(side).offers) for side in systems.SIDES)
     return catalogue.missing(every, features, nodes, native & virtual)
 
 

@@ -72,9 +72,7 @@ def _complete(system: dict[str, Any], stacks: list[Manifest]) -> dict[str, Any]:
     for partition in system["partitions"]:
         if "extras" not in partition:
             return system
-        features = list(partition.get("features", ()))
-        if partition["extras"]["nodes"] >= 2:
-            features.append("multinode")
+        features = systems.offers(partition.get("features", ()), partition["extras"])
         partitions.append({"environs": names, **partition, "features": features})
     return {**system, "partitions": partitions}
 

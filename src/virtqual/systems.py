@@ -9,7 +9,7 @@ one with the feature ``virtual``.  What virtqual needs to know besides is in eac
 from __future__ import annotations
 
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -61,6 +61,8 @@ class PartitionExtras(BaseModel):
         something else): arrays of four times this size measure memory, smaller ones do not.
     scale
         ``small`` for a few cores or emulated ones, ``standard`` for production nodes.
+    numa_nodes
+        How many NUMA nodes a node shows.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -69,6 +71,7 @@ class PartitionExtras(BaseModel):
     memory_mib: int = Field(ge=256)
     llc_bytes: int = Field(ge=1)
     scale: Literal["small", "standard"]
+    numa_nodes: int = Field(ge=1, default=1)
 
 
 class VirtualExtras(PartitionExtras):
@@ -105,6 +108,11 @@ class Partition(BaseModel):
     processor: dict[str, Any]
     extras: dict[str, Any]
 
+    @property
+    def offers(self) -> list[str]:
+        """What checks may ask of it."""
+        return offers(self.features, self.extras)
+
 
 class System(BaseModel):
     """A system with its two partitions."""
@@ -129,6 +137,12 @@ class System(BaseModel):
     def virtual(self) -> VirtualExtras:
         """What virtqual knows of the virtual partition."""
         return VirtualExtras.model_validate(self.partition("virtual").extras)
+
+
+def offers(features: Iterable[str], extras: Mapping[str, Any]) -> list[str]:
+    """Return a partition's features with those that follow from its extras."""
+    more = {"multinode": extras["nodes"] >= 2, "numa": extras.get("numa_nodes", 1) >= 2}
+    return [*features, *(name for name, has in more.items() if has)]
 
 
 def host_of(extras: VirtualExtras, where: str = "system file") -> Host:

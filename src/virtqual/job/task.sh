@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes down where this task may run, has each node write down what it is, once; then becomes the program.
+# Writes down where this task may run, has each node write down what it is, once; then becomes the program, within
+# the command that VIRTQUAL_WITHIN holds.
 while read -r key value; do
     case $key in Cpus_allowed_list:) cpus=$value ;; esac
 done < /proc/self/status
@@ -15,4 +16,5 @@ fi
 if [ "${links-none}" != "${VIRTQUAL_LINKS-}" ] && (set -C; : > "virtqual.sees-task.$node") 2> /dev/null; then
     ./see.sh "$1"
 fi
-exec "$@"
+# shellcheck disable=SC2086  # a command and its options
+exec ${VIRTQUAL_WITHIN:-} "$@"

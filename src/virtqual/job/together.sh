@@ -1,0 +1,26 @@
+#!/bin/bash
+# Runs a program on all tasks at the same time: none begins before every task is there.  Called as
+# `together.sh ./task.sh PROGRAM OPTION...`.  Notes when, by the task's own clock, for virtqual.job.together.
+rank=${SLURM_PROCID:?} tasks=${SLURM_NTASKS:?}
+note=virtqual.together.$rank
+tries=3000
+# The first round brings all together; in the second nobody waits for one who is late, so that it says how far
+# the clocks are apart.
+for round in ready set; do
+    echo "$round $EPOCHREALTIME" >> "$note"
+    : > "virtqual.$round.$rank"
+    for ((other = 0; other < tasks; other++)); do
+        until [ -e "virtqual.$round.$other" ]; do
+            [ $((tries -= 1)) -gt 0 ] || { echo "together.sh: task $other did not come" >&2; exit 1; }
+            # A change of one's own makes a client of a network file system look at the directory anew.
+            : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"
+            sleep 0.02
+        done
+        echo "saw $other $EPOCHREALTIME" >> "$note"
+    done
+done
+echo "begin $EPOCHREALTIME" >> "$note"
+"$@"
+code=$?
+echo "end $EPOCHREALTIME" >> "$note"
+exit $code
