@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from virtqual import catalogue, conclusion, judging, paths, reframe_run, site, store, systems
+from virtqual import catalogue, conclusion, judging, paths, placement, reframe_run, site, store, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
 from virtqual.preflight import partitions
@@ -144,6 +144,11 @@ def _prepare(request: Request, screen: Screen) -> Qualification:
     against = store.load(Path(request.against)) if request.against else None
     if against and against.system != system.name:
         raise RefusedError(f"session {against.session} was measured on system {against.system!r}")
+    if against and (others := placement.differences(_placed(against), placement.of(system))):
+        raise RefusedError(
+            f"session {against.session} was measured with the VMs placed otherwise ({', '.join(others)}): "
+            "what changes would not be the hypervisor's; record a baseline with this placement"
+        )
     stacks = {stack.name: stack for stack in manifest.installed(paths.stacks())}
     if not stacks:
         raise InfrastructureError("no software stack is set up; run ci/setup")
@@ -229,7 +234,13 @@ def _identity(system: System) -> dict[str, object]:
         for side in systems.SIDES
     }
     sides["virtual"] |= {"hypervisor": virtual.hypervisor.model_dump(), "guest": virtual.guest}
+    sides["virtual"]["placement"] = placement.of(system)
     return dict(sides)
+
+
+def _placed(session: Session) -> placement.Placement:
+    told: placement.Placement = session.identity.get("virtual", {}).get("placement", {})
+    return told
 
 
 def _notes(session: Session, against: Session | None, gate: str, stack: manifest.Manifest) -> list[str]:

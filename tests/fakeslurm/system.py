@@ -1,5 +1,6 @@
 """A site of two partitions that exist only in the tests' stand-in for Slurm."""
 
+import json
 import os
 
 SCALE = os.environ.get("FAKE_SCALE", "standard")
@@ -29,6 +30,7 @@ system = {
             "cloud",
             hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": "kvm"},
             hypervisor_class="kvm",
+            host=json.loads(os.environ.get("FAKE_HOST", "{}")),
         ),
     ],
 }

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from virtqual.store import Session
+
 ON = ("qualify", "--system", "testsite")
 
 
@@ -30,6 +32,8 @@ def test_within_budget(site):
     ]
     starts = [run["start"] for run in found["runs"]]
     assert starts == sorted(starts)
+    assert {one["state"] for one in found["canaries"]} == {"unknown"}
+    assert len(found["canaries"]) == 4
     assert max(len(line) for line in done.stdout.splitlines() if "state/" not in line) <= 80
 
 
@@ -123,6 +127,24 @@ def test_against_an_earlier_session(site):
     time.sleep(1.1)
     done = site.virtqual(*ON, "-n", "lj", "--against", first)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_another_placement_of_the_vms_is_another_partition(site):
+    """Like ESX 4.1's preferHT: no build may be credited with what it did."""
+    earlier = Session(
+        session="20260101-000000-testsite",
+        created="2026-01-01",
+        system="testsite",
+        hypervisor_class="kvm",
+        identity={"virtual": {"placement": {"prefer_ht": False, "vcpus_pinned": True}}},
+        stack={},
+    )
+    directory = site.path / "state/sessions" / earlier.session
+    directory.mkdir(parents=True)
+    earlier.write(directory)
+    done = site.virtqual(*ON, "-n", "lj", "--against", "last", FAKE_HOST='{"prefer_ht": true}')
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "placed otherwise (prefer_ht was no, is yes)" in done.stderr
 
 
 def test_ctrl_c_keeps_what_was_measured(site):

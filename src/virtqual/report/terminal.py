@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from virtqual.placement import word
 from virtqual.reframe_run import Event
 from virtqual.report import preflight
 from virtqual.store import Session
@@ -42,6 +43,7 @@ class Terminal:
     def begin(self, session: Session, system: System, notes: Sequence[str]) -> None:
         """Say what will be qualified, how it is judged, and what to know."""
         hypervisor, guest = system.virtual.hypervisor, system.virtual.guest
+        placement = session.identity["virtual"]["placement"]
         say = self.console.print
         say(
             f"[bold]virtqual[/bold] session {session.session}"
@@ -52,6 +54,8 @@ class Terminal:
             "": f"accelerator {hypervisor.accelerator}, machine {hypervisor.machine or 'not stated'}"
             + (f", guest kernel {guest['kernel']}" if guest.get("kernel") else ""),
             **_details(hypervisor.details),
+            "placement": ", ".join(f"{key} {word(value)}" for key, value in placement.items())
+            or "not observable (the VMs' host was not asked)",
             "class": session.hypervisor_class,
             "against": session.against or "nothing earlier",
             "stack": f"{session.stack['name']} ({session.stack['hash']}): "
