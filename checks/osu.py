@@ -95,7 +95,10 @@ class Osu(Measurement):
     def arrange(self):
         """Place the ranks, choose sizes and rounds."""
         self.run_instead(f"osu_{self.benchmark}")
-        ranks = {"two": 2, "pairs": self.nodes * self.cores // 2 * 2, "all": self.nodes * self.cores}
+        # The nodes of a small system may be one machine's, and ranks that wait busily for a message then keep
+        # the one that is to send it from running.
+        a_node = 1 if self.small and self.nodes > 1 else self.cores
+        ranks = {"two": 2, "pairs": self.nodes * a_node // 2 * 2, "all": self.nodes * a_node}
         self.num_tasks = max(2, ranks[self.known_as.ranks])
         self.num_tasks_per_node = self.num_tasks // self.nodes
         plan = PLANS[self.known["scale"]][self.nodes][self.known_as.plan]

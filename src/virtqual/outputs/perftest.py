@@ -35,8 +35,10 @@ class Perftest:
         E.g. ``RC``, ``IB``, and ``InfiniBand`` or ``Ethernet``.
     mtu
         Bytes.
+    queue_pairs
+        That the messages went through in turn.
     iterations
-        A size.
+        Messages of a size, over all queue pairs.
     columns
         Values by message size in bytes.  Latency: ``least``, ``most``, ``typical`` (the median), ``average``,
         ``deviation``, ``p99``, ``p99_9`` in us.  Bandwidth: ``peak`` and ``average`` in MB/s (10^6 bytes),
@@ -49,6 +51,7 @@ class Perftest:
     transport: str
     link: str
     mtu: int
+    queue_pairs: int
     iterations: int
     columns: dict[str, dict[int, float]]
 
@@ -101,6 +104,7 @@ def parse(text: str, first: int, last: int) -> Perftest:
         transport=one(NAME, r"Transport type : (\w+)$", text, "transport type")[1],
         link=one(NAME, r"^ Link type +: (\w+)$", text, "link type")[1],
         mtu=int(one(NAME, r"^ Mtu +: (256|512|1024|2048|4096)\[B\]$", text, "MTU")[1]),
+        queue_pairs=int(one(NAME, r"^ Number of qps +: (\d+)\b", text, "number of queue pairs")[1]),
         iterations=int(rows[0][1]),
         columns=columns,
     )

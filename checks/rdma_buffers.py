@@ -1,0 +1,72 @@
+"""perftest: RDMA writes that go through more and more registered buffers in turn, between two nodes."""
+
+import reframe as rfm
+
+from virtqual.outputs import perftest as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from .perftest import ROUNDS, Rdma, RdmaOverhead
+
+# Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
+BUFFERS = {"small": (1, 2, 4, 8, 16), "standard": (1, 4, 16, 64, 256, 1024)}
+# Bytes a message: small, so that what the IOMMU adds to each counts.
+SIZE = 8
+# perftest takes no fewer rounds than these.
+LEAST = 5
+
+
+@rfm.simple_test
+class rdma_buffers(Rdma):
+    """One message in flight a queue pair: with 4 KiB pages the IOMMU forgets one buffer for another."""
+
+    descr = "RDMA write of 8 B by number of registered buffers (perftest, RC)"
+    operation = parameter(["write"], loggable=True)
+    kind = "bandwidth"
+
+    def arrange(self):
+        """One step for each number of buffers, in one job."""
+        super().arrange()
+        self.buffers = BUFFERS[self.known["scale"]]
+        device = [str(option) for option in self.known.get("rdma_options", ())]
+        steps = [self.options(count, device) for count in self.buffers]
+        self.executable_opts = steps[0]
+        program = ["./pair.sh", "./task.sh", str(self.executable)]
+        for before, step in zip(self.buffers, steps[1:], strict=False):
+            launch = self.job.launcher.run_command(self.job)
+            self.postrun_cmds += [f"mv client.out client.{before}.out", " ".join([launch, *program, *step])]
+        self.postrun_cmds.append(f"mv client.out client.{self.buffers[-1]}.out")
+
+    def rounds_of(self, count):
+        """Return the rounds of each queue pair, so that all numbers of buffers take as many messages."""
+        return max(LEAST, ROUNDS[self.known["scale"]] // count)
+
+    def options(self, count, device):
+        """Return perftest's options for a number of buffers."""
+        counted = ["-q", str(count), "--mr_per_qp", "-n", str(self.rounds_of(count))]
+        return ["-s", str(SIZE), "-t", "1", "-F", "-c", "RC", *counted, *device]
+
+    def read(self):
+        """Assert what ran for each number, and take the time of a message."""
+        curve, links = {}, set()
+        for count in self.buffers:
+            run = output.parse(self.stage_text(f"client.{count}.out"), SIZE, SIZE)
+            asked = ("write", "bandwidth", "RC", count, count * self.rounds_of(count))
+            if (run.operation, run.kind, run.connection, run.queue_pairs, run.iterations) != asked:
+                raise OutputError(
+                    "perftest",
+                    f"{run.operation} {run.kind}, {run.connection}, {run.queue_pairs} queue pairs, "
+                    f"{run.iterations} messages: not {asked}",
+                )
+            curve[count] = 1 / run.columns["messages"][SIZE]
+            links.add(f"{run.link}, MTU {run.mtu}")
+        return [Result.curve("rdma_buffers", f"two nodes, {', '.join(sorted(links))}", curve)]
+
+
+@rfm.simple_test
+class rdma_buffers_overhead(RdmaOverhead):
+    """Verdict on the time of a message by number of registered buffers."""
+
+    descr = "RDMA write by number of registered buffers: virtual against native"
+    measured = rdma_buffers
+    operation = parameter(["write"], loggable=True)
