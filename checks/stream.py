@@ -129,8 +129,8 @@ class stream_numa(Stream):
         """All cores for the task; ``numactl`` then takes those of one NUMA node."""
         self.threads = max(1, self.cores // self.known["numa_nodes"])
         self.run_threads(self.threads)
-        # Spread over the cores of the one node.
-        self.env_vars["VIRTQUAL_WITHIN"] = f"numactl --cpunodebind=0 --membind={MEMORY[self.memory]}"
+        # ReFrame writes values into the job script as they are.
+        self.env_vars["VIRTQUAL_WITHIN"] = f"'numactl --cpunodebind=0 --membind={MEMORY[self.memory]}'"
 
     def read(self):
         """Take the four rates."""

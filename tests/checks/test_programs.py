@@ -14,6 +14,8 @@ OUTPUTS = Path(__file__).parents[1] / "outputs"
 OSU = ("osu_latency", "osu_bw")
 BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
 
+QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
+
 NAMELIST = """ &time_control
  run_days                            = 5,
  run_hours                           = 0,
@@ -81,6 +83,34 @@ def test_stream_and_osu_are_judged(equipped):
     assert found["memory_triad"] == pytest.approx(20e3, rel=0.02)
     assert found["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
     assert {f"osu_latency_{2**power:g}" for power in range(23)} <= found.keys()
+
+
+NUMACTL = """#!/bin/bash
+# Memory of another node than the CPUs' is half as fast.
+[ "$1 $2" = "--cpunodebind=0 --membind=1" ] && export FAKE_SLOWER=2
+shift 2; exec "$@"
+"""
+
+
+def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
+    listed = ("reframe", "-c", f"{equipped.env['VIRTQUAL_ROOT']}/checks", "-L", "--system", "testsite")
+    reason = "stream_numa (2 cases): needs partitions that both have the feature 'numa'"
+    assert reason in equipped.run(*listed).stdout
+    for partition in ("bare", "cloud"):
+        directory = equipped.path / f"slurm/bin.{partition}"
+        directory.mkdir()
+        (directory / "numactl").write_text(NUMACTL)
+        (directory / "numactl").chmod(0o755)
+    done = equipped.virtqual(*QUALIFY, "-n", "stream_numa", FAKE_NUMA="2")
+    assert done.returncode == 0, outcome(done)
+    (file,) = (equipped.path / "state/sessions").glob("*/session.json")
+    session = json.loads(file.read_text())
+    results = [result for run in session["runs"] for result in run["results"]]
+    rates = {(r["metric"], r["setting"].rpartition(", ")[2]): r["values"][0] for r in results}
+    ratio = rates["memory_triad", "remote memory"] / rates["memory_triad", "local memory"]
+    assert ratio == pytest.approx(0.5, rel=0.05)
+    (found,) = [one for one in session["canaries"] if one["feature"] == "truthful virtual NUMA"]
+    assert found["state"] == "present", found
 
 
 def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_refused(equipped):

@@ -14,7 +14,14 @@ def partition(name, **extras):
         "access": [f"--partition={name}"],
         "features": [{"bare": "native", "cloud": "virtual"}[name]],
         "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
-        "extras": {"nodes": 1, "memory_mib": 4096, "llc_bytes": 2**25, "scale": SCALE, **extras},
+        "extras": {
+            "nodes": 1,
+            "memory_mib": 4096,
+            "llc_bytes": 2**25,
+            "scale": SCALE,
+            "numa_nodes": int(os.environ.get("FAKE_NUMA", "1")),
+            **extras,
+        },
     }
 
 
