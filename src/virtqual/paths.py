@@ -39,6 +39,11 @@ def stacks() -> Path:
     return state() / "stack"
 
 
+def inputs() -> Path:
+    """Return the directory that holds one directory an input that was fetched."""
+    return state() / "inputs"
+
+
 def sessions() -> Path:
     """Return the directory that holds one directory a session."""
     return state() / "sessions"

@@ -1,1 +1,4 @@
-"""Inputs that checks write for their programs: pure functions from sizes to text, nothing to download."""
+"""Inputs of programs: texts that checks write (pure functions from sizes), and files that were fetched.
+
+`known` says which files there are to fetch, `kept` which of them are here and unchanged.
+"""

@@ -1,0 +1,124 @@
+"""Which inputs there are to download: reviewed data, ``references/inputs/*.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from virtqual import paths
+from virtqual.datafile import DataError, Entry, Problem, files, near, parse
+from virtqual.errors import UsageError
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+SCHEMA = "virtqual-inputs/1"
+#: Where ``virtqual inputs fetch --record`` writes checksums that nobody knew before.
+RECORDED = "recorded.yaml"
+
+
+class Input(Entry):
+    """A file to download.
+
+    Attributes
+    ----------
+    name
+        By which checks and people call it.
+    description
+        One line.
+    url
+        ``https:``, ``http:`` or ``file:``; an archive that Python's ``tarfile`` reads is unpacked.
+    sha256
+        Of the file as it is downloaded; None where nobody has recorded it.
+    checksum_from
+        Who says so.
+    """
+
+    name: Name
+    description: Text
+    url: Annotated[str, Field(pattern=r"^(https?|file)://")]
+    sha256: Sha256 | None = None
+    checksum_from: Text | None = None
+
+
+class Record(Entry):
+    """The checksum of a first download, recorded because somebody asked for it."""
+
+    name: Name
+    url: Text
+    sha256: Sha256
+    recorded: Text
+
+
+class InputsFile(Entry):
+    """One file of ``references/inputs/``."""
+
+    schema_: Annotated[Literal["virtqual-inputs/1"], Field(alias="schema")]
+    inputs: Annotated[list[Input], Field(default_factory=list)]
+    recorded: Annotated[list[Record], Field(default_factory=list)]
+
+
+def load(directory: Path) -> dict[str, Input]:
+    """Read the inputs of a directory; a recorded checksum counts where none was known.
+
+    Raises
+    ------
+    DataError
+        Naming file, line and key: what is no input, a name that stands twice, a record of an input that there
+        is not, of another address, or beside another checksum.
+    """
+    problems: list[Problem] = []
+    found: dict[str, Input] = {}
+    records = []
+    for path in files(directory) if directory.is_dir() else ():
+        try:
+            document = parse(path)
+            content = document.read(InputsFile)
+        except DataError as error:
+            problems += error.problems
+            continue
+        for index, entry in enumerate(content.inputs):
+            if entry.name in found:
+                problems.append(document.problem(("inputs", index, "name"), f"{entry.name!r} stands twice."))
+            found[entry.name] = entry
+        records += [(document, index, record) for index, record in enumerate(content.recorded)]
+    for document, index, record in records:
+        one = found.get(record.name)
+        if one is None:
+            message = f"no input {record.name!r}: {near(record.name, found)}"
+        elif one.url != record.url:
+            message = f"recorded from another address than {one.url}: remove it, and fetch again."
+        elif one.sha256 not in (None, record.sha256):
+            message = f"{one.name!r} is known with another checksum: remove one of them."
+        else:
+            update = {"sha256": record.sha256, "checksum_from": f"recorded here on {record.recorded}"}
+            found[one.name] = one.model_copy(update=update)
+            continue
+        problems.append(document.problem(("recorded", index), message))
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+@cache
+def inputs() -> Mapping[str, Input]:
+    """Return what `load` finds beside the other reviewed data, read once a process."""
+    return load(paths.references() / "inputs")
+
+
+def named(name: str) -> Input:
+    """Return an input by name.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    if name not in inputs():
+        raise UsageError(f"no input {name!r}: {near(name, inputs())}")
+    return inputs()[name]

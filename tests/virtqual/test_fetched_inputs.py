@@ -1,0 +1,212 @@
+"""Inputs to download: brought once over a loopback server, verified each time, refused when they changed."""
+
+import hashlib
+import io
+import os
+import tarfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from virtqual.commands.inputs import app
+from virtqual.datafile import DataError
+from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.inputs import kept, known
+
+MEMBERS = {"case/a.dat": b"alpha\n" * 99, "case/sub/b.dat": b"beta\n"}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if "short" not in self.path:
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"half")
+        return None
+
+
+def archive(members=MEMBERS, kind=tarfile.REGTYPE) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.size = kind, len(content)
+            entry.linkname = "/etc/passwd"
+            tar.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A loopback server with one archive, a state and reviewed data of its own."""
+    web, references = tmp_path / "web", tmp_path / "references"
+    web.mkdir()
+    (references / "inputs").mkdir(parents=True)
+    (web / "case.tar.gz").write_bytes(archive())
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(references))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(web)))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    known.inputs.cache_clear()
+    yield Place(web, references / "inputs", f"http://127.0.0.1:{server.server_port}")
+    server.shutdown()
+    server.server_close()
+    known.inputs.cache_clear()
+
+
+class Place:
+    def __init__(self, web, directory, url):
+        self.web, self.directory, self.url = web, directory, url
+
+    def declare(self, name="case", file="case.tar.gz", sha256="own", **more):
+        if sha256 == "own":
+            sha256 = hashlib.sha256((self.web / file).read_bytes()).hexdigest()
+        entry = {"name": name, "description": "a case", "url": f"{self.url}/{file}", **more}
+        if sha256:
+            entry |= {"sha256": sha256, "checksum_from": "the test"}
+        with (self.directory / f"{name}.yaml").open("w") as text:
+            YAML().dump({"schema": known.SCHEMA, "inputs": [entry]}, text)
+        known.inputs.cache_clear()
+        return known.named(name)
+
+    def run(self, *arguments):
+        known.inputs.cache_clear()
+        return CliRunner().invoke(app, arguments)
+
+
+def test_an_input_is_fetched_once_and_its_files_are_found(place):
+    case = place.declare()
+    assert "virtqual inputs fetch case" in kept.missing(case)
+    done = place.run("fetch")
+    assert done.exit_code == 0, done.output
+    assert kept.missing(case) == ""
+    found = kept.ready(case)
+    assert found.sha256 == case.sha256
+    assert found.file("sub/b.dat").read_bytes() == b"beta\n"
+    with pytest.raises(InfrastructureError, match=r"no file 'c\.dat'"):
+        found.file("c.dat")
+    # What is here is not fetched again.
+    (place.web / "case.tar.gz").unlink()
+    assert place.run("fetch").exit_code == 0
+    assert "here, 2 files, as fetched" in place.run("list").output
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: path.unlink(), "a.dat is gone"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "a.dat has 593 bytes, not 594"),
+        (lambda path: path.write_bytes(path.read_bytes().upper()), "a.dat was written to"),
+    ],
+)
+def test_a_changed_file_is_refused_before_a_run(place, damage, says):
+    case = place.declare()
+    kept.fetch(case)
+    path = kept.ready(case).file("a.dat")
+    path.chmod(0o644)
+    damage(path)
+    with pytest.raises(InfrastructureError, match=says):
+        kept.ready(case)
+    assert place.run("check").exit_code == InfrastructureError.exit_code
+
+
+def test_what_size_and_time_do_not_show_is_found_by_reading(place):
+    case = place.declare()
+    kept.fetch(case)
+    path = kept.ready(case).file("a.dat")
+    before = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes().upper())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert kept.ready(case).sha256
+    done = place.run("check", "case")
+    assert done.exit_code == InfrastructureError.exit_code
+    assert "a.dat has another checksum" in done.output
+
+
+def test_another_checksum_is_refused_and_nothing_is_kept(place):
+    case = place.declare(sha256="0" * 64)
+    with pytest.raises(RefusedError, match=f"not {'0' * 64}"):
+        kept.fetch(case)
+    assert kept.missing(case)
+    assert list((place.directory.parents[1] / "state/inputs").iterdir()) == []
+    # An input whose checksum was corrected afterwards is no longer what is here.
+    kept.fetch(place.declare())
+    with pytest.raises(InfrastructureError, match="now it must have 000"):
+        kept.ready(place.declare(sha256="0" * 64))
+
+
+def test_an_unknown_checksum_is_trusted_on_request_only_and_recorded(place):
+    case = place.declare(sha256="")
+    done = place.run("fetch", "case")
+    assert done.exit_code == RefusedError.exit_code
+    assert kept.missing(case)
+    assert place.run("fetch", "--record").exit_code == 2
+    assert place.run("fetch", "case", "--record").exit_code == 0
+    known.inputs.cache_clear()
+    recorded = known.named("case")
+    assert recorded.sha256 == kept.ready(recorded).sha256
+    # From now on another file is refused, asked or not.
+    (place.web / "case.tar.gz").write_bytes(archive({"case/a.dat": b"other"}))
+    assert place.run("fetch", "case", "--record").exit_code == RefusedError.exit_code
+    assert kept.ready(recorded).file("a.dat").read_bytes() == MEMBERS["case/a.dat"]
+
+
+@pytest.mark.parametrize("name", ["short.tar.gz", "nothing.tar.gz"])
+def test_what_does_not_arrive_whole_is_no_input(place, name):
+    case = place.declare(file=name, sha256="0" * 64)
+    with pytest.raises(InfrastructureError, match=f"{name}: .*--from FILE"):
+        kept.fetch(case)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [archive({"../out": b"x"}), archive({"/out": b"x"}), archive({"case/a": b""}, tarfile.SYMTYPE)],
+)
+def test_an_archive_writes_nothing_but_files_below_its_place(place, content):
+    (place.web / "evil.tar.gz").write_bytes(content)
+    case = place.declare(file="evil.tar.gz")
+    with pytest.raises(InfrastructureError, match="is no ordinary file below it"):
+        kept.fetch(case)
+    assert kept.missing(case)
+
+
+def test_a_file_brought_by_hand_is_verified_too(place, tmp_path):
+    case = place.declare(file="case.tar.gz")
+    good, bad = tmp_path / "case.tar.gz", tmp_path / "bad.tar.gz"
+    good.write_bytes((place.web / "case.tar.gz").read_bytes())
+    bad.write_bytes(archive({"a": b"b"}))
+    (place.web / "case.tar.gz").unlink()
+    assert place.run("fetch", "case", "--from", str(bad)).exit_code == RefusedError.exit_code
+    assert place.run("fetch", "case", "--from", str(good)).exit_code == 0
+    assert kept.ready(case).files.keys() == {"a.dat", "sub/b.dat"}
+
+
+def test_mistakes_in_the_data_name_file_line_and_key(place):
+    case = place.declare()
+    record = {"name": "case", "url": case.url, "sha256": "0" * 64, "recorded": "2026-01-01"}
+    wrong = [record, {**record, "name": "csae"}, {**record, "url": "http://elsewhere"}]
+    with (place.directory / "recorded.yaml").open("w") as text:
+        YAML().dump({"schema": known.SCHEMA, "recorded": wrong}, text)
+    with pytest.raises(DataError) as error:
+        known.load(place.directory)
+    problems = [(problem.key, problem.message) for problem in error.value.problems]
+    assert [key for key, _ in problems] == ["recorded[0]", "recorded[1]", "recorded[2]"]
+    assert "another checksum" in problems[0][1]
+    assert "did you mean case" in problems[1][1]
+    assert "another address" in problems[2][1]
+
+
+def test_the_inputs_of_the_studies_have_checksums():
+    found = known.load(known.Path(__file__).parents[2] / "references/inputs")
+    assert {"namd-stmv", "wrf-conus12km"} <= found.keys()
+    assert all(one.sha256 and one.checksum_from for one in found.values())
