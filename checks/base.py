@@ -18,6 +18,7 @@ import virtqual.job
 from virtqual import judging, looks, paths
 from virtqual.errors import InfrastructureError
 from virtqual.identity import look
+from virtqual.inputs import kept, known
 from virtqual.job import notes, times
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Run
@@ -45,6 +46,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
     nodes = variable(int, value=1)
     #: The values of parameters that the quick scope has; a case with another one is of the full scope alone.
     quick = {}
+    #: Inputs that must have been fetched beforehand, by their names in ``references/inputs/``.
+    inputs = ()
+    #: The only scale that it is for; empty for every one.
+    scale = ""
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
     tags = {"quick", "full"}
@@ -128,10 +133,21 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         quick = all(getattr(case, name) in values for name, values in cls.quick.items())
         return set(cls.tags) - (set() if quick else {"quick"})
 
+    @classmethod
+    def lacking(cls):
+        """Return why nothing of it can run on the selected system as it is set up; empty if it can."""
+        scales = {partition.extras.get("scale") for partition in rt.runtime().system.partitions}
+        if cls.scale and scales - {cls.scale, None}:
+            return f"for partitions of scale {cls.scale!r}"
+        return "; ".join(filter(None, (kept.missing(known.named(name)) for name in cls.inputs)))
+
     @run_after("init")
     def run_on_one_side(self):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
         self.valid_systems = [f"+{self.slot.side}" + (" +multinode" if self.nodes > 1 else "")]
+        self.lacks = self.lacking()
+        if self.lacks:
+            self.valid_systems = []
         self.valid_prog_environs = [f"+{self.feature}"]
         self.tags = self.tags_of(self)
         order = slots()
@@ -164,6 +180,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         # What the partition sets for its hardware stands.
         site = self.current_partition.local_env.env_vars
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
+        # Before every run: an input may have changed since the last one.
+        self.fetched = {name: kept.ready(known.named(name)) for name in self.inputs}
+        # What `read` adds to: numbers that both sides must agree on, and the share of communication.
+        self.answers, self.communication = [], None
         # Before arrange: a check that starts a second step in its job takes the same options.
         self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
         self.arrange()
@@ -207,6 +227,9 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             job=str(self.job.jobid),
             nodes=tuple(dict.fromkeys(task.node for task in noted.tasks)),
             results=tuple(results),
+            answers=tuple(self.answers),
+            inputs={name: ready.sha256 for name, ready in self.fetched.items()},
+            communication=self.communication,
             software=noted.seen,
             identity=identity,
             load=noted.load(identity),

@@ -1,6 +1,7 @@
 """The verdict on a measurement: its samples from both partitions, paired and judged."""
 
 import math
+import statistics
 
 import reframe as rfm
 import reframe.core.runtime as rt
@@ -46,6 +47,8 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
         self.valid_prog_environs = [f"+{self.measured.feature}"]
         if self.measured.nodes > 1:
             self.valid_systems = ["+virtual +multinode"]
+        if self.measured.lacking():
+            self.valid_systems = []
         own = {name: getattr(self, name) for name in type(self).param_space.params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()
@@ -92,6 +95,14 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
         self.verdict = "\n".join(messages)
         for message in messages:
             getlogger().info(f"    {message.splitlines()[0]}")
+        for side in ("native", "virtual"):
+            shares = [r.communication for r in self.runs if r.side == side and r.communication is not None]
+            if shares:
+                # It measures what the case can show; it is not judged.
+                share = statistics.median(shares)
+                getlogger().info(
+                    f"    {share:.1%} of the time in communication ({side}, as the program says)"
+                )
         refused = [v.message for v in self.verdicts if not (v.passes or v.outcome is judging.BASELINE)]
         if refused or not messages:
             raise SanityError("\n".join(refused) or "nothing was judged")

@@ -31,6 +31,9 @@ class Entry(BaseModel):
         How many nodes it needs on each side.
     needs
         A feature that both partitions must have, such as ``rdma``; empty for none.
+    lacks
+        Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
+        can.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,6 +44,7 @@ class Entry(BaseModel):
     feature: str
     nodes: int
     needs: str = ""
+    lacks: str = ""
 
     def absent(self, features: Iterable[str], nodes: int, offers: Iterable[str] = ()) -> str | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can.
@@ -53,7 +57,7 @@ class Entry(BaseModel):
             return f"needs {self.nodes} nodes on each side"
         if self.needs and self.needs not in offers:
             return f"needs partitions that both have the feature {self.needs!r}"
-        return None
+        return self.lacks or None
 
     def text(self, *, detailed: bool) -> str:
         """Return it as it is listed."""
@@ -84,6 +88,7 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
             feature=feature,
             nodes=check.nodes,
             needs=getattr(check, "needs", ""),
+            lacks=getattr(check, "lacks", ""),
         )
     return tuple(found.values())
 

@@ -93,7 +93,7 @@ def judge_runs(
     runs, refused = checked.runs, dict(refused or {})
     if reasons := refusals(checked.findings):
         refused |= {run.check: (*refused.get(run.check, ()), *reasons) for run in runs}
-    for check, reasons in other_software(runs):
+    for check, reasons in [*other_software(runs), *other_answers(runs)]:
         refused[check] = (*refused.get(check, ()), *reasons)
     # What disturbed a run of the earlier session makes its overhead no better a measure.
     earlier = preflight(earlier_runs(against), hypervisor_class).runs
@@ -131,6 +131,32 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> list[tupl
         ]
         if reasons:
             found.append((check, tuple(reasons)))
+    return found
+
+
+def other_answers(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the checks whose runs did not all compute the same, with the first difference of every answer.
+
+    A fast wrong answer is no speed: every run is compared with the check's first native one.
+    """
+    found = []
+    for check in dict.fromkeys(run.check for run in runs):
+        first, *others = sorted((run for run in runs if run.check == check), key=lambda run: run.side)
+        reasons: dict[str, str] = {}
+        for run in others:
+            had = {answer.name: answer for answer in run.answers}
+            for name in sorted({answer.name for answer in first.answers} ^ had.keys()):
+                reasons.setdefault(name, f"{name} is not said by every run")
+            for answer in first.answers:
+                other = had.get(answer.name, answer)
+                if not answer.agrees(other):
+                    reasons.setdefault(
+                        answer.name,
+                        f"{answer.name} is {answer.value:.9g} in {first.side} pair {first.pair} and "
+                        f"{other.value:.9g} in {run.side} pair {run.pair}, {answer.tolerance:g} is allowed",
+                    )
+        if reasons:
+            found.append((check, tuple(f"not the same result: {reason}" for reason in reasons.values())))
     return found
 
 

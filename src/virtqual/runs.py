@@ -62,6 +62,30 @@ class Result(BaseModel):
         return {f"{self.metric}_{p:g}": v for p, v in zip(self.points, self.values, strict=True)}
 
 
+class Answer(BaseModel):
+    """A number that the program computed, and on which both sides must agree: never a measure of speed.
+
+    Attributes
+    ----------
+    name
+        E.g. ``RMS of U``.
+    value
+        In the program's own unit.
+    tolerance
+        How far two runs may be apart, as a fraction of the larger one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    value: float = Field(allow_inf_nan=False)
+    tolerance: float = Field(gt=0, lt=1)
+
+    def agrees(self, other: Answer) -> bool:
+        """Return whether another run has the same answer."""
+        return abs(self.value - other.value) <= self.tolerance * max(abs(self.value), abs(other.value))
+
+
 class Run(BaseModel):
     """One run of one check on one side.
 
@@ -79,6 +103,13 @@ class Run(BaseModel):
         Where it ran.
     results
         What it measured.
+    answers
+        What it computed, as far as both sides must agree on it.
+    inputs
+        SHA-256 by name of inputs that were downloaded.
+    communication
+        Share of the time that the program itself says it spent in communication, 0 to 1; None where it does
+        not say.
     software
         Which binary and libraries each of its nodes loaded.
     identity
@@ -105,6 +136,9 @@ class Run(BaseModel):
     job: str
     nodes: tuple[str, ...]
     results: tuple[Result, ...]
+    answers: tuple[Answer, ...] = ()
+    inputs: dict[str, str] = {}
+    communication: float | None = Field(ge=0, le=1, default=None)
     software: tuple[Seen, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None

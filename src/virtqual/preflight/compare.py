@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from virtqual.identity.load import Load
 from virtqual.identity.record import Identity
-from virtqual.preflight import during, rules
+from virtqual.preflight import during, programs, rules
 from virtqual.preflight.finding import ORDER, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.runs import Run
@@ -52,6 +52,16 @@ def of_load(load: Load, policy: Policy, hypervisor_class: str) -> list[Finding]:
     ]
 
 
+def of_program(run: Run, policy: Policy, hypervisor_class: str) -> list[Finding]:
+    """Return what the program itself says against its run."""
+    return [
+        policy.finding(item, reason, hypervisor_class)
+        for item, one in programs.RULES.items()
+        if item in policy.items
+        for reason in one.check(run, policy.items[item].limits)
+    ]
+
+
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by what follows from them, each once."""
     return sorted(dict.fromkeys(findings), key=lambda finding: ORDER.index(finding.action))
@@ -89,7 +99,8 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     kept, met = [], defaultdict(list)
     for run in runs:
         refused = []
-        for finding in of_load(run.load, policy, hypervisor_class) if run.load else ():
+        seen = of_load(run.load, policy, hypervisor_class) if run.load else []
+        for finding in [*seen, *of_program(run, policy, hypervisor_class)]:
             met[finding.item, run.side].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.datafile import DataError, Entry, near, parse
-from virtqual.preflight import during, rules
+from virtqual.preflight import during, programs, rules
 from virtqual.preflight.finding import Action, Finding
 
 Text = Annotated[str, Field(min_length=1)]
@@ -77,7 +77,11 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
     """
     document = parse(file)
     content = document.read(PolicyFile)
-    known: Mapping[str, tuple[str, ...]] = {**rules.limits(), **during.limits()}
+    known: Mapping[str, tuple[str, ...]] = {
+        **rules.limits(),
+        **during.limits(),
+        **programs.limits(),
+    }
     problems = []
     items: dict[str, ItemEntry] = {}
     for index, entry in enumerate(content.items):

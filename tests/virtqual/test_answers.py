@@ -1,0 +1,56 @@
+"""What a run says besides its speed: answers on which both sides agree, and its share of communication."""
+
+import pytest
+
+from virtqual import judging
+from virtqual.preflight.compare import check_runs
+from virtqual.runs import Answer, Run
+
+
+def run(side, pair, value=1.0, *, communication=None, names=("RMS of U",)):
+    return Run(
+        check="case",
+        pair=pair,
+        side=side,
+        start=0.0,
+        end=1.0,
+        clock="test",
+        job="1",
+        nodes=("n1",),
+        results=(),
+        answers=tuple(Answer(name=name, value=value, tolerance=1e-3) for name in names),
+        communication=communication,
+        steal=0.0,
+        seconds=1.0,
+        stack="test",
+        stack_hash="0",
+        reference="none",
+    )
+
+
+@pytest.mark.parametrize(("value", "same"), [(1.0009, True), (1.0011, False), (-1.0, False), (0.0, False)])
+def test_answers_agree_within_their_tolerance(value, same):
+    runs = [run("virtual", 0, value), run("native", 0), run("native", 1)]
+    found = judging.other_answers(runs)
+    assert (found == []) is same
+    if not same:
+        ((check, (reason,)),) = found
+        assert check == "case"
+        assert f"RMS of U is 1 in native pair 0 and {value:.9g} in virtual pair 0" in reason
+
+
+def test_an_answer_that_one_side_does_not_give_is_a_difference():
+    found = judging.other_answers([run("native", 0), run("virtual", 0, names=())])
+    assert found == [("case", ("not the same result: RMS of U is not said by every run",))]
+    assert judging.other_answers([run("native", 0, names=()), run("virtual", 0, names=())]) == []
+
+
+@pytest.mark.parametrize(("share", "reported"), [(0.09, 1), (0.1, 1), (0.11, 0), (None, 0)])
+def test_a_case_that_hardly_communicates_is_reported(share, reported):
+    runs = [run("native", 0, communication=share), run("virtual", 0, communication=0.01)]
+    found = check_runs(runs, judging.policy(), "kvm").shown
+    assert [(one.item, one.action, one.protects) for one in found] == [
+        ("communication", "report", ("R18",))
+    ] * reported
+    # Without the rule nobody would say so.
+    assert check_runs(runs, judging.policy().without("communication"), "kvm").shown == []
