@@ -12,6 +12,35 @@ def _fewest():
     return cores, min((p.num_cpus for p in found), default=1)
 
 
+#: The study's largest cluster: strong scaling goes over so many nodes at most.
+MOST_NODES = 8
+
+
+def cores():
+    """Return the physical cores that every node has."""
+    return _fewest()[0]
+
+
+def up_to_cores(ranks):
+    """Return the numbers of ranks that a node has cores for; the smallest of them at least."""
+    return [count for count in ranks if count <= cores()] or [min(ranks)]
+
+
+def nodes():
+    """Return over how many nodes strong scaling goes."""
+    found = [p.extras["nodes"] for p in rt.runtime().system.partitions if "nodes" in p.extras]
+    return min([MOST_NODES, *found]) if found else 1
+
+
+def processes(*, small):
+    """Return the numbers of processes of a strong scaling: doublings up to all cores of all nodes.
+
+    It begins with one process a node, as in the study; on small systems with a single one.
+    """
+    every = nodes() * cores()
+    return [count for count in sizes.doublings(every, every) if small or count >= nodes()]
+
+
 def threads():
     """Return 1, 2, 4, ... all cores, all hardware threads."""
     return sizes.doublings(*_fewest())
@@ -19,8 +48,7 @@ def threads():
 
 def ranks():
     """Return 1, 2, 4, ... all cores: no rank shares one."""
-    cores, _ = _fewest()
-    return sizes.doublings(cores, cores)
+    return sizes.doublings(cores(), cores())
 
 
 def both_with(feature, systems):

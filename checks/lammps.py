@@ -10,8 +10,10 @@ from virtqual.outputs import lammps as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
+from . import counts
 from .base import Measurement
 from .overhead import Overhead
+from .scaling import Scaling
 
 # Atoms, total energy before the first step (as LAMMPS's own logs of 2025 print it), and steps by scale.
 BENCHMARKS = {
@@ -22,6 +24,9 @@ BENCHMARKS = {
 }
 QUICK = ["lj", "chain"]
 PROBLEMS = QUICK if looks.scope() == "quick" else list(BENCHMARKS)
+# The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.
+SCALING = {"small": "lj", "standard": "rhodo"}
+DAY = 86400
 
 # At step 0 nothing but summation order can differ; over 100 steps the energy of these inputs moves by less
 # than 0.3 % (thermostats and the barostat of rhodo included).
@@ -32,38 +37,33 @@ DRIFT = 0.01
 LOST_SHARE, LOST_SECONDS = 0.10, 0.15
 
 
-@rfm.simple_test
-class lammps(Measurement):
-    """Loop time of one LAMMPS benchmark on all cores of a node."""
+class Lammps(Measurement):
+    """One of the benchmarks; the step count is fixed in its input, so a copy states ours."""
 
-    descr = "LAMMPS benchmark: loop time on one node"
     feature = "lammps"
-    problem = parameter(PROBLEMS, loggable=True)
-    tags = {"app", "quick", "full"}
-    quick = {"problem": QUICK}
 
-    def arrange(self):
-        """One rank a physical core; the step count is fixed in the input, so a copy states ours."""
-        self.num_tasks = self.num_tasks_per_node = self.cores
-        self.steps = BENCHMARKS[self.problem]["steps"][self.known["scale"]]
-        self.executable_opts = ["-in", f"in.{self.problem}", "-log", "none"]
+    def choose(self, problem):
+        """Run this problem."""
+        self.chosen = problem
+        self.steps = BENCHMARKS[problem]["steps"][self.known["scale"]]
+        self.executable_opts = ["-in", f"in.{problem}", "-log", "none"]
 
     @run_before("run")
     def bring_inputs(self):
         """Copy the benchmark's input and data, with this run's number of steps."""
         bench = Path(self.program["data"]["bench"])
-        for name in (f"data.{self.problem}", "Cu_u3.eam"):
+        for name in (f"data.{self.chosen}", "Cu_u3.eam"):
             if (bench / name).is_file():
                 shutil.copy(bench / name, self.stagedir)
-        text = (bench / f"in.{self.problem}").read_text()
+        text = (bench / f"in.{self.chosen}").read_text()
         lines = [f"run {self.steps}" if line.split()[:1] == ["run"] else line for line in text.splitlines()]
-        (Path(self.stagedir) / f"in.{self.problem}").write_text("\n".join(lines) + "\n")
+        (Path(self.stagedir) / f"in.{self.chosen}").write_text("\n".join(lines) + "\n")
 
-    def read(self):
-        """Assert the physics, then take the loop time."""
-        run = output.parse(self.output())
-        known = BENCHMARKS[self.problem]
-        asked = (self.num_tasks, self.steps, known["atoms"])
+    def checked(self, text, tasks):
+        """Return what a run printed, after asserting the physics."""
+        run = output.parse(text)
+        known = BENCHMARKS[self.chosen]
+        asked = (tasks, self.steps, known["atoms"])
         if (run.tasks, run.steps, run.atoms) != asked:
             raise OutputError(
                 "LAMMPS", f"tasks, steps, atoms: {run.tasks}, {run.steps}, {run.atoms}, asked for {asked}"
@@ -73,6 +73,26 @@ class lammps(Measurement):
             raise OutputError("LAMMPS", f"total energy at step 0 is {start}, not {known['energy']}")
         if run.drift > DRIFT:
             raise OutputError("LAMMPS", f"total energy drifted by {run.drift:.2%} in {run.steps} steps")
+        return run
+
+
+@rfm.simple_test
+class lammps(Lammps):
+    """Loop time of one LAMMPS benchmark on all cores of a node."""
+
+    descr = "LAMMPS benchmark: loop time on one node"
+    problem = parameter(PROBLEMS, loggable=True)
+    tags = {"app", "quick", "full"}
+    quick = {"problem": QUICK}
+
+    def arrange(self):
+        """One rank a physical core."""
+        self.num_tasks = self.num_tasks_per_node = self.cores
+        self.choose(self.problem)
+
+    def read(self):
+        """Assert the physics, then take the loop time."""
+        run = self.checked(self.output(), self.num_tasks)
         disturbed = ()
         lost = 1 - run.cpu_use / 100
         if lost > LOST_SHARE and lost * run.loop_time > LOST_SECONDS:
@@ -84,9 +104,40 @@ class lammps(Measurement):
 
 
 @rfm.simple_test
+class lammps_scaling(Scaling, Lammps):
+    """Strong scaling over nodes, with the share of communication that LAMMPS itself measures."""
+
+    descr = "LAMMPS strong scaling over up to 8 nodes, runs a day by processes"
+    nodes = counts.nodes()
+    metric = "lammps_scaling"
+    tags = {"app", "fdr", "full"}
+
+    def arrange(self):
+        """Start with few processes; the most communicating problem of those that a few cores can run."""
+        self.problem = SCALING[self.known["scale"]]
+        self.choose(self.problem)
+        self.prerun_cmds = [self.step(processes) for processes in self.spread()]
+
+    def rating(self, directory, text, processes):
+        """Assert the physics; keep the share of communication on all processes."""
+        run = self.checked(text, processes)
+        if processes == self.num_tasks:
+            self.communication = run.comm / 100
+        return DAY / run.loop_time
+
+
+@rfm.simple_test
 class lammps_overhead(Overhead):
     """Verdict on LAMMPS's loop time."""
 
     descr = "LAMMPS benchmark: virtual against native"
     measured = lammps
     problem = parameter(PROBLEMS, loggable=True)
+
+
+@rfm.simple_test
+class lammps_scaling_overhead(Overhead):
+    """Verdict on LAMMPS's strong scaling."""
+
+    descr = "LAMMPS strong scaling: virtual against native"
+    measured = lammps_scaling

@@ -1,9 +1,10 @@
-"""NAMD: a generated box of water, with its energy conserved."""
+"""NAMD: a generated box of water with its energy conserved, and the study's virus (STMV)."""
 
 from pathlib import Path
 
 import reframe as rfm
 
+from virtqual.inputs import namd as inputs
 from virtqual.inputs import water
 from virtqual.outputs import namd as output
 from virtqual.outputs.text import OutputError
@@ -17,14 +18,37 @@ from .overhead import Overhead
 BOX = {"small": (15, 400), "standard": (70, 500)}
 # 400 steps without a thermostat moved the total energy by 0.02 %.
 DRIFT = 1e-3
+# The study's benchmark: atoms, steps, and numbers of processes.  Its thermostat and barostat draw random
+# numbers and move the total energy, by less than this.
+STMV = "namd-stmv"
+STMV_ATOMS, STMV_STEPS, STMV_RANKS, STMV_DRIFT = 1066628, 500, (4, 8, 16), 0.02
+STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
+
+
+class Namd(Measurement):
+    """A run whose atoms, steps, ranks and energy are as they must be."""
+
+    feature = "namd"
+
+    def elapsed(self, what, atoms, steps, drift):
+        """Assert atoms, steps, ranks and how far the total energy moved; then take the elapsed time."""
+        run = output.parse(self.output())
+        asked = (atoms, steps, self.num_tasks)
+        if (run.atoms, run.last - run.first, run.processes) != asked:
+            raise OutputError(
+                "NAMD",
+                f"{run.atoms} atoms, steps {run.first} to {run.last}, {run.processes} ranks: not {asked}",
+            )
+        if run.drift > drift:
+            raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")
+        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks", run.wall_clock)]
 
 
 @rfm.simple_test
-class namd_water(Measurement):
+class namd_water(Namd):
     """Water on a node, over numbers of ranks."""
 
     descr = "NAMD, generated water box (needs no download) on one node by ranks, elapsed time"
-    feature = "namd"
     ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "esx41", "full"}
 
@@ -47,18 +71,45 @@ class namd_water(Measurement):
             (Path(self.stagedir) / name).write_text(text)
 
     def read(self):
-        """Assert atoms, steps, ranks and conserved energy; then take the elapsed time."""
-        run = output.parse(self.output())
-        asked = (water.atoms(self.edge), self.steps, self.num_tasks)
-        if (run.atoms, run.last - run.first, run.processes) != asked:
-            raise OutputError(
-                "NAMD",
-                f"{run.atoms} atoms, steps {run.first} to {run.last}, {run.processes} ranks: not {asked}",
-            )
-        if run.drift > DRIFT:
-            raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {self.steps} steps")
-        setting = f"water {run.atoms} atoms, {run.processes} ranks"
-        return [Result.scalar("namd_elapsed", setting, run.wall_clock)]
+        """Assert that the energy was conserved."""
+        atoms = water.atoms(self.edge)
+        return self.elapsed(f"water {atoms} atoms", atoms, self.steps, DRIFT)
+
+
+@rfm.simple_test
+class namd_stmv(Namd):
+    """The virus on a node, over the study's numbers of processes as far as there are cores."""
+
+    descr = "NAMD STMV, 500 steps on one node with 4, 8 and 16 ranks, elapsed time"
+    ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
+    inputs = (STMV,)
+    scale = "standard"
+    tags = {"app", "esx41", "full"}
+
+    @classmethod
+    def lacking(cls):
+        """Return why it cannot run: too few cores, too."""
+        few = "" if min(STMV_RANKS) <= counts.cores() else f"needs {min(STMV_RANKS)} cores of a node"
+        return super().lacking() or few
+
+    def arrange(self):
+        """As many ranks as asked for, each on a core of its own."""
+        self.num_tasks = self.num_tasks_per_node = self.ranks
+        self.executable_opts = ["stmv.namd"]
+
+    @run_before("run")
+    def bring_input(self):
+        """Link the virus; a copy of its configuration writes into the stage directory."""
+        stage, fetched = Path(self.stagedir), self.fetched[STMV]
+        for name in STMV_FILES:
+            (stage / name).symlink_to(fetched.file(name))
+        text = fetched.file("stmv.namd").read_text()
+        text = inputs.configuration(text, {"outputName": "out", "numsteps": STMV_STEPS})
+        (stage / "stmv.namd").write_text(text)
+
+    def read(self):
+        """Assert that the energy stayed where it was."""
+        return self.elapsed(f"STMV {STMV_STEPS} steps", STMV_ATOMS, STMV_STEPS, STMV_DRIFT)
 
 
 @rfm.simple_test
@@ -68,3 +119,12 @@ class namd_water_overhead(Overhead):
     descr = "NAMD, generated water box: virtual against native"
     measured = namd_water
     ranks = parameter(counts.ranks(), loggable=True)
+
+
+@rfm.simple_test
+class namd_stmv_overhead(Overhead):
+    """Verdict on the virus."""
+
+    descr = "NAMD STMV: virtual against native"
+    measured = namd_stmv
+    ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)

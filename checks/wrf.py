@@ -1,4 +1,4 @@
-"""WRF: the baroclinic wave that it brings along (``em_b_wave``), which needs no data."""
+"""WRF: the baroclinic wave that it brings along (``em_b_wave``, no data), and the continental US at 12 km."""
 
 from pathlib import Path
 
@@ -6,60 +6,192 @@ import reframe as rfm
 
 from virtqual.inputs import wrf as inputs
 from virtqual.outputs import wrf as output
+from virtqual.outputs import wrf_fields
 from virtqual.outputs.text import OutputError
-from virtqual.runs import Result
+from virtqual.runs import Answer, Result
 
 from . import counts
 from .base import Measurement
 from .overhead import Overhead
+from .scaling import Scaling
 
-# Simulated hours, by scale; a step is ten minutes.
-HOURS = {"small": 2, "standard": 120}
-STEP = 600
 DAY = 86400
+# The input's name in references/inputs/.
+CONUS = "wrf-conus12km"
+# What a case may hold of earlier runs; and the namelist is copied.
+OTHERS = ("rsl.", "wrfout", "wrfrst", "namelist")
 
 
-@rfm.simple_test
-class wrf_ideal(Measurement):
-    """The baroclinic wave on a node, over numbers of ranks."""
+class Wrf(Measurement):
+    """A case of WRF: what it runs on, for how long, and what proves it right."""
 
-    descr = "WRF em_b_wave (needs no download) on one node by ranks, runs a day"
-    feature = "wrf-ideal"
-    ranks = parameter(counts.ranks(), loggable=True)
-    tags = {"app", "fdr", "openstack-kvm", "full"}
+    #: The case, as settings name it.
+    case_name = ""
+    #: Simulated hours by scale, and seconds a step.
+    hours = {}
+    step_seconds = 0
+    #: How far norms of fields may be apart on both sides: single precision, in another order of sums.
+    same = 1e-4
 
-    def arrange(self):
-        """As many ranks as asked for, each on a core; ``ideal.exe`` makes the input first, on one task."""
-        self.num_tasks = self.num_tasks_per_node = self.ranks
-        self.hours = HOURS[self.known["scale"]]
-        launch = self.job.launcher.run_command(self.job)
-        ideal = self.program["data"]["ideal"]
-        self.prerun_cmds = [f"{launch} --ntasks=1 {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"]
+    def files(self):
+        """Return the files that a run may need, of which the first of a name is linked; and the namelist."""
+        raise NotImplementedError
 
     @run_before("run")
     def bring_case(self):
         """Link the case's files and WRF's tables; the namelist is a copy that runs our hours."""
         stage = Path(self.stagedir)
-        for room in ("case", "run"):
-            for file in sorted(Path(self.program["data"][room]).iterdir()):
-                if file.suffix != ".exe" and not (stage / file.name).exists():
-                    (stage / file.name).symlink_to(file)
-        namelist = stage / "namelist.input"
-        text = namelist.read_text()
-        namelist.unlink()
-        hours = {"run_days": 0, "run_hours": self.hours, "run_minutes": 0, "run_seconds": 0}
-        namelist.write_text(inputs.namelist(text, {**hours, "time_step": STEP}))
+        files, namelist = self.files()
+        for file in files:
+            wanted = file.suffix != ".exe" and not file.name.startswith(OTHERS)
+            if wanted and not (stage / file.name).exists():
+                (stage / file.name).symlink_to(file)
+        text = inputs.namelist(namelist.read_text(), inputs.hours(self.simulated, self.step_seconds))
+        (stage / "namelist.input").write_text(text)
+
+    @property
+    def simulated(self):
+        """Hours that are simulated."""
+        return self.hours[self.known["scale"]]
+
+    def checked(self, directory, processes):
+        """Return a finished run: all hours, on all ranks, with fields that an atmosphere can have."""
+        rsl = directory / "rsl.error.0000"
+        if not rsl.is_file():
+            raise OutputError("WRF", f"the file {rsl.name} was not written")
+        run = output.parse(rsl.read_text(errors="replace"))
+        ranks, simulated = run.tasks[0] * run.tasks[1], len(run.seconds) * run.interval
+        if (ranks, simulated) != (processes, self.simulated * 3600):
+            raise OutputError(
+                "WRF", f"{simulated:g} s on {ranks} ranks, asked for {self.simulated} h on {processes}"
+            )
+        history = sorted(directory.glob("wrfout_d01_*"))
+        if not history:
+            raise OutputError("WRF", "no history file (wrfout_d01_*) was written")
+        time, fields = wrf_fields.read(history[-1])
+        if time != run.end:
+            raise OutputError("WRF", f"the last fields are those of {time}, the run completed at {run.end}")
+        return run, fields
+
+    def keep(self, fields):
+        """Keep the norms of the fields: both sides must have the same."""
+        self.answers += [
+            Answer(name=f"RMS of {name}", value=field.rms, tolerance=self.same)
+            for name, field in fields.items()
+        ]
 
     def read(self):
-        """Assert that all hours were simulated by all ranks; then rate the steps."""
-        run = output.parse(self.stage_text("rsl.error.0000"))
-        ranks, simulated = run.tasks[0] * run.tasks[1], len(run.seconds) * run.interval
-        if (ranks, simulated) != (self.num_tasks, self.hours * 3600):
-            raise OutputError(
-                "WRF", f"{simulated:g} s on {ranks} ranks, asked for {self.hours} h on {self.num_tasks}"
-            )
-        setting = f"em_b_wave {self.hours} h, {ranks} ranks"
+        """Assert that it is complete and right; then rate the steps."""
+        run, fields = self.checked(Path(self.stagedir), self.num_tasks)
+        self.keep(fields)
+        setting = f"{self.case_name} {self.simulated} h, {self.num_tasks} ranks"
         return [Result.scalar("wrf_rating", setting, DAY / run.total)]
+
+
+class Ideal(Wrf):
+    """The baroclinic wave: ``ideal.exe`` makes the input first, on one task."""
+
+    feature = "wrf-ideal"
+    case_name = "em_b_wave"
+    hours = {"small": 2, "standard": 120}
+    step_seconds = 600
+
+    def make_input(self):
+        """Return the command that makes the input."""
+        launch = self.job.launcher.run_command(self.job)
+        ideal = self.program["data"]["ideal"]
+        return f"{launch} --nodes=1 --ntasks=1 {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"
+
+    def files(self):
+        """Return the files of the case and of WRF's tables, and the namelist."""
+        rooms = [Path(self.program["data"][room]) for room in ("case", "run")]
+        return [file for room in rooms for file in sorted(room.iterdir())], rooms[0] / "namelist.input"
+
+
+class Conus(Wrf):
+    """The continental US at 12 km: the study's area, resolution and three hours, on data that was fetched."""
+
+    feature = "wrf-real"
+    inputs = (CONUS,)
+    scale = "standard"
+    case_name = "CONUS 12 km"
+    hours = {"standard": 3}
+    step_seconds = 72
+
+    def files(self):
+        """Return the input's files and WRF's tables, and the namelist."""
+        fetched = self.fetched[CONUS]
+        top = [path for name, path in fetched.files.items() if "/" not in name]
+        tables = sorted(Path(self.program["data"]["run"]).iterdir())
+        return [*top, *tables], fetched.file("namelist.input")
+
+
+class WrfScaling(Scaling):
+    """The scaling of a case; goes before the case."""
+
+    metric = "wrf_scaling"
+
+    def rating(self, directory, text, processes):
+        """Assert that the run is complete and right; keep the norms on all processes."""
+        run, fields = self.checked(directory, processes)
+        if processes == self.num_tasks:
+            self.keep(fields)
+        return DAY / run.total
+
+
+@rfm.simple_test
+class wrf_ideal(Ideal):
+    """The baroclinic wave on a node, over numbers of ranks."""
+
+    descr = "WRF em_b_wave (needs no download) on one node by ranks, runs a day"
+    ranks = parameter(counts.ranks(), loggable=True)
+    tags = {"app", "openstack-kvm", "full"}
+
+    def arrange(self):
+        """As many ranks as asked for, each on a core."""
+        self.num_tasks = self.num_tasks_per_node = self.ranks
+        self.prerun_cmds = [self.make_input()]
+
+
+@rfm.simple_test
+class wrf_ideal_scaling(WrfScaling, Ideal):
+    """The baroclinic wave over nodes."""
+
+    descr = "WRF em_b_wave strong scaling over up to 8 nodes, runs a day by processes"
+    nodes = counts.nodes()
+    tags = {"app", "fdr", "full"}
+
+    def arrange(self):
+        """Make the input, then run it on more and more processes."""
+        self.problem = f"{self.case_name} {self.simulated} h"
+        before = self.spread()
+        self.prerun_cmds = [self.make_input(), *map(self.step, before)]
+
+
+@rfm.simple_test
+class wrf_conus12km(Conus):
+    """The continental US on all cores of a node."""
+
+    descr = "WRF CONUS 12 km, 3 hours on one node, runs a day"
+    tags = {"app", "openstack-kvm", "full"}
+
+    def arrange(self):
+        """One rank a core."""
+        self.num_tasks = self.num_tasks_per_node = self.cores
+
+
+@rfm.simple_test
+class wrf_conus12km_scaling(WrfScaling, Conus):
+    """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
+
+    descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
+    nodes = counts.nodes()
+    tags = {"app", "fdr", "full"}
+
+    def arrange(self):
+        """Run it on more and more processes."""
+        self.problem = f"{self.case_name} {self.simulated} h"
+        self.prerun_cmds = [self.step(processes) for processes in self.spread()]
 
 
 @rfm.simple_test
@@ -69,3 +201,27 @@ class wrf_ideal_overhead(Overhead):
     descr = "WRF em_b_wave: virtual against native"
     measured = wrf_ideal
     ranks = parameter(counts.ranks(), loggable=True)
+
+
+@rfm.simple_test
+class wrf_ideal_scaling_overhead(Overhead):
+    """Verdict on the baroclinic wave's strong scaling."""
+
+    descr = "WRF em_b_wave strong scaling: virtual against native"
+    measured = wrf_ideal_scaling
+
+
+@rfm.simple_test
+class wrf_conus12km_overhead(Overhead):
+    """Verdict on WRF's continental US."""
+
+    descr = "WRF CONUS 12 km: virtual against native"
+    measured = wrf_conus12km
+
+
+@rfm.simple_test
+class wrf_conus12km_scaling_overhead(Overhead):
+    """Verdict on the continental US's strong scaling."""
+
+    descr = "WRF CONUS 12 km strong scaling: virtual against native"
+    measured = wrf_conus12km_scaling

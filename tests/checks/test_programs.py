@@ -10,23 +10,10 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 FAKE = Path(__file__).parents[1] / "fakeslurm"
-OUTPUTS = Path(__file__).parents[1] / "outputs"
 OSU = ("osu_latency", "osu_bw")
 BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
 
 QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
-
-NAMELIST = """ &time_control
- run_days                            = 5,
- run_hours                           = 0,
- run_minutes                         = 0,
- run_seconds                         = 0,
- /
- &domains
- time_step                           = 600,
- time_step_fract_num                 = 0,
- /
-"""
 
 
 @pytest.fixture
@@ -42,18 +29,9 @@ def equipped(site):
             name=name, origin="the tests", path=path, sha256=manifest.sha256(path), features=(name,), **more
         )
 
-    namd = Path(shutil.copy(FAKE / "namd2", stack))
-    wrf, ideal = (Path(shutil.copy(FAKE / "wrf", stack / name)) for name in ("wrf.exe", "ideal.exe"))
-    for name in ("namd.water.out", "wrf.em_b_wave.out"):
-        shutil.copy(OUTPUTS / name, stack)
-    case = stack / "case"
-    case.mkdir()
-    (case / "namelist.input").write_text(NAMELIST)
     programs = (
         program("stream", stream, version="5.10"),
         program("osu", osu["osu_latency"], version="7.4", data=osu),
-        program("namd", namd, version="2.12"),
-        program("wrf-ideal", wrf, version="4.6.1", data={"ideal": ideal, "case": case, "run": case}),
     )
     Manifest(name="micro", pins="none", programs=programs).write(stack)
     return site
@@ -132,11 +110,3 @@ def test_a_stream_that_does_not_validate_and_a_program_that_is_not_there_are_nam
     assert "validated solution: expected once, found 0 times" in outcome(done)
     assert "stack 'micro' provides no osu_bibw" in outcome(done)
     assert "WITHIN" not in outcome(done)
-
-
-def test_namd_and_wrf_run_from_inputs_that_need_no_download(equipped):
-    done = equipped.reframe("-n", r"^(namd_water|wrf_ideal).*%ranks=2\b", FAKE_SCALE="small")
-    assert done.returncode == 0, outcome(done)
-    assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
-    assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
-    assert values(equipped)["wrf_rating"] == pytest.approx(86400 / 0.98104)

@@ -7,12 +7,23 @@ import math
 import pytest
 
 from virtqual.errors import InfrastructureError
-from virtqual.inputs import hpl, water, wrf
+from virtqual.inputs import hpl, milc, namd, water, wrf
 
 EDGE = 15
 
 
-@pytest.mark.parametrize("name", ["inputs.hpl", "inputs.wrf", "outputs.netpipe", "outputs.text"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "inputs.edit",
+        "inputs.hpl",
+        "inputs.milc",
+        "inputs.namd",
+        "inputs.wrf",
+        "outputs.netpipe",
+        "outputs.text",
+    ],
+)
 def test_worked_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(f"virtqual.{name}"))
     assert (failed, tried > 0) == (0, True)
@@ -64,3 +75,41 @@ def test_linpack_input():
     lines = hpl.hpl(29184, 192, 2, 4).splitlines()
     assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
     assert hpl.hpcc(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
+
+
+def test_hours_of_wrf_replace_what_the_case_has():
+    text = " run_days = 5,\n run_hours = 0,\n run_minutes = 0,\n run_seconds = 0,\n"
+    text += " history_interval = 360, 360,\n restart = .true.,\n restart_interval = 9,\n time_step = 600,\n"
+    lines = wrf.namelist(text, wrf.hours(3, 72)).splitlines()
+    assert lines == [
+        " run_days = 0,",
+        " run_hours = 3,",
+        " run_minutes = 0,",
+        " run_seconds = 0,",
+        " history_interval = 180, 360,",
+        " restart = .false.,",
+        " restart_interval = 9,",
+        " time_step = 72,",
+    ]
+
+
+def test_namd_configuration_changes_what_is_asked_and_nothing_else():
+    text = "# numsteps of old\nnumsteps            500\noutputName  /usr/tmp/stmv-output\n"
+    changed = namd.configuration(text, {"outputName": "out", "numsteps": 20})
+    assert changed == "# numsteps of old\nnumsteps            20\noutputName  out\n"
+    with pytest.raises(InfrastructureError, match="2 entries numsteps"):
+        namd.configuration(text + "numsteps 1\n", {"numsteps": 20})
+
+
+def test_milc_reads_as_many_residues_and_poles_as_it_is_told():
+    lines = [line.split() for line in milc.rationals().splitlines()]
+    orders = {line[0][-2:]: int(line[1]) for line in lines if line[0].startswith("order_")}
+    assert orders == {"MD": 1, "GR": milc.TERMS, "FA": milc.TERMS}
+    for tag, order in orders.items():
+        for what in ("res", "pole"):
+            assert len([line for line in lines if line[0] == f"{what}_{tag}"]) == order + 1
+    # The force's function is the inverse of the square of the heat bath's, as the algorithm needs it.
+    for x in (0.0, 0.3, 20.0, milc.LARGEST):
+        assert milc.root(milc.MASS)(x) ** 2 * milc.inverse(milc.MASS)(x) == pytest.approx(1, abs=1e-9)
+        assert milc.root(milc.MASS)(x) * milc.inverse_root(milc.MASS)(x) == pytest.approx(1, abs=1e-9)
+    assert "nx 4\nny 6\nnz 8\nnt 10\n" in milc.parameters((4, 6, 8, 10), 2, 5)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from virtqual.errors import InfrastructureError
+from virtqual.inputs.edit import replaced
 
 
-def namelist(text: str, values: Mapping[str, int]) -> str:
+def hours(number: int, step: int) -> dict[str, int | str]:
+    """Return the entries of a namelist that run some hours from the start, in steps of some seconds.
+
+    The history is written at the start and at the end: norms of its fields say whether the run was right.
+    """
+    period = {"run_days": 0, "run_hours": number, "run_minutes": 0, "run_seconds": 0}
+    return {**period, "time_step": step, "history_interval": 60 * number, "restart": ".false."}
+
+
+def namelist(text: str, values: Mapping[str, int | str]) -> str:
     """Return a namelist with the first value of some entries replaced (that of the outermost domain).
 
     Parameters
@@ -28,10 +36,4 @@ def namelist(text: str, values: Mapping[str, int]) -> str:
     >>> namelist(" run_days = 5,\\n run_hours = 0,\\n", {"run_days": 0, "run_hours": 2})
     ' run_days = 0,\\n run_hours = 2,\\n'
     """
-    for name, value in values.items():
-        text, count = re.subn(rf"(?im)^(\s*{name}\s*=\s*)[^,\s]+", rf"\g<1>{value}", text)
-        if count != 1:
-            raise InfrastructureError(
-                f"namelist.input has {count} entries {name}: not the case that is known"
-            )
-    return text
+    return replaced(text, values, file="namelist.input", between=r"\s*=\s*", value=r"[^,\s]+")

@@ -1,4 +1,4 @@
-"""MILC 7 (``ks_imp_dyn``: ``su3_rmd`` and its siblings): one run of molecular dynamics trajectories."""
+"""MILC 7 (``su3_rmd``, ``su3_rhmd_hisq`` and siblings): one run of molecular dynamics trajectories."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from virtqual.outputs.text import (
+    NUMBER,
     OutputError,
     every,
     line_of,
@@ -41,6 +42,9 @@ class Milc:
         Wall time of all trajectories in seconds.
     plaquette
         Space-space and space-time plaquette, mean of all measurements (3 for a cold lattice).
+    violations
+        By how much the action differs after each trajectory (no unit; the exact dynamics would conserve it);
+        empty for programs that do not say (those without rational functions).
     """
 
     version: str
@@ -50,6 +54,7 @@ class Milc:
     trajectories: int
     time: float
     plaquette: tuple[float, float]
+    violations: tuple[float, ...] = ()
 
 
 def parse(text: str) -> Milc:
@@ -80,6 +85,11 @@ def parse(text: str) -> Milc:
     )
     one(NAME, r"^Time = ", text, "line 'Time ='")
     rows = every(rf"^PLAQ:\t({_PLAQUETTE})\t({_PLAQUETTE})\nP_LOOP:", text[begin.end() : done.start()])
+    action = every(rf"^(?:CHECK|ACCEPT|REJECT): delta S = ({NUMBER})$", text)
+    if len(action) not in (0, warmups + trajectories) or len(every(r"delta S", text)) != len(action):
+        raise OutputError(
+            NAME, f"{len(action)} whole changes of the action, {warmups + trajectories} trajectories"
+        )
     wanted = trajectories // between if between else 0
     if len(rows) != wanted or not wanted or len(every(r"PLAQ:\t", text)) != wanted:
         raise OutputError(NAME, f"{len(rows)} whole measurements (PLAQ), asked for {wanted}")
@@ -91,6 +101,7 @@ def parse(text: str) -> Milc:
         trajectories=trajectories,
         time=positive(NAME, time[1], "time"),
         plaquette=(_plaquette([row[1] for row in rows]), _plaquette([row[2] for row in rows])),
+        violations=tuple(number(NAME, row[1], "change of the action") for row in action),
     )
 
 

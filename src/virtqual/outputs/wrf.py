@@ -30,12 +30,15 @@ class Wrf:
         Simulated seconds a step of the outermost domain.
     seconds
         Wall time of every step of the outermost domain, nested domains included; the first holds start-up.
+    end
+        The simulated time at which it completed, as WRF writes it.
     """
 
     version: str
     tasks: tuple[int, int]
     interval: float
     seconds: tuple[float, ...]
+    end: str
 
     @property
     def mean_step(self) -> float:
@@ -80,7 +83,7 @@ def parse(text: str) -> Wrf:
             raise OutputError(NAME, f"{where}: {row[1]} comes after {max(seconds)}")
         seconds[now] = positive(NAME, row[3].strip(), where)
     interval = _interval(_date(start[1], "start date"), list(seconds), _date(end[1], "last line"))
-    return Wrf(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()))
+    return Wrf(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
 
 
 def _date(text: str, where: str) -> datetime:

@@ -1,0 +1,71 @@
+"""MILC: lattice quantum chromodynamics, a trajectory of molecular dynamics on a generated lattice."""
+
+from pathlib import Path
+
+import reframe as rfm
+
+from virtqual.inputs import milc as inputs
+from virtqual.outputs import milc as output
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Answer, Result
+
+from .base import Measurement
+from .overhead import Overhead
+
+# Sites in x, y, z and t, trajectories, and steps of one; by scale.  The study does not print its lattice: a
+# million sites take ten gigabytes, and fill a node.
+RUNS = {"small": ((4, 4, 4, 8), 1, 5), "standard": ((32, 32, 32, 32), 1, 10)}
+# The exact dynamics conserves the action; by more than this the Metropolis step of the full algorithm would
+# throw most trajectories away.
+VIOLATION = 1.0
+# Both sides start from the same lattice and random numbers; what remains is the order of sums.
+SAME = 1e-6
+DAY = 86400
+
+
+@rfm.simple_test
+class milc(Measurement):
+    """One run on the cores of a node."""
+
+    descr = "MILC su3_rhmd_hisq, generated lattice (needs no download) on one node, runs a day"
+    feature = "milc"
+    tags = {"app", "openstack-kvm", "full"}
+
+    def arrange(self):
+        """As many ranks as a lattice of powers of two can be divided by."""
+        self.num_tasks = self.num_tasks_per_node = 1 << self.cores.bit_length() - 1
+        self.lattice, self.trajectories, self.steps = RUNS[self.known["scale"]]
+        self.executable_opts = ["milc.in"]
+
+    @run_before("run")
+    def write_input(self):
+        """Write parameters and rational functions."""
+        stage = Path(self.stagedir)
+        (stage / "milc.in").write_text(inputs.parameters(self.lattice, self.trajectories, self.steps))
+        (stage / "rationals").write_text(inputs.rationals())
+
+    def read(self):
+        """Assert that all solves converged (by the parser) and the action was conserved; then rate it."""
+        run = output.parse(self.output())
+        asked = (self.lattice, self.trajectories, self.num_tasks)
+        if (run.lattice, run.trajectories, run.processes) != asked:
+            raise OutputError(
+                "MILC",
+                f"lattice {run.lattice}, {run.trajectories} trajectories, {run.processes} ranks: not {asked}",
+            )
+        if len(run.violations) != self.trajectories:
+            raise OutputError("MILC", "it does not say by how much the action changed: not su3_rhmd_hisq")
+        if max(map(abs, run.violations)) > VIOLATION:
+            raise OutputError("MILC", f"the action changed by {run.violations}, {VIOLATION:g} is allowed")
+        for name, value in zip(("space-space", "space-time"), run.plaquette, strict=True):
+            self.answers.append(Answer(name=f"{name} plaquette", value=value, tolerance=SAME))
+        size = "x".join(map(str, self.lattice))
+        return [Result.scalar("milc_rating", f"{size}, {self.num_tasks} ranks", DAY / run.time)]
+
+
+@rfm.simple_test
+class milc_overhead(Overhead):
+    """Verdict on MILC."""
+
+    descr = "MILC: virtual against native"
+    measured = milc

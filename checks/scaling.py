@@ -1,0 +1,59 @@
+"""Strong scaling: one problem on more and more processes of the same nodes, as one curve."""
+
+import math
+from pathlib import Path
+
+import reframe as rfm
+
+from virtqual.outputs.text import OutputError
+from virtqual.runs import Result
+
+from . import counts
+
+
+class Scaling(rfm.RegressionTestPlugin):
+    """A program run once for each number of processes, in one job: its rating over processes is the metric.
+
+    Goes before a :class:`~checks.base.Measurement`.  The subclass sets ``nodes`` to ``counts.nodes()``, puts
+    `step` for what `spread` returns before its own run, and says in `rating` how a run is read.  The run on
+    all processes is the job's own; those on fewer go before it, each in a directory of its own.
+    """
+
+    #: The metric, a curve over processes.
+    metric = ""
+    #: What is run, as the setting says it.
+    problem = ""
+
+    def rating(self, directory, text, processes):
+        """Return runs a day of a finished run, or raise an error that says why it does not count."""
+        raise NotImplementedError
+
+    def spread(self):
+        """Place all processes; return the numbers of processes that go before."""
+        *before, self.num_tasks = self.points = counts.processes(small=self.small)
+        self.num_tasks_per_node = math.ceil(self.num_tasks / self.nodes)
+        return before
+
+    def step(self, processes):
+        """Return the commands of a run on fewer processes, spread over as many nodes as they can be."""
+        nodes = min(processes, self.nodes)
+        launch = self.job.launcher.run_command(self.job)
+        width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
+        run = " ".join([self.executable, *self.executable_opts])
+        room = f"processes-{processes}"
+        # Its own notes and outputs; everything else is the job's.
+        return f"mkdir {room} && (cd {room} && ln -s ../* . && {launch} {width} ./task.sh {run} > output)"
+
+    def read(self):
+        """Read every run, and return the curve."""
+        stage, values = Path(self.stagedir), {}
+        for processes in self.points:
+            last = processes == self.num_tasks
+            room = stage if last else stage / f"processes-{processes}"
+            text = self.output() if last else self.stage_text(f"processes-{processes}/output")
+            try:
+                values[processes] = self.rating(room, text, processes)
+            except OutputError as error:
+                raise OutputError(self.program["name"], f"on {processes} processes: {error}") from error
+        setting = f"{self.problem}, {self.nodes} nodes" if self.nodes > 1 else f"{self.problem}, one node"
+        return [Result.curve(self.metric, setting, values)]

@@ -1,0 +1,157 @@
+"""Applications from input to verdict, on the stand-in site: generated and fetched inputs, fields, scaling."""
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+FAKE = Path(__file__).parents[1] / "fakeslurm"
+OUTPUTS = Path(__file__).parents[1] / "outputs"
+SMALL = {"FAKE_SCALE": "small", "VIRTQUAL_SCOPE": "full"}
+
+NAMELIST = """ &time_control
+ run_days                            = 5,
+ run_hours                           = 0,
+ run_minutes                         = 0,
+ run_seconds                         = 0,
+ history_interval                    = 360,  360,  360,
+ restart                             = .false.,
+ restart_interval                    = 3600,
+ /
+ &domains
+ time_step                           = 600,
+ time_step_fract_num                 = 0,
+ /
+"""
+
+
+@pytest.fixture
+def equipped(site):
+    """A second stack on the site, with stand-ins for the applications."""
+    stack = site.path / "state/stack/apps"
+    stack.mkdir(parents=True)
+    for name in ("namd.water.out", "wrf.em_b_wave.out"):
+        shutil.copy(OUTPUTS / name, stack)
+    shutil.copy(FAKE / "wrfout", stack)
+    case = stack / "case"
+    case.mkdir()
+    (case / "namelist.input").write_text(NAMELIST)
+
+    def program(feature, stand_in, version, **more):
+        path = Path(shutil.copy(FAKE / stand_in, stack / feature))
+        sha256, origin = manifest.sha256(path), "the tests"
+        return Program(
+            name=feature,
+            path=path,
+            version=version,
+            origin=origin,
+            sha256=sha256,
+            features=(feature,),
+            **more,
+        )
+
+    ideal = Path(shutil.copy(FAKE / "wrf", stack / "ideal.exe"))
+    programs = (
+        program("namd", "namd2", "2.12"),
+        program("milc", "milc", "7.8.1"),
+        program("wrf-ideal", "wrf", "4.6.1", data={"ideal": ideal, "case": case, "run": case}),
+        program("wrf-real", "wrf", "4.6.1", data={"run": case}),
+    )
+    Manifest(name="apps", pins="none", programs=programs).write(stack)
+    return site
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def runs(site) -> list[dict]:
+    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
+    cases = json.loads(report.read_text())["runs"][0]["testcases"]
+    return [json.loads(case["record"]) for case in cases if case.get("record")]
+
+
+def curve(run) -> dict[float, float]:
+    (result,) = run["results"]
+    return dict(zip(result["points"], result["values"], strict=True))
+
+
+def test_applications_run_from_inputs_that_need_no_download(equipped):
+    done = equipped.reframe("-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL)
+    assert done.returncode == 0, outcome(done)
+    assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
+    assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
+    assert "WITHIN milc_rating@4x4x4x8" in done.stdout
+    found = {run["results"][0]["metric"]: run for run in runs(equipped)}
+    assert found["wrf_rating"]["results"][0]["values"] == [pytest.approx(86400 / 0.98104)]
+    answers = {answer["name"]: answer["value"] for answer in found["wrf_rating"]["answers"]}
+    assert answers["RMS of U"] == pytest.approx(6 * answers["RMS of V"])
+    assert len(found["milc_rating"]["answers"]) == 2
+
+
+def test_fields_that_differ_between_the_sides_are_refused(equipped):
+    """A virtual partition that computes another wind is not slow or fast, it is wrong."""
+    equipped.fault("fault.wind.cloud", "1.01")
+    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **SMALL)
+    assert done.returncode != 0
+    assert "not the same result: RMS of U is" in outcome(done), outcome(done)
+    assert "WITHIN" not in outcome(done)
+
+
+def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
+    equipped.fault("fault.wind.bare", "30")
+    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **SMALL)
+    assert done.returncode != 0
+    assert "no atmosphere (-200 to 200)" in outcome(done)
+
+
+def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped):
+    done = equipped.reframe("-n", r"^(lammps|wrf_ideal)_scaling", **SMALL)
+    assert done.returncode == 0, outcome(done)
+    found = {run["results"][0]["metric"]: run for run in runs(equipped)}
+    processes = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= os.cpu_count()]
+    lammps = found["lammps_scaling"]
+    assert [point for point in curve(lammps) if point in processes] == processes
+    # The stand-in's loop takes 2 s however many processes there are, and 4.58 % of it are communication.
+    assert curve(lammps)[1] == pytest.approx(43200, rel=0.02)
+    assert lammps["communication"] == pytest.approx(0.0458)
+    assert curve(found["wrf_scaling"])[1] == pytest.approx(86400 / 0.98104)
+    assert "4.6% of the time in communication (native, as the program says)" in outcome(done)
+
+
+def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_changed(equipped):
+    """The study's WRF case: not run with its reason, run, refused."""
+    references, web = equipped.path / "references/inputs", equipped.path / "conus.tar.gz"
+    room = equipped.path / "conus"
+    room.mkdir()
+    (room / "namelist.input").write_text(NAMELIST)
+    (room / "wrfinput_d01").write_text("input")
+    with tarfile.open(web, "w:gz") as archive:
+        archive.add(room, "conus")
+    entry = {"name": "wrf-conus12km", "description": "made up", "url": web.as_uri(), "checksum_from": "us"}
+    entry["sha256"] = hashlib.sha256(web.read_bytes()).hexdigest()
+    (references / "studies.yaml").unlink()
+    with (references / "own.yaml").open("w") as file:
+        inputs = [entry, {**entry, "name": "namd-stmv"}]
+        YAML().dump({"schema": "virtqual-inputs/1", "inputs": inputs}, file)
+    checks = f"{equipped.env['VIRTQUAL_ROOT']}/checks"
+    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite")
+    assert "wrf_conus12km: the input wrf-conus12km is not here: virtqual inputs fetch" in listed.stdout
+    # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
+    assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$")
+    assert "asked for 3 h" in outcome(done)
+    kept = equipped.path / "state/inputs/wrf-conus12km/conus/wrfinput_d01"
+    kept.chmod(0o644)
+    kept.write_text("other")
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$")
+    assert done.returncode != 0
+    assert "the input wrf-conus12km has changed: conus/wrfinput_d01 was written to" in outcome(done)
