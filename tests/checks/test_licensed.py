@@ -1,0 +1,96 @@
+"""docs/licensed-application.md, run from the page: every file in it, on the stand-in site."""
+
+import importlib.util
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from virtqual.outputs.text import OutputError
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/licensed-application.md").read_text()
+FILES = dict(re.findall(r"^`([\w./]+)`(?:, under `budgets:`)?\n\n```\w+\n(.*?)```$", PAGE, re.M | re.S))
+GOOD = """cells = 14000000
+iterations = 25
+processes = 16
+residual of continuity = 1.25e-03
+elapsed seconds = 200.0
+rating per day = 432.0
+run finished
+"""
+
+
+@pytest.fixture
+def licensed(site):
+    """The site after somebody followed the page."""
+    checks = site.path / "checks"
+    shutil.copytree(ROOT / "checks", checks, ignore=shutil.ignore_patterns("site", "__pycache__"))
+    (checks / "site").mkdir()
+    (checks / "site/__init__.py").touch()
+    for name in ("checks/site/fluent_output.py", "checks/site/fluent.py", "references/inputs/site.yaml"):
+        (site.path / name).write_text(FILES[name])
+    budgets = site.path / "references/budgets/kvm.yaml"
+    budgets.write_text(
+        budgets.read_text().replace("budgets:\n", f"budgets:\n{FILES['references/budgets/kvm.yaml']}")
+    )
+    # The page's path is of a machine that has the case.
+    case, archive = site.path / "truck_poly_14m.cas", site.path / "truck_poly_14m.tar"
+    case.write_text("made up")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(case, case.name)
+    inputs = site.path / "references/inputs/site.yaml"
+    inputs.write_text(re.sub(r"file:\S+", archive.as_uri(), inputs.read_text()))
+    (site.path / "register.py").write_text(FILES["register.py"])
+    site.env["FLUENT"] = str(shutil.copy(ROOT / "tests/fakeslurm/solver", site.path))
+    done = site.run("python", "register.py")
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+def reframe(site, *options):
+    return site.run("reframe", "-c", str(site.path / "checks"), "--system", "testsite", *options)
+
+
+def test_the_page_from_input_to_verdict(licensed):
+    assert set(FILES) == {
+        "references/inputs/site.yaml",
+        "register.py",
+        "checks/site/fluent_output.py",
+        "checks/site/fluent.py",
+        "references/budgets/kvm.yaml",
+    }
+    assert "licensed" in licensed.virtqual("stack", "check").stdout
+    reason = "fluent_truck: the input fluent-truck-poly-14m is not here: virtqual inputs fetch"
+    assert reason in reframe(licensed, "-L").stdout
+    assert licensed.virtqual("inputs", "fetch", "fluent-truck-poly-14m").returncode == 4
+    done = licensed.virtqual("inputs", "fetch", "fluent-truck-poly-14m", "--record")
+    assert done.returncode == 0, done.stderr
+    done = reframe(licensed, "-r", "-n", "fluent_truck")
+    assert done.returncode == 0, done.stdout
+    assert "WITHIN fluent_rating@truck_poly_14m" in done.stdout
+    assert ">= 0.97x (margin 0.03)" in done.stdout
+    licensed.fault("slow.cloud", "1")
+    done = reframe(licensed, "-r", "-n", "fluent_truck")
+    assert done.returncode != 0
+    assert "WITHIN" not in done.stdout
+
+
+def parse(text):
+    spec = importlib.util.spec_from_loader("fluent_output", loader=None)
+    module = importlib.util.module_from_spec(spec)
+    exec(compile(FILES["checks/site/fluent_output.py"], "fluent_output.py", "exec"), module.__dict__)
+    return module.parse(text)
+
+
+def test_the_parser_of_the_page_refuses_what_is_not_whole():
+    assert (parse(GOOD).cells, parse(GOOD).rating, parse(GOOD).continuity) == (14000000, 432.0, 1.25e-3)
+    lines = GOOD.splitlines(keepends=True)
+    for index in range(len(lines)):
+        for damaged in ("".join(lines[:index]), GOOD + lines[index], GOOD.replace(lines[index], "")):
+            with pytest.raises(OutputError):
+                parse(damaged)
+    with pytest.raises(OutputError, match=r"432.0 runs a day are not 20.0 s a run"):
+        parse(GOOD.replace("200.0", "20.0"))
