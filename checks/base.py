@@ -15,7 +15,7 @@ import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
 import virtqual.job
-from virtqual import judging, looks, paths
+from virtqual import configurations, judging, looks, paths
 from virtqual.errors import InfrastructureError
 from virtqual.identity import look
 from virtqual.inputs import kept, known
@@ -211,7 +211,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             identity = notes.identities(stage, noted, self.host)
             notes.check_binding(noted, self.num_cpus_per_task, self.nodes)
             self.check_topology(noted)
-            results = self.read()
+            interleaved = self.known.get("node_interleaving") == "on"
+            results = [configurations.named(result, interleaved=interleaved) for result in self.read()]
         except (notes.NotesError, OutputError) as error:
             raise SanityError(str(error)) from error
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())

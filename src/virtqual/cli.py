@@ -13,7 +13,7 @@ from virtqual.commands.speaking import speaking
 
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
-COMMANDS = ("identity", "host", "inputs", "preflight", "record", "replay", "stack")
+COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record", "replay", "stack")
 
 
 class _OnDemand(TyperGroup):

@@ -63,6 +63,8 @@ class PartitionExtras(BaseModel):
         ``small`` for a few cores or emulated ones, ``standard`` for production nodes.
     numa_nodes
         How many NUMA nodes a node shows.
+    node_interleaving
+        The firmware's setting, ``on`` or ``off``, where it is part of what is studied; the same for both.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -72,6 +74,7 @@ class PartitionExtras(BaseModel):
     llc_bytes: int = Field(ge=1)
     scale: Literal["small", "standard"]
     numa_nodes: int = Field(ge=1, default=1)
+    node_interleaving: Literal["on", "off"] | None = None
 
 
 class VirtualExtras(PartitionExtras):
@@ -154,12 +157,17 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
         The file is not of its form, or states another build than the system file.
     """
     told = hosts.load(extras.host) if isinstance(extras.host, Path) else hosts.of(extras.host, where)
-    stated = {"accelerator": extras.hypervisor.accelerator, "build": extras.hypervisor.build}
+    stated: dict[str, Any] = {
+        "accelerator": extras.hypervisor.accelerator,
+        "build": extras.hypervisor.build,
+    }
     for key, value in stated.items():
         other = getattr(told, key)
         if seen(other) and other != value:
             raise UsageError(f"{where}: {key} is {other!r}, but extras.hypervisor.{key} says {value!r}")
     hardware = {"hardware": extras.hypervisor.machine} if extras.hypervisor.machine else {}
+    if extras.node_interleaving:
+        stated["node_interleaving"] = extras.node_interleaving == "on"
     source = told.source if extras.host else "system file"
     update = {**stated, **hardware, "vendor": extras.hypervisor.vendor, "source": source}
     return told.model_copy(update=update)
@@ -209,6 +217,11 @@ def check(raw: Mapping[str, Any], file: str) -> System:
         raise UsageError(
             f"{file}: extras.llc_bytes differs between the partitions: state what the hardware has, "
             "the same for both"
+        )
+    if system.native.node_interleaving != system.virtual.node_interleaving:
+        raise UsageError(
+            f"{file}: extras.node_interleaving differs between the partitions: both run on the same "
+            "hardware; two settings of the firmware are two sessions"
         )
     return system
 

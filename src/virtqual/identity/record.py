@@ -239,6 +239,9 @@ class Host(Part):
         How many VMs that are not of this partition ran on the host.
     iommu_large_pages
         Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
+    node_interleaving
+        Whether the firmware interleaves memory over the NUMA nodes, on purpose: on the hosts of the VMs and
+        on native nodes alike.
     """
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
@@ -265,6 +268,7 @@ class Host(Part):
     latency_sensitivity: Text = UNTOLD
     other_vms: Count = UNTOLD
     iommu_large_pages: Flag = UNTOLD
+    node_interleaving: Flag = UNTOLD
 
     @model_serializer(mode="wrap")
     def _told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -74,12 +74,21 @@ def _sizes(topology: Topology) -> list[int]:
 
 @rule("numa-interleaved")
 def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """Node interleaving in the firmware slows native runs: a VM then looks good beside them."""
+    """Node interleaving in the firmware slows native runs: a VM then looks good beside them.
+
+    Where the system file says that it is on, it is what is studied, and must be true.
+    """
     spanned = _spanned(native.topology)
     if isinstance(spanned, NotObservable):
         yield spanned
-    elif len(spanned[1]) < len(spanned[0]) and native.hypervisor.present is not True:
-        yield f"native shows {len(spanned[0])} sockets but {len(spanned[1])} NUMA node: interleaved memory"
+        return
+    sockets, nodes = len(spanned[0]), len(spanned[1])
+    interleaved = nodes < sockets and native.hypervisor.present is not True
+    stated = seen(virtual.host) and virtual.host.node_interleaving is True
+    if interleaved and not stated:
+        yield f"native shows {sockets} sockets but {nodes} NUMA node: interleaved memory"
+    if stated and not interleaved and sockets > 1:
+        yield f"the system file says that memory is interleaved; native shows {nodes} NUMA nodes"
 
 
 @rule("smt")

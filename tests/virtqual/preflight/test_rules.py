@@ -46,7 +46,10 @@ CASES = {
             "one last-level cache spans the NUMA nodes 0, 1",
         ),
     ],
-    "numa-interleaved": [(ONE_NODE, ONE_NODE, {}, "native shows 2 sockets but 1 NUMA node")],
+    "numa-interleaved": [
+        (ONE_NODE, ONE_NODE, {}, "native shows 2 sockets but 1 NUMA node"),
+        ({}, {}, {"node_interleaving": True}, "the system file says that memory is interleaved"),
+    ],
     "smt": [
         ({}, NO_SMT, {}, "2 natively and 1 in the VM"),
         (NO_SMT, NO_SMT, HOST, "8 vCPUs as cores, its host 4 cores with hyperthreads"),
@@ -132,3 +135,8 @@ def test_the_rule_finds_its_load(item, change, says):
 
 def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
     assert of_load(QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0}), judging.policy(), "kvm") == []
+
+
+def test_node_interleaving_that_is_stated_is_no_fault():
+    found = compare(*pair(ONE_NODE, ONE_NODE, {"node_interleaving": True}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "numa-interleaved"]
