@@ -209,7 +209,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         try:
             noted = notes.read(stage, self.num_tasks)
             identity = notes.identities(stage, noted, self.host)
-            notes.check_binding(noted, self.num_cpus_per_task, self.nodes)
+            notes.check_binding(noted.tasks, self.num_cpus_per_task, self.nodes)
             self.check_topology(noted)
             interleaved = self.known.get("node_interleaving") == "on"
             results = [configurations.named(result, interleaved=interleaved) for result in self.read()]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import reframe as rfm
 
+from virtqual.job import notes
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
@@ -50,6 +51,9 @@ class Scaling(rfm.RegressionTestPlugin):
         for processes in self.points:
             last = processes == self.num_tasks
             room = stage if last else stage / f"processes-{processes}"
+            if not last:
+                tasks = notes.read_tasks(room, processes)
+                notes.check_binding(tasks, self.num_cpus_per_task, min(processes, self.nodes))
             text = self.output() if last else self.stage_text(f"processes-{processes}/output")
             try:
                 values[processes] = self.rating(room, text, processes)

@@ -48,7 +48,7 @@ def write_notes(path, tasks):
 def test_notes_of_a_good_run(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n1", "1")])
     read = notes.read(tmp_path, 2)
-    notes.check_binding(read, cpus_per_task=1, nodes=1)
+    notes.check_binding(read.tasks, cpus_per_task=1, nodes=1)
     assert read.node_seconds == 2.5
 
 
@@ -75,7 +75,7 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
 def test_a_binding_that_was_not_asked_for(tmp_path, tasks, says):
     write_notes(tmp_path, tasks)
     with pytest.raises(notes.NotesError, match=says):
-        notes.check_binding(notes.read(tmp_path, 2), cpus_per_task=1, nodes=1)
+        notes.check_binding(notes.read(tmp_path, 2).tasks, cpus_per_task=1, nodes=1)
 
 
 def test_singletons_instead_of_one_mpi_job(tmp_path):

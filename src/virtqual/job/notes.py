@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +81,23 @@ def read(stage: Path, tasks: int) -> Notes:
     NotesError
         A note is missing or broken: the program did not run as asked.
     """
+    started = read_tasks(stage, tasks)
+    notes = []
+    for name in ("begin", "end"):
+        path = stage / f"virtqual.{name}"
+        if not path.is_file():
+            raise NotesError(f"the job script did not reach its {name} (no {path.name})")
+        pairs = (line.partition("=") for line in path.read_text().splitlines())
+        note = {key: value for key, _, value in pairs}
+        if not {"time", "cpu_ticks"} <= note.keys():
+            raise NotesError(f"{path.name} is not whole")
+        notes.append(note)
+    seen = [_seen(stage, node) for node in dict.fromkeys(task.node for task in started)]
+    return Notes(started, notes[0], notes[1], tuple(seen))
+
+
+def read_tasks(stage: Path, tasks: int) -> tuple[Task, ...]:
+    """Read where the tasks of a step ran, by rank (parameters and errors as `read`)."""
     found: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         try:
@@ -93,19 +110,7 @@ def read(stage: Path, tasks: int) -> Notes:
             f"{tasks} tasks were asked for, those that started have the ranks {sorted(found) or 'none'}; "
             "is the MPI library's launch option of srun right?"
         )
-    notes = []
-    for name in ("begin", "end"):
-        path = stage / f"virtqual.{name}"
-        if not path.is_file():
-            raise NotesError(f"the job script did not reach its {name} (no {path.name})")
-        pairs = (line.partition("=") for line in path.read_text().splitlines())
-        note = {key: value for key, _, value in pairs}
-        if not {"time", "cpu_ticks"} <= note.keys():
-            raise NotesError(f"{path.name} is not whole")
-        notes.append(note)
-    started = tuple(found[rank] for rank in range(tasks))
-    seen = [_seen(stage, node) for node in dict.fromkeys(task.node for task in started)]
-    return Notes(started, notes[0], notes[1], tuple(seen))
+    return tuple(found[rank] for rank in range(tasks))
 
 
 def _seen(stage: Path, node: str) -> Seen:
@@ -151,12 +156,12 @@ def identities(stage: Path, notes: Notes, host: Host | None) -> dict[str, Identi
     return found
 
 
-def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:
+def check_binding(tasks: Sequence[Task], cpus_per_task: int, nodes: int) -> None:
     """Verify that every task had CPUs of its own, as many as were asked for.
 
     Parameters
     ----------
-    notes
+    tasks
         Of the run.
     cpus_per_task
         CPUs that each task was to be bound to.
@@ -169,7 +174,7 @@ def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:
         A task may use another number of CPUs, or shares one with another task of its node.
     """
     taken: dict[tuple[str, int], int] = {}
-    for task in notes.tasks:
+    for task in tasks:
         if len(task.cpus) != cpus_per_task:
             raise NotesError(
                 f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, "
@@ -179,6 +184,6 @@ def check_binding(notes: Notes, cpus_per_task: int, nodes: int) -> None:
             other = taken.setdefault((task.node, cpu), task.rank)
             if other != task.rank:
                 raise NotesError(f"tasks {other} and {task.rank} on {task.node} share CPU {cpu}")
-    used = {task.node for task in notes.tasks}
+    used = {task.node for task in tasks}
     if len(used) != nodes:
         raise NotesError(f"the tasks ran on {len(used)} nodes ({', '.join(sorted(used))}), not on {nodes}")
