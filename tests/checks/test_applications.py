@@ -16,6 +16,7 @@ from virtqual.stack.manifest import Manifest, Program
 FAKE = Path(__file__).parents[1] / "fakeslurm"
 OUTPUTS = Path(__file__).parents[1] / "outputs"
 SMALL = {"FAKE_SCALE": "small", "VIRTQUAL_SCOPE": "full"}
+ONE_PAIR = {**SMALL, "VIRTQUAL_PAIRS": "0:0"}
 
 NAMELIST = """ &time_control
  run_days                            = 5,
@@ -38,7 +39,7 @@ def equipped(site):
     """A second stack on the site, with stand-ins for the applications."""
     stack = site.path / "state/stack/apps"
     stack.mkdir(parents=True)
-    for name in ("namd.water.out", "wrf.em_b_wave.out"):
+    for name in ("namd.water.out", "wrf.em_b_wave.out", "milc.su3_rhmd_hisq.out"):
         shutil.copy(OUTPUTS / name, stack)
     shutil.copy(FAKE / "wrfout", stack)
     case = stack / "case"
@@ -61,6 +62,7 @@ def equipped(site):
     ideal = Path(shutil.copy(FAKE / "wrf", stack / "ideal.exe"))
     programs = (
         program("namd", "namd2", "2.12"),
+        program("milc", "milc", "7.8.1"),
         program("milc", "milc", "7.8.1"),
         program("wrf-ideal", "wrf", "4.6.1", data={"ideal": ideal, "case": case, "run": case}),
         program("wrf-real", "wrf", "4.6.1", data={"run": case}),
@@ -100,7 +102,7 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
 def test_fields_that_differ_between_the_sides_are_refused(equipped):
     """A virtual partition that computes another wind is not slow or fast, it is wrong."""
     equipped.fault("fault.wind.cloud", "1.01")
-    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **SMALL)
+    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
     assert done.returncode != 0
     assert "not the same result: RMS of U is" in outcome(done), outcome(done)
     assert "WITHIN" not in outcome(done)
@@ -108,7 +110,7 @@ def test_fields_that_differ_between_the_sides_are_refused(equipped):
 
 def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
     equipped.fault("fault.wind.bare", "30")
-    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **SMALL)
+    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
     assert done.returncode != 0
     assert "no atmosphere (-200 to 200)" in outcome(done)
 

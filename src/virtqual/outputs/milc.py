@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from virtqual.outputs.text import (
-    NUMBER,
     OutputError,
     every,
     line_of,
@@ -85,7 +84,7 @@ def parse(text: str) -> Milc:
     )
     one(NAME, r"^Time = ", text, "line 'Time ='")
     rows = every(rf"^PLAQ:\t({_PLAQUETTE})\t({_PLAQUETTE})\nP_LOOP:", text[begin.end() : done.start()])
-    action = every(rf"^(?:CHECK|ACCEPT|REJECT): delta S = ({NUMBER})$", text)
+    action = every(r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$", text)
     if len(action) not in (0, warmups + trajectories) or len(every(r"delta S", text)) != len(action):
         raise OutputError(
             NAME, f"{len(action)} whole changes of the action, {warmups + trajectories} trajectories"

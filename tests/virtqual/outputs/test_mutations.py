@@ -20,6 +20,7 @@ SAID_ONCE = {
     "lammps.chain.out": "% CPU use",
     "lammps.lj.out": "% CPU use",
     "lammps.rhodo.out": "% CPU use",
+    "milc.su3_rhmd_hisq.out": "^n[xyzt] |^warms|^traj",
     "milc.su3_rmd.out": "^n[xyzt] |^warms|^traj",
     "osu.mbw_mr.out": "window size",
 }
