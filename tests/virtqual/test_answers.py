@@ -1,31 +1,16 @@
 """What a run says besides its speed: answers on which both sides agree, and its share of communication."""
 
 import pytest
+from made_runs import made_run
 
 from virtqual import judging
 from virtqual.preflight.compare import check_runs
-from virtqual.runs import Answer, Run
+from virtqual.runs import Answer
 
 
 def run(side, pair, value=1.0, *, communication=None, names=("RMS of U",)):
-    return Run(
-        check="case",
-        pair=pair,
-        side=side,
-        start=0.0,
-        end=1.0,
-        clock="test",
-        job="1",
-        nodes=("n1",),
-        results=(),
-        answers=tuple(Answer(name=name, value=value, tolerance=1e-3) for name in names),
-        communication=communication,
-        steal=0.0,
-        seconds=1.0,
-        stack="test",
-        stack_hash="0",
-        reference="none",
-    )
+    answers = tuple(Answer(name=name, value=value, tolerance=1e-3) for name in names)
+    return made_run(side, pair, answers=answers, communication=communication)
 
 
 @pytest.mark.parametrize(("value", "same"), [(1.0009, True), (1.0011, False), (-1.0, False), (0.0, False)])

@@ -3,13 +3,14 @@
 import re
 
 import pytest
+from made_runs import made_run
 from typer.testing import CliRunner
 
 from virtqual import configurations, paths, store, systems
 from virtqual.commands.configurations import app
 from virtqual.errors import UsageError
 from virtqual.identity.record import Host
-from virtqual.runs import Result, Run
+from virtqual.runs import Result
 
 # Triad of the study (claims D01 to D04), native with node interleaving off as 100.
 STUDY = {"BM-1": 100.0, "VM-1": 74.0, "BM-2": 82.23, "VM-2": 81.0}
@@ -20,25 +21,8 @@ def runs(native, virtual, *, interleaved, pairs=3):
     for pair in range(pairs):
         for side, value in (("native", native), ("virtual", virtual)):
             result = Result.curve("memory_triad", "2 threads", {1: value * (1 + pair), 2: value / (1 + pair)})
-            made.append(
-                Run(
-                    check="stream",
-                    pair=pair,
-                    side=side,
-                    start=0.0,
-                    end=1.0,
-                    clock="test",
-                    job="1",
-                    nodes=("n1",),
-                    results=(configurations.named(result, interleaved=interleaved),),
-                    saw={},
-                    steal=0.0,
-                    seconds=1.0,
-                    stack="test",
-                    stack_hash="0",
-                    reference="none",
-                )
-            )
+            results = (configurations.named(result, interleaved=interleaved),)
+            made.append(made_run(side, pair, results=results))
     return made
 
 
