@@ -147,6 +147,9 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     checks = f"{equipped.env['VIRTQUAL_ROOT']}/checks"
     listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite")
     assert "wrf_conus12km: the input wrf-conus12km is not here: virtqual inputs fetch" in listed.stdout
+    assert "namd_stmv: " in listed.stdout
+    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", **SMALL)
+    assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
     done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$")
