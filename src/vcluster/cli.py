@@ -56,6 +56,7 @@ def up(
     machine: Annotated[str | None, typer.Option(help="machine type [pc]")] = None,
     shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
     pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
+    rdma: Annotated[bool, typer.Option(help="soft-RoCE in the VMs")] = True,
     timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
 ) -> None:
     """Bring the cluster up; does nothing if it is."""
@@ -74,6 +75,7 @@ def up(
             machine=machine,
             shared=(shared or directory.shared).resolve(),
             pin=pin,
+            rdma=rdma,
         )
         state, started = cluster.up(directory, options, timeout, _say)
         forward.install(directory)
@@ -132,6 +134,7 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
     print(f"            {state.hypervisor.binary}, {state.hypervisor.machine}")
     print(f"accelerator {state.hypervisor.accelerator} ({state.hypervisor.accelerator_reason})")
     print(f"guest       Linux {state.guest.kernel}, {state.guest.vcpus} vCPUs, {state.guest.memory_mib} MiB")
+    print(f"RDMA        {state.partitions.virtual.rdma or 'none'} in the VMs, none in native nodes")
     print(f"shared      {state.shared}")
     print(f"logs        {directory.logs}")
     print()

@@ -15,7 +15,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from vcluster import host, kernel, namespaces, nodefiles, qemu, requirements, rootless, slurm_conf, topology
+from vcluster import (
+    host,
+    kernel,
+    namespaces,
+    nodefiles,
+    qemu,
+    rdma,
+    requirements,
+    rootless,
+    slurm_conf,
+    topology,
+)
 from vcluster import state as st
 from vcluster.directory import StateDirectory, visible
 from vcluster.errors import BootError, ClusterError, NotUpError, OptionError
@@ -112,12 +123,15 @@ def prepare(
         log.unlink()
     guest_kernel = kernel.locate(directory, options.kernel, options.modules)
     image = kernel.unpacked(guest_kernel, directory.cache)
-    base = kernel.base_initramfs(guest_kernel, directory.cache)
+    no_rdma = rdma.impossible(guest_kernel) if options.rdma else "not asked for"
+    base = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
     build = qemu.identify(options.qemu)
     accelerator, why = qemu.choose_accelerator(options, build, image, base, directory.cache)
     report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
+    if no_rdma:
+        report(f"RDMA in the VMs: none, {no_rdma}")
     machine = qemu.Machine(
         binary=options.qemu,
         accelerator=accelerator,
@@ -135,7 +149,9 @@ def prepare(
     pmix = slurm_conf.pmix_folder()
     vms = []
     for node in virtual:
-        packed = nodefiles.pack(directory, node, guest_kernel, base, options, pmix)
+        packed = nodefiles.pack(
+            directory, node, guest_kernel, base, options, pmix=pmix, rdma=None if no_rdma else rdma.DEVICE
+        )
         line = qemu.command(machine, node, initramfs=packed, console=directory.logs / f"{node.name}.console")
         vms.append(Program(name=node.name, command=tuple(line), node=node.name))
     plan = Plan(
@@ -146,6 +162,7 @@ def prepare(
         virtual=tuple(virtual),
         vms=tuple(vms),
         pin=options.pin,
+        rdma=no_rdma is None,
         boot_seconds=seconds,
         preload=rootless.preload(directory.cache) if as_user else None,
     )
@@ -242,6 +259,9 @@ def _launch(directory: StateDirectory, state: st.State, plan: Plan, report: Repo
             clean(directory)
             raise
     state = state.model_copy(update={"status": "up", "boot_seconds": round(time.monotonic() - began, 2)})
+    if plan.rdma:
+        state, words = rdma.noted(state, directory.logs)
+        report(f"RDMA in the VMs: {words}")
     state.save(directory.state_file)
     return state
 

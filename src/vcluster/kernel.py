@@ -22,6 +22,8 @@ from vcluster.requirements import program
 
 # What the guest needs before it sees the host's files; each brings those it depends on.
 MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "virtio_rng")
+# RDMA in software; a guest without it is still a node.
+RDMA_MODULES = ("rdma_rxe",)
 PACKAGE = "linux-image-amd64"
 ELF = b"\x7fELF"
 
@@ -97,13 +99,12 @@ def locate(
     named = kernel or (Path(environ["VCLUSTER_KERNEL"]) if environ.get("VCLUSTER_KERNEL") else None)
     if named is not None:
         found = _named(named.resolve(), modules)
-        lacking = _lacking(found)
-        if lacking:
-            raise RequirementError(f"kernel {found.release} of {named} lacks modules: {', '.join(lacking)}.")
+        if missing := lacking(found):
+            raise RequirementError(f"kernel {found.release} of {named} lacks modules: {', '.join(missing)}.")
         return found
     for folder in (directory.kernel, Path("/")):
         candidate = from_folder(folder)
-        if candidate is not None and not _lacking(candidate):
+        if candidate is not None and not lacking(candidate):
             return candidate
     raise RequirementError(
         "no guest kernel: run `vcluster kernel` to fetch one (no root needed, nothing is installed), "
@@ -134,19 +135,20 @@ def module_files(kernel: Kernel, names: tuple[str, ...] = MODULES) -> list[Path]
     RequirementError
         If one does not exist and is not built in either.
     """
-    lacking, files = _resolve(kernel, names)
-    if lacking:
-        raise RequirementError(f"kernel {kernel.release} lacks modules: {', '.join(lacking)}.")
+    missing, files = _resolve(kernel, names)
+    if missing:
+        raise RequirementError(f"kernel {kernel.release} lacks modules: {', '.join(missing)}.")
     return files
 
 
-def _lacking(kernel: Kernel) -> list[str]:
-    return _resolve(kernel, MODULES)[0]
+def lacking(kernel: Kernel, names: tuple[str, ...] = MODULES) -> list[str]:
+    """Return which of these modules a kernel has neither as files nor built in."""
+    return _resolve(kernel, names)[0]
 
 
 def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Path]]:
     _index(kernel)
-    lacking, files = [], []
+    missing, files = [], []
     for name in names:
         command = [
             str(program("modprobe")),
@@ -159,12 +161,12 @@ def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Pa
         ]
         result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         if result.returncode != 0:
-            lacking.append(name)
+            missing.append(name)
         for line in result.stdout.splitlines():
             kind, _, path = line.partition(" ")
             if kind == "insmod" and Path(path.strip()) not in files:
                 files.append(Path(path.strip()))
-    return lacking, files
+    return missing, files
 
 
 def _index(kernel: Kernel) -> None:
@@ -220,22 +222,29 @@ def _filter(command: list[str], data: bytes) -> bytes:
     return result.stdout
 
 
-def base_initramfs(kernel: Kernel, cache: Path) -> Path:
-    """Return the archive that all guests of this kernel start from: busybox, modules, first script."""
+def base_initramfs(kernel: Kernel, cache: Path, *, rdma: bool = False) -> Path:
+    """Return the archive that all guests of this kernel start from: busybox, modules, first script.
+
+    Modules for RDMA are in a folder of their own, which the guest takes along and loads later.
+    """
     busybox = program("busybox").read_bytes()
     if b"/ld-linux" in busybox[:4096]:
         raise RequirementError("busybox is not static: install the Debian package busybox-static.")
     init = resources.files("vcluster").joinpath("guest/init").read_bytes()
-    files = module_files(kernel)
-    stamp = hashlib.sha256(busybox + init + repr([(f, f.stat().st_mtime_ns) for f in files]).encode())
+    folders = {"modules": module_files(kernel)}
+    if rdma:
+        folders["rdma"] = module_files(kernel, RDMA_MODULES)
+    known = [(name, f, f.stat().st_mtime_ns) for name, files in folders.items() for f in files]
+    stamp = hashlib.sha256(busybox + init + repr(known).encode())
     target = cache / f"initramfs-{kernel.release}-{stamp.hexdigest()[:12]}"
     if not target.exists():
-        names = ("bin", "dev", "proc", "sys", "host", "layer", "new", "modules", "node")
+        names = ("bin", "dev", "proc", "sys", "host", "layer", "new", "node", *folders)
         entries = [initramfs.folder(name) for name in names]
         entries += [initramfs.file("bin/busybox", busybox, 0o755), initramfs.file("init", init, 0o755)]
-        modules = [_module(f) for f in files]
-        entries += [initramfs.file(f"modules/{name}", content) for name, content in modules]
-        entries.append(initramfs.file("modules/order", "".join(f"{name}\n" for name, _ in modules)))
+        for folder, files in folders.items():
+            modules = [_module(f) for f in files]
+            entries += [initramfs.file(f"{folder}/{name}", content) for name, content in modules]
+            entries.append(initramfs.file(f"{folder}/order", "".join(f"{name}\n" for name, _ in modules)))
         _write(target, initramfs.archive(entries))
     return target
 

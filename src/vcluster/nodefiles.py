@@ -41,9 +41,26 @@ def write(directory: StateDirectory, options: Options, native: list[Node], virtu
 
 
 def pack(
-    directory: StateDirectory, node: Node, kernel: Kernel, base: Path, options: Options, pmix: Path | None
+    directory: StateDirectory,
+    node: Node,
+    kernel: Kernel,
+    base: Path,
+    options: Options,
+    *,
+    pmix: Path | None,
+    rdma: str | None,
 ) -> Path:
-    """Return the initramfs of one VM: the common part, then everything this node gets."""
+    """Return the initramfs of one VM: the common part, then everything this node gets.
+
+    Parameters
+    ----------
+    base : Path
+        The common part.
+    pmix : Path or None
+        See ``Plan``.
+    rdma : str or None
+        Name of the RDMA device that it is to make.
+    """
     variables = {
         "NODE_NAME": node.name,
         "NODE_ADDRESS": node.address,
@@ -54,6 +71,7 @@ def pack(
         "SLURM_CONF": str(CONF),
         "MUNGE": shlex.join(munge_options()),
         "PMIX": str(pmix or ""),
+        "RDMA": rdma or "",
         "RUN": str(RUN),
     }
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())

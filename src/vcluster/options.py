@@ -49,6 +49,8 @@ class Options(BaseModel):
         The one read-write directory, at the same path on every node.
     pin : bool
         Whether the vCPUs of VM k stay on the host CPUs of native node k.
+    rdma : bool
+        Whether VMs get an RDMA device in software, where guest kernel and programs are there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +67,7 @@ class Options(BaseModel):
     machine: str | None = None
     shared: Path
     pin: bool = True
+    rdma: bool = True
 
     def differences(self, asked: Options) -> list[str]:
         """Name the options in which what is asked for differs from these, each with both values."""

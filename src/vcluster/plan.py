@@ -42,6 +42,8 @@ class Plan(BaseModel):
         One for each of ``virtual``, in order.
     pin : bool
         Whether vCPUs stay on the host CPUs of their node.
+    rdma : bool
+        Whether the VMs try to make an RDMA device, and say what became of it.
     boot_seconds : float
         How long the nodes may take until all are idle.
     preload : Path or None
@@ -57,6 +59,7 @@ class Plan(BaseModel):
     virtual: tuple[Node, ...]
     vms: tuple[Program, ...]
     pin: bool
+    rdma: bool
     boot_seconds: float
     preload: Path | None = None
 

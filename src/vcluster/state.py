@@ -74,12 +74,13 @@ class Network(_Part):
 
 
 class Partition(_Part):
-    """A Slurm partition: its nodes and the size of each (memory in MiB)."""
+    """A Slurm partition: its nodes, the size of each (memory in MiB), the RDMA device that all have."""
 
     nodes: tuple[str, ...]
     cpus_per_node: int
     memory_mib: int
     host_cpus: dict[str, tuple[int, ...]]
+    rdma: str | None = None
 
 
 class Partitions(_Part):

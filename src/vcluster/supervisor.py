@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from vcluster import network, qemu
+from vcluster import network, qemu, rdma
 from vcluster.errors import BootError, ClusterError
 from vcluster.plan import Plan, Program
 from vcluster.requirements import SEARCH, program
@@ -96,6 +96,8 @@ class Supervisor:
             self.start(Program(name=node.name, command=enter + script, node=node.name))
         self.tell(step="Slurm started")
         self.wait_for("nodes", self._all_idle, pause=0.2)
+        if self.plan.rdma:
+            self.wait_for("RDMA", self._rdma_said)
         self.tell(up=round(time.monotonic() - self._began, 2))
         os.close(self.progress)
         self.progress = -1
@@ -197,6 +199,9 @@ class Supervisor:
         states = self._states()
         idle = {name for name, state in states.items() if state == "idle"}
         return idle == {node.name for node in self.plan.nodes} and not self._unpinned
+
+    def _rdma_said(self) -> bool:
+        return all(rdma.answer(self.plan.logs / f"{vm.name}.console") for vm in self.plan.vms)
 
     def _last_words(self, name: str) -> str:
         text = (self.plan.logs / f"{name}.out").read_text(errors="replace").strip()
