@@ -44,6 +44,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
     feature = variable(str)
     #: Nodes that the tasks are spread over.
     nodes = variable(int, value=1)
+    #: A feature that both partitions must have, such as ``rdma``.
+    needs = ""
+    #: Whether native runs take a yardstick (``checks/yardstick.py``) where native alone lacks that feature.
+    yardstick = False
     #: The values of parameters that the quick scope has; a case with another one is of the full scope alone.
     quick = {}
     #: Inputs that must have been fetched beforehand, by their names in ``references/inputs/``.
@@ -78,6 +82,13 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
     def run_group(self):
         """Runs of one group follow each other (see ``virtqual.guards``)."""
         return self.case
+
+    @property
+    def instead(self):
+        """Why this native run takes a yardstick; empty for one that runs the program."""
+        if self.slot.side != "native" or not self.yardstick or self.needs in features("native"):
+            return ""
+        return f"the native partition has no {self.needs!r}"
 
     @property
     def program(self):
@@ -124,6 +135,16 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         self.executable = self.program["data"][name]
 
     @classmethod
+    def systems(cls, side, *, instead=False):
+        """Return what a side must have to run it, as ReFrame's ``valid_systems``."""
+        wanted = [
+            side,
+            *(["multinode"] if cls.nodes > 1 else []),
+            *([cls.needs] if cls.needs and not instead else []),
+        ]
+        return [" ".join(f"+{one}" for one in wanted)]
+
+    @classmethod
     def _parameters(cls):
         return set(cls.param_space.params)
 
@@ -139,15 +160,16 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         scales = {partition.extras.get("scale") for partition in rt.runtime().system.partitions}
         if cls.scale and scales - {cls.scale, None}:
             return f"for partitions of scale {cls.scale!r}"
+        for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
+            if cls.needs and cls.needs not in features(side):
+                return f"needs a {side} partition with the feature {cls.needs!r}"
         return "; ".join(filter(None, (kept.missing(known.named(name)) for name in cls.inputs)))
 
     @run_after("init")
     def run_on_one_side(self):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
-        self.valid_systems = [f"+{self.slot.side}" + (" +multinode" if self.nodes > 1 else "")]
         self.lacks = self.lacking()
-        if self.lacks:
-            self.valid_systems = []
+        self.valid_systems = [] if self.lacks else self.systems(self.slot.side, instead=bool(self.instead))
         self.valid_prog_environs = [f"+{self.feature}"]
         self.tags = self.tags_of(self)
         order = slots()
@@ -238,6 +260,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
             stack=self.current_environ.name,
             stack_hash=self.current_environ.extras["stack_hash"],
             reference="held" if self.held else "none",
+            instead=self.instead,
         ).dump()
         return True
 
@@ -278,10 +301,14 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         return self.stage_text(self.job.stdout)
 
 
+def features(side):
+    """Return the features of a side's partition, none where it is not selected."""
+    return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
+
+
 def slots():
     """Return the slots of this look, in order, of the sides that the selected partitions have."""
-    sides = {f for p in rt.runtime().system.partitions for f in p.features} & {"native", "virtual"}
-    return [str(slot) for slot in looks.order(*looks.pairs()) if slot.side in sides]
+    return [str(slot) for slot in looks.order(*looks.pairs()) if features(slot.side)]
 
 
 def case_of(check, test):

@@ -1,4 +1,4 @@
-"""What follows from the selected system's partitions: how far a curve goes, and where a check can run."""
+"""Over how many threads or ranks a scaling curve goes, from what the selected system's nodes have."""
 
 import reframe.core.runtime as rt
 
@@ -49,10 +49,3 @@ def threads():
 def ranks():
     """Return 1, 2, 4, ... all cores: no rank shares one."""
     return sizes.doublings(cores(), cores())
-
-
-def both_with(feature, systems):
-    """Return ReFrame's selectors with a feature added, or none at all where not both partitions have it."""
-    partitions = rt.runtime().system.partitions
-    having = {side for p in partitions if feature in p.features for side in p.features}
-    return [f"{one} +{feature}" for one in systems] if {"native", "virtual"} <= having else []

@@ -45,10 +45,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
         """Depend on every sample of this look, wherever it runs."""
         self.tags = self.measured.tags_of(self) | {"overhead"}
         self.valid_prog_environs = [f"+{self.measured.feature}"]
-        if self.measured.nodes > 1:
-            self.valid_systems = ["+virtual +multinode"]
-        if self.measured.lacking():
-            self.valid_systems = []
+        self.valid_systems = [] if self.measured.lacking() else self.measured.systems("virtual")
         own = {name: getattr(self, name) for name in type(self).param_space.params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()
@@ -110,13 +107,24 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
 
     @run_before("performance")
     def report_overheads(self):
-        """Report virtual against native by metric: the geometric mean over a curve."""
-        self.overheads = {v.id.replace("@", " "): v.overhead for v in self.verdicts}
+        """Report virtual against native by metric: the geometric mean over a curve.
+
+        Where native cannot be observed it is against the earlier session; without one, the virtual value.
+        """
+        self.reported = {v.id.replace("@", " "): _reported(v) for v in self.verdicts}
         self.perf_variables = {
-            name: sn.make_performance_function(sn.defer(math.exp(estimate.log)), "x native")
-            for name, estimate in self.overheads.items()
+            name: sn.make_performance_function(sn.defer(value), unit)
+            for name, (value, unit) in self.reported.items()
         }
 
     def expected_values(self):
-        """Every judged metric has an overhead."""
-        return self.overheads
+        """Every judged metric has an overhead, or what stands for it."""
+        return self.reported
+
+
+def _reported(verdict):
+    if verdict.overhead:
+        return math.exp(verdict.overhead.log), "x native"
+    if verdict.change:
+        return math.exp(verdict.change.log), "x earlier"
+    return verdict.virtual, verdict.metric.unit

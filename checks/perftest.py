@@ -4,60 +4,54 @@ import shutil
 from pathlib import Path
 
 import reframe as rfm
-import reframe.core.runtime as rt
 
+from virtqual import looks
 from virtqual.outputs import perftest as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
+from . import yardstick
 from .base import JOB_FILES, Measurement
 from .overhead import Overhead
 
-OPERATIONS = ["read", "send", "write"]
-# What `-a` asks for: every power of two from 2 B to 8 MiB.
-SIZES = (2, 2**23)
-# The study's number of rounds; emulated nodes take milliseconds for each.
-ROUNDS = {"small": 20, "standard": 10000}
+OPERATIONS = ["read", "send", "write"] if looks.scope() == "full" else []
+# The study's: every power of two from 2 B to 8 MiB in one run of the program, so many rounds each.
+SIZES = {"standard": "all", "small": "2,64,1024,4096,16384,65536"}
+ROUNDS = {"standard": {"latency": 10000, "bandwidth": 10000}, "small": {"latency": 400, "bandwidth": 100}}
+ENDS = (2, 2**23)
 COLUMN = {"latency": "typical", "bandwidth": "average"}
-
-
-def systems(wanted):
-    """Add that RDMA is needed, on both sides."""
-    partitions = rt.runtime().system.partitions
-    with_rdma = {f for p in partitions if "rdma" in p.features for f in p.features}
-    return [f"{one} +rdma" for one in wanted] if {"native", "virtual"} <= with_rdma else []
 
 
 class Rdma(Measurement):
     """A server on the first node, a client on the second; reliable connection, polling."""
 
     feature = "perftest"
-    #: What both partitions must have: where only one has it, there is nothing to compare.
     needs = "rdma"
+    yardstick = True
     nodes = 2
     operation = parameter(OPERATIONS, loggable=True)
     kind = "latency"
     tags = {"rdma", "fdr", "full"}
 
-    @run_after("init")
-    def need_rdma(self):
-        """Ask for partitions that have it."""
-        self.valid_systems = systems(self.valid_systems)
-
     def arrange(self):
         """One task a node; the partition says which device and port (``extras['rdma_options']``)."""
-        self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
         self.num_tasks, self.num_tasks_per_node = 2, 1
-        self.rounds = ROUNDS[self.known["scale"]]
+        self.sizes = SIZES[self.known["scale"]]
+        self.rounds = ROUNDS[self.known["scale"]][self.kind]
+        if self.instead:
+            yardstick.arrange(self)
+            return
+        self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
         options = [str(option) for option in self.known.get("rdma_options", ())]
         # -F: a governor that scales the clock is for preflight to say, not for lines within the table.
-        self.executable_opts = ["-a", "-F", "-c", "RC", "-n", str(self.rounds), *options]
+        self.executable_opts = ["-F", "-c", "RC", "-n", str(self.rounds), *options]
 
     @run_after("setup")
     def run_as_pair(self):
         """Start the second task when the first one listens."""
-        self.executable_opts = [self.executable, *self.executable_opts]
-        self.executable = "./pair.sh"
+        if not self.instead:
+            self.executable_opts = [self.sizes, self.executable, *self.executable_opts]
+            self.executable = "./pair.sh"
 
     @run_before("run")
     def bring_pair(self):
@@ -67,7 +61,14 @@ class Rdma(Measurement):
 
     def read(self):
         """Assert operation, connection and rounds, then take the client's curve."""
-        run = output.parse(self.stage_text("client.out"), *SIZES)
+        if self.instead:
+            return yardstick.read(self)
+        text = self.stage_text("client.out")
+        run = (
+            output.parse(text, *ENDS)
+            if self.sizes == "all"
+            else output.parse_each(text, [int(size) for size in self.sizes.split(",")])
+        )
         asked = (self.operation, self.kind, "RC", self.rounds)
         if (run.operation, run.kind, run.connection, run.iterations) != asked:
             raise OutputError(
@@ -95,14 +96,9 @@ class rdma_bandwidth(Rdma):
 
 
 class RdmaOverhead(Overhead):
-    """Needs RDMA on both sides too."""
+    """Has the measurement's parameter."""
 
     operation = parameter(OPERATIONS, loggable=True)
-
-    @run_after("init")
-    def need_rdma(self):
-        """Ask for partitions that have it."""
-        self.valid_systems = systems(self.valid_systems)
 
 
 @rfm.simple_test

@@ -115,15 +115,9 @@ class stream_numa(Stream):
     """
 
     descr = "STREAM on one NUMA node, from local and from remote memory"
-    #: What both partitions must have: where only one has it, there is nothing to compare.
     needs = "numa"
     memory = parameter(list(MEMORY), loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "full"}
-
-    @run_after("init")
-    def need_numa(self):
-        """Ask for partitions that show several NUMA nodes."""
-        self.valid_systems = counts.both_with("numa", self.valid_systems)
 
     def arrange(self):
         """All cores for the task; ``numactl`` then takes those of one NUMA node."""
@@ -163,8 +157,3 @@ class stream_numa_overhead(Overhead):
     descr = "STREAM on one NUMA node: virtual against native"
     measured = stream_numa
     memory = parameter(list(MEMORY), loggable=True)
-
-    @run_after("init")
-    def need_numa(self):
-        """Ask for partitions that show several NUMA nodes."""
-        self.valid_systems = counts.both_with("numa", self.valid_systems)

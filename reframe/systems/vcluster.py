@@ -39,7 +39,7 @@ def partition(state, side, **extras):
         # Both sides share one machine: the licence keeps them from running at the same time.
         "access": [f"--partition={side}", f"--licenses={state['slurm']['licence']}"],
         "max_jobs": 1,
-        "features": [side],
+        "features": [side, *(["rdma"] if known.get("rdma") else [])],
         "processor": {
             "arch": os.uname().machine,
             "num_cpus": cpus,
@@ -60,6 +60,7 @@ def partition(state, side, **extras):
             "memory_mib": known["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
+            **({"rdma_options": ["-d", known["rdma"]]} if known.get("rdma") else {}),
             **extras,
         },
     }

@@ -30,7 +30,7 @@ class Entry(BaseModel):
     nodes
         How many nodes it needs on each side.
     needs
-        A feature that both partitions must have, such as ``rdma``; empty for none.
+        A feature that partitions must have, such as ``rdma``; empty for none.
     lacks
         Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
         can.
@@ -46,17 +46,12 @@ class Entry(BaseModel):
     needs: str = ""
     lacks: str = ""
 
-    def absent(self, features: Iterable[str], nodes: int, offers: Iterable[str] = ()) -> str | None:
-        """Return why it cannot run with a stack of these features on so many nodes; None if it can.
-
-        `offers` are the features that both partitions have.
-        """
+    def absent(self, features: Iterable[str], nodes: int) -> str | None:
+        """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature not in features:
             return f"no program with the feature {self.feature!r} in the stack"
         if self.nodes > nodes:
             return f"needs {self.nodes} nodes on each side"
-        if self.needs and self.needs not in offers:
-            return f"needs partitions that both have the feature {self.needs!r}"
         return self.lacks or None
 
     def text(self, *, detailed: bool) -> str:
@@ -68,7 +63,7 @@ class Entry(BaseModel):
 
     def _needs(self) -> str:
         nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
-        return f"+{self.feature}{nodes}{f', partitions with {self.needs}' if self.needs else ''}"
+        return f"+{self.feature}{nodes}{f', {self.needs}' if self.needs else ''}"
 
 
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
@@ -122,8 +117,7 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras.get("nodes", 0) for p in system.partitions), default=0)
-        offers = frozenset.intersection(*(frozenset(p.features) for p in system.partitions))
-        if lines := missing(every, features, nodes, offers):
+        if lines := missing(every, features, nodes):
             text.append(
                 "\n".join(
                     ["", f"Not on system {system.name!r} as it is set up:", *(f"  {line}" for line in lines)]
@@ -132,14 +126,12 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     return "\n".join(text) + "\n"
 
 
-def missing(
-    entries: Iterable[Entry], features: Iterable[str], nodes: int, offers: Iterable[str] = ()
-) -> list[str]:
+def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
     """Return one line for each check that cannot run, with the reason; its parameters are counted."""
-    features, offers = frozenset(features), frozenset(offers)
+    features = frozenset(features)
     counted: Counter[tuple[str, str]] = Counter()
     for entry in entries:
-        if reason := entry.absent(features, nodes, offers):
+        if reason := entry.absent(features, nodes):
             counted[entry.name.split(" ")[0], reason] += 1
     return [
         f"{name}{f' ({count} cases)' if count > 1 else ''}: {reason}"

@@ -11,7 +11,7 @@ from virtqual import paths, store
 from virtqual.errors import UsageError
 from virtqual.preflight import canary_runs
 from virtqual.preflight.canaries import Canary
-from virtqual.preflight.compare import Checked, check_runs
+from virtqual.preflight.compare import Checked, check_runs, of_sessions
 from virtqual.preflight.finding import refusals
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references
@@ -97,6 +97,9 @@ def judge_runs(
         refused[check] = (*refused.get(check, ()), *reasons)
     # What disturbed a run of the earlier session makes its overhead no better a measure.
     earlier = preflight(earlier_runs(against), hypervisor_class).runs
+    for reason in refusals(of_sessions(runs, earlier, policy(), hypervisor_class)):
+        for check in dict.fromkeys(run.check for run in runs if run.instead):
+            refused[check] = (*refused.get(check, ()), reason)
     cases = store.cases_of(runs, known, hypervisor_class, system=system, against=earlier, refused=refused)
     return judge_session(
         cases,
@@ -122,7 +125,9 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> list[tupl
     for check in dict.fromkeys(run.check for run in runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [
-            (run.side, run.software) for run in sorted(runs, key=lambda run: run.side) if run.check == check
+            (run.side, run.software)
+            for run in sorted(runs, key=lambda run: run.side)
+            if run.check == check and not run.instead
         ]
         reasons = [
             f"not the same software: {sentence}"

@@ -39,6 +39,8 @@ class Metric(Entry):
         ``scalar``, or ``curve``: one value for each of several sizes.
     axis, axis_unit
         What a curve runs over and in which unit, such as message size in B.
+    judged
+        Whether it is judged by itself; a witness for others has neither budget nor noise.
     description
         One line for the reader of a report.
     """
@@ -50,6 +52,7 @@ class Metric(Entry):
     kind: Kind = "scalar"
     axis: str = ""
     axis_unit: str = ""
+    judged: bool = True
     description: Annotated[str, Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -112,12 +112,16 @@ class Series:
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     pairs
         By rising number, the invalid ones included.
+    yardstick
+        Why native cannot be observed; empty where it is. If not, native samples are seconds of a fixed
+        piece of work on the native nodes: a witness of their speed, and no part of the numbers.
     """
 
     metric: Metric
     setting: str
     points: tuple[float, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    yardstick: str = ""
 
     @property
     def id(self) -> str:
@@ -147,8 +151,15 @@ class Series:
             found[side].flags.writeable = False
         return found
 
+    @property
+    def base(self) -> Side:
+        """The side by whose values absolute parts of a budget become ratios."""
+        return "virtual" if self.yardstick else "native"
+
     def differences(self) -> Floats:
         """Return d = ln(virtual/native) of the valid pairs, positive where virtual is worse.
+
+        Where native cannot be observed it is ln(virtual), of which only changes mean something.
 
         Returns
         -------
@@ -159,7 +170,9 @@ class Series:
 
     @cached_property
     def _differences(self) -> Floats:
-        log_ratio = np.log(self.values("virtual")) - np.log(self.values("native"))
+        log_ratio = np.log(self.values("virtual"))
+        if not self.yardstick:
+            log_ratio = log_ratio - np.log(self.values("native"))
         d: Floats = log_ratio if self.metric.better == "lower" else -log_ratio
         d.flags.writeable = False
         return d
@@ -170,7 +183,7 @@ class Series:
             return self
         last = self.valid[pairs - 1].number if pairs else -1
         kept = tuple(pair for pair in self.pairs if pair.number <= last)
-        return Series(self.metric, self.setting, self.points, kept)
+        return Series(self.metric, self.setting, self.points, kept, self.yardstick)
 
     def against(self, previous: Series) -> Series:
         """Return this series with the virtual samples of `previous` in the place of the native ones.
@@ -199,7 +212,9 @@ class Series:
         return self.pairs[-1].number + 1 if self.pairs else 0
 
 
-def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
+def pair_up(
+    metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample], yardstick: str = ""
+) -> Series:
     """Make a series of the samples of one metric in one setting.
 
     Parameters
@@ -212,6 +227,8 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
         Sizes of a curve, rising and positive; empty for a scalar.
     samples
         In any order.
+    yardstick
+        Why native samples are none of the metric; see `Series`.
 
     Returns
     -------
@@ -245,6 +262,7 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
             Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
             for pair in pairs
         ),
+        yardstick,
     )
 
 

@@ -321,8 +321,7 @@ def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
     """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
     features = {f for program in job.session.stack["programs"] for f in program["features"]}
     nodes = min(job.system.native.nodes, job.system.virtual.nodes)
-    native, virtual = (set(job.system.partition(side).offers) for side in systems.SIDES)
-    return catalogue.missing(every, features, nodes, native & virtual)
+    return catalogue.missing(every, features, nodes)
 
 
 def _selection(request: Request) -> str:
@@ -463,7 +462,7 @@ def _conclude(job: Qualification, *, interrupted: bool = False) -> None:
         job.verdict,
         interrupted=interrupted,
         broken=list(job.watch.lost.values()) or job.broken,
-        unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs}),
+        unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs if not run.instead}),
         qualifies=judging.references().hypervisor_class(job.session.hypervisor_class).qualifies,
         build=f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}",
     )

@@ -7,6 +7,7 @@ A session is one directory with ``session.json`` (every sample, identity and ver
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -208,14 +209,26 @@ def series_of(runs: Iterable[Run], references: References) -> dict[str, Series]:
         A run names a metric that no file declares.
     """
     found: dict[str, tuple[Result, list[Sample]]] = {}
+    instead: dict[str, list[Run]] = defaultdict(list)
+    by_series: dict[str, str] = {}
     for run in runs:
+        if run.instead:
+            instead[run.check].append(run)
+            continue
         for result in run.results:
             _, samples = found.setdefault(result.series, (result, []))
             samples.append(_sample(run, result))
-    return {
-        name: pair_up(references.metrics[first.metric], first.setting, first.points, samples)
-        for name, (first, samples) in found.items()
-    }
+            by_series[result.series] = run.check
+    made = {}
+    for name, (first, samples) in found.items():
+        witnesses = instead[by_series[name]]
+        # One value for all sizes.
+        width = max(len(first.points), 1)
+        samples += [_sample(run, run.results[0], values=run.results[0].values * width) for run in witnesses]
+        metric = references.metrics[first.metric]
+        why = witnesses[0].instead if witnesses else ""
+        made[name] = pair_up(metric, first.setting, first.points, samples, why)
+    return made
 
 
 def cases_of(
@@ -262,10 +275,15 @@ def cases_of(
     for name, series in series_of(runs, references).items():
         for gate in gates:
             reasons = (refused or {}).get(by_check[name], ())
+            if gate == "overhead" and series.yardstick:
+                reasons = (*reasons, f"native not observable: {series.yardstick}")
             baseline = earlier.get(name) if gate == "change" else None
             if gate == "change" and against:
                 if baseline is None:
                     reasons = (*reasons, "the earlier session did not measure it")
+                elif bool(baseline.yardstick) != bool(series.yardstick):
+                    reasons = (*reasons, "native could be observed in one of both sessions only")
+                    baseline = None
                 elif baseline.points != series.points:
                     reasons, baseline = (*reasons, "the earlier session measured other sizes"), None
             try:
@@ -277,12 +295,12 @@ def cases_of(
     return cases
 
 
-def _sample(run: Run, result: Result) -> Sample:
+def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Sample:
     side: Side = run.side
     return Sample(
         side=side,
         number=run.pair,
-        values=result.values,
+        values=values or result.values,
         start=run.start,
         end=run.end,
         invalid=result.invalid,

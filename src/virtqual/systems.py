@@ -111,11 +111,6 @@ class Partition(BaseModel):
     processor: dict[str, Any]
     extras: dict[str, Any]
 
-    @property
-    def offers(self) -> list[str]:
-        """What checks may ask of it."""
-        return offers(self.features, self.extras)
-
 
 class System(BaseModel):
     """A system with its two partitions."""

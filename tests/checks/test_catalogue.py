@@ -2,8 +2,6 @@
 
 import json
 
-from virtqual.catalogue import Entry, missing
-
 
 def test_the_list_reads_like_a_catalogue(site):
     done = site.run("reframe", "-c", f"{site.env['VIRTQUAL_ROOT']}/checks", "-L", "--system", "testsite")
@@ -15,14 +13,6 @@ def test_the_list_reads_like_a_catalogue(site):
     # One entry a check, not one a sample; and what this stack has no program for is named.
     assert "sample" not in done.stdout
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
-
-
-def test_what_both_partitions_must_have_is_said():
-    entry = Entry(name="rdma", description="", tags=(), feature="perftest", nodes=2, needs="rdma")
-    assert missing([entry], ["perftest"], 2, ["rdma"]) == []
-    assert missing([entry], ["perftest"], 2, []) == [
-        "rdma: needs partitions that both have the feature 'rdma'"
-    ]
 
 
 def test_a_session_says_what_was_not_run(site):

@@ -4,21 +4,24 @@ import os
 import subprocess
 from importlib import resources
 
+import pytest
+
 PROGRAM = """#!/bin/bash
 # Like ib_send_lat: a server without, a client with, a name at the end.
-echo "header of ${1:-server}"
-if [ -z "$1" ]; then
-    sleep 1.2; touch listening
-    until [ -f met ]; do sleep 0.1; done; exit
+size=$1; [ "$size" = -s ] && { shift; size=$1; }
+echo "header of ${2:-server}"
+if [ -z "$2" ]; then
+    sleep 0.6; touch listening.$size
+    until [ -f met.$size ]; do sleep 0.1; done; exit
 fi
-[ -f listening ] || { echo "Couldn't connect to $1:18515" >&2; exit 1; }
-touch met; echo "table of $1"
+[ -f listening.$size ] || { echo "Couldn't connect to $2:18515" >&2; exit 1; }
+touch met.$size; echo "table of $2, $size"
 """
 
 
-def start(directory, rank):
+def start(directory, rank, sizes):
     return subprocess.Popen(
-        [str(resources.files("virtqual.job") / "pair.sh"), "./program"],
+        [str(resources.files("virtqual.job") / "pair.sh"), sizes, "./program"],
         cwd=directory,
         env={**os.environ, "SLURM_PROCID": str(rank)},
         stdout=subprocess.PIPE,
@@ -26,13 +29,15 @@ def start(directory, rank):
     )
 
 
-def test_the_client_waits_for_the_server_and_keeps_its_last_attempt_only(tmp_path):
+@pytest.mark.parametrize(("sizes", "tables"), [("all", ["-a"]), ("2,64,8388608", ["2", "64", "8388608"])])
+def test_the_client_waits_for_the_server_and_keeps_its_last_attempt_only(tmp_path, sizes, tables):
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    client = start(tmp_path, 1)
-    server = start(tmp_path, 0)
+    client = start(tmp_path, 1, sizes)
+    server = start(tmp_path, 0, sizes)
     (tmp_path / "virtqual.task.0").write_text("0 node7 0-3\n")
     assert client.wait(20) == 0
     assert server.wait(20) == 0
-    assert (tmp_path / "client.out").read_text() == "header of node7\ntable of node7\n"
+    shown = "".join(f"header of node7\ntable of node7, {size}\n" for size in tables)
+    assert (tmp_path / "client.out").read_text() == shown

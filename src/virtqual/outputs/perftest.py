@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from virtqual.outputs.text import OutputError, agree, every, number, one, positive, printable, step
 
@@ -65,6 +66,37 @@ def parse(text: str, first: int, last: int) -> Perftest:
         A line is missing or doubled, a row is split, missing, out of order or not in its columns, or two
         columns that say the same disagree.
     """
+    return _parse(text, [first << power for power in range((last // first).bit_length())])[0]
+
+
+def parse_each(text: str, sizes: Sequence[int]) -> Perftest:
+    """Read the client's outputs of one run a size (``-s``), one after the other.
+
+    Raises
+    ------
+    OutputError
+        An output is not whole (see `parse`), one is missing or there twice, or they differ in what is not the
+        size, down to the blanks of their tables: a single row by itself would not show a lost digit.
+    """
+    begins = [match.start() for match in every(r"^-{20,}\n +\S.* Test$", text)]
+    if len(begins) != len(sizes):
+        raise OutputError(NAME, f"{len(begins)} outputs for {len(sizes)} sizes")
+    edges = [0, *begins[1:], len(text)]
+    found = [
+        _parse(text[start:stop], [size]) for start, stop, size in zip(edges, edges[1:], sizes, strict=False)
+    ]
+    whole, blanks = found[0]
+    columns = {name: dict(values) for name, values in whole.columns.items()}
+    for (run, own), size in zip(found[1:], sizes[1:], strict=True):
+        if replace(run, columns=whole.columns) != whole or own != blanks:
+            raise OutputError(NAME, f"the output for {size} bytes is not like that for {sizes[0]} bytes")
+        for name, values in run.columns.items():
+            columns[name] |= values
+    return replace(whole, columns=columns)
+
+
+def _parse(text: str, wanted: list[int]) -> tuple[Perftest, list[int]]:
+    """Read one output with rows for these sizes; return it with the blanks between its columns."""
     printable(NAME, text)
     title = one(NAME, r"^ +(?:RDMA_)?(Read|Send|Write) (Latency|BW) Test$", text, "title of the test")
     kind = "latency" if title[2] == "Latency" else "bandwidth"
@@ -75,8 +107,7 @@ def parse(text: str, first: int, last: int) -> Perftest:
         raise OutputError(NAME, "the table has no closing line, or several")
     table = text[head.end() + 1 : head.end() + ends[0].start()].rstrip("\n")
     begin = text.count("\n", 0, head.end()) + 2
-    rows = _rows(table.split("\n"), begin, len(names))
-    wanted = [first << power for power in range((last // first).bit_length())]
+    rows, blanks = _rows(table.split("\n"), begin, len(names))
     if [int(row[0]) for row in rows] != wanted:
         raise OutputError(NAME, f"rows for {[row[0] for row in rows]} bytes, asked for {wanted}")
     if len({row[1] for row in rows}) != 1:
@@ -97,7 +128,7 @@ def parse(text: str, first: int, last: int) -> Perftest:
             raise OutputError(NAME, f"line {line}: least, typical, percentiles and most do not rise")
         for name in names:
             columns[name][size] = value.get(name, 0.0)
-    return Perftest(
+    run = Perftest(
         operation=title[1].lower(),
         kind=kind,
         connection=one(NAME, r"^ Connection type : (\w+)\b", text, "connection type")[1],
@@ -108,14 +139,16 @@ def parse(text: str, first: int, last: int) -> Perftest:
         iterations=int(rows[0][1]),
         columns=columns,
     )
+    return run, blanks
 
 
-def _rows(lines: list[str], begin: int, count: int) -> list[list[str]]:
-    """Split the rows.
+def _rows(lines: list[str], begin: int, count: int) -> tuple[list[list[str]], list[int]]:
+    """Split the rows; return them with the blanks between their columns.
 
     Every number is padded to a width and followed by the same blanks in all rows, so that a lost digit shows.
     """
-    rows, first = [], None
+    rows: list[list[str]] = []
+    first: list[int] = []
     for line, text in enumerate(lines, begin):
         words = text.split()
         gaps = re.split(r"[0-9.]+", text)
@@ -129,7 +162,7 @@ def _rows(lines: list[str], begin: int, count: int) -> list[list[str]]:
         if blanks != first:
             raise OutputError(NAME, f"line {line} is not in columns with the others: {text!r}")
         rows.append(words)
-    return rows
+    return rows, first
 
 
 def _same_rate(value: dict[str, float], row: list[str], size: int, line: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from virtqual.identity.load import Load
 from virtqual.identity.record import Identity
-from virtqual.preflight import during, programs, rules
+from virtqual.preflight import between, during, programs, rules
 from virtqual.preflight.finding import ORDER, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.runs import Run
@@ -133,3 +133,30 @@ def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity]]:
             for native, virtual in zip(*both, strict=False):
                 found.setdefault((native.kind, virtual.kind), (native, virtual))
     return list(found.values())
+
+
+def of_sessions(
+    now: Sequence[Run], earlier: Sequence[Run], policy: Policy, hypervisor_class: str
+) -> list[Finding]:
+    """Return what speaks against comparing two sessions where their virtual sides alone can be compared.
+
+    Parameters
+    ----------
+    now, earlier
+        All their runs, after preflight.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which they would be judged.
+    """
+    after, before = (
+        [run for run in runs if run.instead and not run.results[0].invalid] for runs in (now, earlier)
+    )
+    if not (after and before):
+        return []
+    return [
+        policy.finding(item, reason, hypervisor_class)
+        for item, one in between.RULES.items()
+        if item in policy.items
+        for reason in one.check(after, before, policy.items[item].limits)
+    ]

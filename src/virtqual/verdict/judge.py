@@ -113,8 +113,8 @@ def judge(
 def _at(evidence: Evidence, look: int) -> tuple[Decision, Floats, Floats]:
     """Return the decision at a look, with the budget and margin that held there."""
     series, prior, baseline = evidence.series, evidence.prior, evidence.baseline
-    native = np.median(series.values("native")[: evidence.design.looks[look]], axis=0)
-    limit, margin = evidence.budget.limits(series.metric, series.points, native)
+    base = np.median(series.values(series.base)[: evidence.design.looks[look]], axis=0)
+    limit, margin = evidence.budget.limits(series.metric, series.points, base)
     decision = decide(
         series.differences(),
         limit=limit,
@@ -223,7 +223,8 @@ def _answer(
     limit: Floats | None = None
     margin: Floats | None = None
     try:
-        limit, margin = evidence.budget.limits(series.metric, series.points, native)
+        base = virtual if series.yardstick else native
+        limit, margin = evidence.budget.limits(series.metric, series.points, base)
     except BudgetError:
         # Judging has raised this already where it matters; a refused series is shown without budget.
         if outcome is not Outcome.INVALID:
@@ -231,9 +232,9 @@ def _answer(
     points = tuple(
         Point(
             size=series.points[i] if series.points else None,
-            native=float(native[i]),
+            native=None if series.yardstick else float(native[i]),
             virtual=float(virtual[i]),
-            overhead=overheads[i],
+            overhead=None if series.yardstick else overheads[i],
             judged=(changes or overheads)[i],
             limit=math.nan if limit is None else float(limit[i]),
             margin=math.nan if margin is None else float(margin[i]),
@@ -257,9 +258,9 @@ def _answer(
         )
     return Verdict(
         outcome,
-        overhead=overheads[-1],
+        overhead=None if series.yardstick else overheads[-1],
         change=changes[-1] if changes else None,
-        native=float(np.exp(np.mean(np.log(native)))),
+        native=None if series.yardstick else float(np.exp(np.mean(np.log(native)))),
         virtual=float(np.exp(np.mean(np.log(virtual)))),
         limit=None if limit is None else float(np.min(limit)),
         margin=None if margin is None else float(np.min(margin)),
@@ -329,7 +330,7 @@ def _findings(evidence: Evidence, look: int, limit: Floats, over: np.ndarray) ->
                 high=series.points[stop - 1] if series.points else None,
                 judged=Estimate(float(part.mean[best]), float(lower[best]), float(upper[best])),
                 limit=float((limit @ every.weights.T)[best]),
-                native=float(np.exp(np.mean(native[start:stop]))),
+                native=None if series.yardstick else float(np.exp(np.mean(native[start:stop]))),
                 virtual=float(np.exp(np.mean(virtual[start:stop]))),
             )
         )

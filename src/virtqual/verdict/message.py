@@ -14,28 +14,33 @@ def message(verdict: Verdict) -> str:
     """Return a verdict in one or two lines: what, how much, how sure, against what, and why."""
     metric = verdict.metric
     head = f"{verdict.outcome.value} {verdict.id}"
-    if verdict.overhead is None:
+    if verdict.virtual is None:
         return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
+    native, virtual = verdict.native, verdict.virtual
     if verdict.findings:
-        what = " and ".join(finding.text(metric) for finding in verdict.findings)
+        what = " " + " and ".join(finding.text(metric) for finding in verdict.findings)
         native, virtual = verdict.findings[0].native, verdict.findings[0].virtual
-    else:
-        judged = verdict.judged or verdict.overhead
-        what = judged.text(metric)
-        native, virtual = verdict.native or 0.0, verdict.virtual or 0.0
+    elif judged := verdict.judged or verdict.overhead:
+        what = f" {judged.text(metric)}"
         if metric.kind == "curve":
             what += f" over {len(verdict.points)} sizes, worst {_worst(verdict)}"
-    subject = "overhead"
+    else:
+        what = ""
+    subject = "overhead" if native is not None else "virtual side alone"
     if verdict.change is not None:
-        subject = "change of the overhead since the earlier session"
+        subject = f"change of the {subject} since the earlier session"
     elif verdict.outcome is Outcome.BASELINE:
-        subject = "baseline recorded, overhead"
+        subject = f"baseline recorded, {subject}"
+    beside = "not observable" if native is None else number(native)
     text = (
-        f"{head}: {subject} {what}; native {number(native)}, virtual {number(virtual)} {metric.unit}; "
+        f"{head}: {subject}{what}; native {beside}, virtual {number(virtual)} {metric.unit}; "
         f"{'change allowed' if verdict.gate == 'change' else 'budget'} {verdict.budget_text}; "
         f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     )
     tail = list(verdict.reasons)
+    series = verdict.evidence.series
+    if series.yardstick and not any(series.yardstick in reason for reason in tail):
+        tail.append(f"native not observable: {series.yardstick}")
     if verdict.waiver is not None:
         state = "accepted" if verdict.waived else "no longer accepted"
         tail.append(

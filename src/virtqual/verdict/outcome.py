@@ -95,14 +95,15 @@ class Finding:
     limit
         Mean budget of the range, in log units.
     native, virtual
-        Geometric means over the range of the medians, in the unit.
+        Geometric means over the range of the medians, in the unit; native is None where it cannot be
+        observed.
     """
 
     low: float | None
     high: float | None
     judged: Estimate
     limit: float
-    native: float
+    native: float | None
     virtual: float
 
     def text(self, metric: Metric) -> str:
@@ -126,9 +127,9 @@ class Point:
     size
         None for a scalar.
     native, virtual
-        Medians, in the unit.
+        Medians, in the unit; native is None where it cannot be observed.
     overhead
-        Its overhead.
+        Its overhead, None without native.
     judged
         The overhead again, or its change where the change is judged.
     limit, margin
@@ -136,9 +137,9 @@ class Point:
     """
 
     size: float | None
-    native: float
+    native: float | None
     virtual: float
-    overhead: Estimate
+    overhead: Estimate | None
     judged: Estimate
     limit: float
     margin: float
@@ -166,11 +167,13 @@ class Verdict:
     outcome
         The answer.
     overhead
-        Virtual against native, over the whole curve; None before the first pair.
+        Virtual against native, over the whole curve; None before the first pair and without native.
     change
-        Change of the overhead since the earlier session; None where none was given.
+        Change of the overhead since the earlier session (without native: of the virtual side); None where
+        none was given.
     native, virtual
-        Medians in the unit (of a curve: geometric means over its sizes).
+        Medians in the unit (of a curve: geometric means over its sizes); native is None where it cannot be
+        observed.
     limit, margin
         Budget and margin in log units, the strictest over the sizes.
     points

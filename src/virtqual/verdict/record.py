@@ -57,7 +57,7 @@ def to_record(verdict: Verdict) -> dict[str, Any]:
                 "native": point.native,
                 "virtual": point.virtual,
                 "overhead": _estimate(point.overhead, verdict.metric),
-                "judged": _estimate(point.judged, verdict.metric),
+                "judged": _estimate(verdict.judged and point.judged, verdict.metric),
                 "limit": _finite(point.limit),
                 "margin": _finite(point.margin),
             }
@@ -203,6 +203,7 @@ def _series(series: Series) -> dict[str, Any]:
         "metric": series.metric.model_dump(),
         "setting": series.setting,
         "points": list(series.points),
+        "yardstick": series.yardstick,
         "pairs": [
             {
                 "number": pair.number,
@@ -253,7 +254,8 @@ def _to_series(data: Mapping[str, Any]) -> Series:
         )
         for pair in data["pairs"]
     )
-    return Series(Metric(**data["metric"]), data["setting"], tuple(data["points"]), pairs)
+    metric, yardstick = Metric(**data["metric"]), data.get("yardstick", "")
+    return Series(metric, data["setting"], tuple(data["points"]), pairs, yardstick)
 
 
 def _quantity(value: float | Quantity | None) -> Any:

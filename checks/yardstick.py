@@ -1,0 +1,25 @@
+"""What native nodes do where they cannot run a check's program: a fixed piece of work, timed.
+
+The virtual runs of such a check are compared with those of an earlier session alone, and the yardstick says
+whether the machine below is as fast as it was then.
+"""
+
+import shutil
+
+from virtqual.outputs import yardstick as output
+from virtqual.runs import Result
+
+from .base import JOB_FILES
+
+PYTHON = "/usr/bin/python3"
+
+
+def arrange(check):
+    """Have every task of a run time the work; tasks and nodes stay as the check has asked for them."""
+    shutil.copy(JOB_FILES / "yardstick.py", check.stagedir)
+    check.executable, check.executable_opts = PYTHON, ["yardstick.py"]
+
+
+def read(check):
+    """Return the time of the slowest task."""
+    return [Result.scalar("yardstick_time", output.WORK, output.parse(check.output(), check.num_tasks))]

@@ -1,0 +1,61 @@
+"""RDMA in VMs: what speaks against it, and what the guests say became of it."""
+
+from pathlib import Path
+
+import pytest
+from test_state import state  # noqa: F401
+
+from vcluster import rdma
+from vcluster.kernel import Kernel
+from vcluster.state import State
+
+KERNEL = Kernel("6.1.0-x", Path("/boot/vmlinuz"), Path("/"))
+SAID = "vcluster: root mounted (3.1 s)\nvcluster: RDMA: {} (3.9 s)\nvcluster: starting slurmd (4.0 s)\n"
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdma, "lacking", lambda kernel, names: list(names))
+    assert rdma.impossible(KERNEL) == "kernel 6.1.0-x lacks modules: rdma_rxe"
+    monkeypatch.setattr(rdma, "lacking", lambda kernel, names: [])
+    monkeypatch.setattr(rdma, "find", lambda name: None)
+    assert "the program rdma is missing: install the Debian package iproute2" in str(rdma.impossible(KERNEL))
+    monkeypatch.setattr(rdma, "find", lambda name: Path("/usr/bin/rdma"))
+    assert rdma.impossible(KERNEL) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (None, None),
+        ("vcluster: root mounted (3.1 s)\n", None),
+        (SAID.format("rxe0"), "rxe0"),
+        (SAID.format("none, error: Invalid argument"), "none, error: Invalid argument"),
+    ],
+)
+def test_a_guest_answers_or_is_silent(tmp_path: Path, text: str | None, answer: str | None) -> None:
+    if text is not None:
+        (tmp_path / "vm1.console").write_text(text)
+    assert rdma.answer(tmp_path / "vm1.console") == answer
+
+
+@pytest.mark.parametrize(
+    ("second", "device", "words"),
+    [
+        ("rxe0", "rxe0", "rxe0 (soft-RoCE)"),
+        ("none, error: Invalid argument", None, "none, vm2 says: error: Invalid argument"),
+    ],
+)
+def test_the_state_has_what_all_vms_have(
+    state: State,  # noqa: F811
+    tmp_path: Path,
+    second: str,
+    device: str | None,
+    words: str,
+) -> None:
+    for name, said in (("vm1", "rxe0"), ("vm2", second)):
+        (tmp_path / f"{name}.console").write_text(SAID.format(said))
+    virtual = state.partitions.virtual.model_copy(update={"nodes": ("vm1", "vm2")})
+    state = state.model_copy(update={"partitions": state.partitions.model_copy(update={"virtual": virtual})})
+    noted, said = rdma.noted(state, tmp_path)
+    assert (noted.partitions.virtual.rdma, said) == (device, words)
+    assert noted.partitions.native.rdma is None

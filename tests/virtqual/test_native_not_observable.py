@@ -1,0 +1,147 @@
+"""RDMA in VMs of a machine whose native nodes have none: what is judged, and what is refused."""
+
+import pytest
+
+from virtqual import judging, store
+from virtqual.runs import Result, Run
+from virtqual.stack.same import File, Seen
+from virtqual.store import Session
+from virtqual.verdict import Outcome, rejudge_session
+
+WHY = "the native partition has no 'rdma'"
+SIZES = (2.0, 64.0, 1024.0)
+NOISE = (1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.0)
+
+
+def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", name="recurrence-1"):
+    native = side == "native"
+    time = Result.scalar("yardstick_time", name, work * NOISE[-pair])
+    curve = Result(
+        metric="rdma_write_latency",
+        setting="two nodes, Ethernet, MTU 1024",
+        points=SIZES,
+        values=tuple(us * NOISE[pair] * (1 + size / 1e4) for size in SIZES),
+    )
+    program, sha = ("/usr/bin/python3", python) if native and instead else ("/usr/bin/ib_write_lat", "b")
+    seen = Seen(
+        node="n",
+        program=program,
+        files={"binary": File(path=program, sha256=sha)},
+        says={},
+        coretype="",
+        cpu=frozenset(),
+    )
+    return Run(
+        check="rdma_latency %operation=write", pair=pair, side=side, start=start, end=start + 5,
+        clock="scheduler", job="1", nodes=(f"{side}1",), results=(time if native and instead else curve,),
+        saw={}, software=(seen,), steal=0.0, seconds=5.0, stack="registry", stack_hash="0", reference="none",
+        instead=instead if native else "",
+    )  # fmt: skip
+
+
+def runs(pairs, **made):
+    """Runs of one session, in alternating order."""
+    order = [
+        (k, side) for k in range(pairs) for side in (("native", "virtual"), ("virtual", "native"))[k % 2]
+    ]
+    return [run(pair, side, 1000.0 + 10 * i, **made) for i, (pair, side) in enumerate(order)]
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """Return how to store the runs of an earlier session."""
+
+    def kept(runs):
+        session = Session(
+            session="e",
+            created="2026-01-01",
+            system="s",
+            hypervisor_class="emulated",
+            identity={},
+            stack={},
+            runs=runs,
+        )
+        return str(session.write(tmp_path))
+
+    return kept
+
+
+def judged(runs, hypervisor_class="emulated", **more):
+    return judging.judge_runs(runs, hypervisor_class, **more)
+
+
+def test_the_first_session_records_the_virtual_side():
+    (verdict,) = judged(runs(4)).verdicts
+    assert verdict.outcome is Outcome.BASELINE
+    assert (verdict.native, verdict.overhead, verdict.judged) == (None, None, None)
+    assert 300 < verdict.virtual < 330
+    assert "baseline recorded, virtual side alone; native not observable, virtual 3" in verdict.message
+    assert verdict.message.endswith(f"native not observable: {WHY}")
+
+
+def test_where_the_overhead_is_the_gate_it_is_invalid(earlier):
+    """And stays so beside a change that is within: no overhead was shown."""
+    (verdict,) = judged(runs(4), "kvm").verdicts
+    assert verdict.outcome is Outcome.INVALID
+    assert f"native not observable: {WHY}" in verdict.reasons
+    session = judged(runs(12), "kvm", against=earlier(runs(12)))
+    assert [(one.gate, one.outcome) for one in session.verdicts] == [
+        ("overhead", Outcome.INVALID),
+        ("change", Outcome.WITHIN),
+    ]
+    assert session.outcome is Outcome.INVALID
+
+
+@pytest.mark.parametrize(("us", "outcome"), [(300.0, Outcome.WITHIN), (600.0, Outcome.OVER)])
+def test_a_later_build_is_judged_by_its_own_runs(earlier, us, outcome):
+    session = judged(runs(12, us=us), against=earlier(runs(12)))
+    (verdict,) = session.verdicts
+    assert verdict.outcome is outcome
+    assert verdict.change.ratio(verdict.metric)[0] == pytest.approx(us / 300, rel=0.02)
+    assert "change of the virtual side alone since the earlier session" in verdict.message
+    assert "native not observable, virtual" in verdict.message
+    record = session.to_record()
+    assert rejudge_session(record).to_record() == record
+    assert record["verdicts"][0]["points"][0]["native"] is None
+
+
+def test_the_yardstick_is_no_part_of_the_change(earlier):
+    """Within what is allowed, a faster machine makes no build faster: nothing is divided out."""
+    before = earlier(runs(12))
+    (one,), (other,) = (judged(runs(12, work=work), against=before).verdicts for work in (0.5, 0.49))
+    assert one.change == other.change
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        ({"work": 0.6}, "preflight: node-speed: native nodes took 0.6 s for the same work, 0.5 s"),
+        ({"work": 0.42}, "0.84x, and 5% are allowed"),
+        ({"python": "c"}, "the work was not the same: binary: /usr/bin/python3"),
+        ({"name": "recurrence-2"}, "yardstick_time@recurrence-1 and yardstick_time@recurrence-2"),
+        ({"instead": ""}, "native could be observed in one of both sessions only"),
+    ],
+)
+def test_another_machine_day_is_refused(earlier, now, says):
+    """A slower machine is not taken for a slower build, nor a faster one for a build that passes."""
+    (verdict,) = judged(runs(12, us=600.0, **now), against=earlier(runs(12))).verdicts
+    assert verdict.outcome is Outcome.INVALID
+    assert says in "; ".join(verdict.reasons)
+
+
+def test_a_run_without_yardstick_beside_it_does_not_count():
+    left = [one for one in runs(4) if (one.pair, one.side) != (2, "native")]
+    (verdict,) = judged(left).verdicts
+    assert verdict.reasons[0] == "pair 2 left out: no native run"
+
+
+def test_a_yardstick_is_no_other_software():
+    assert judging.other_software(runs(2)) == []
+    other = run(1, "virtual", 2000.0).model_copy(update={"software": runs(1)[0].software})
+    assert "not the same software" in judging.other_software([*runs(1), other])[0][1][0]
+
+
+def test_series_of_yardsticks_are_not_judged():
+    assert list(store.series_of(runs(2), judging.references())) == [
+        "rdma_write_latency@two nodes, Ethernet, MTU 1024"
+    ]
