@@ -6,7 +6,10 @@ from virtqual.outputs import perftest as output
 from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
-from .perftest import ROUNDS, Rdma, RdmaOverhead
+from . import yardstick
+from .perftest import OPERATIONS, ROUNDS, Rdma, RdmaOverhead
+
+WRITE = [one for one in OPERATIONS if one == "write"]
 
 # Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
 BUFFERS = {"small": (1, 2, 4, 8, 16), "standard": (1, 4, 16, 64, 256, 1024)}
@@ -21,17 +24,20 @@ class rdma_buffers(Rdma):
     """One message in flight a queue pair: with 4 KiB pages the IOMMU forgets one buffer for another."""
 
     descr = "RDMA write of 8 B by number of registered buffers (perftest, RC)"
-    operation = parameter(["write"], loggable=True)
+    operation = parameter(WRITE, loggable=True)
     kind = "bandwidth"
 
     def arrange(self):
         """One step for each number of buffers, in one job."""
         super().arrange()
+        if self.instead:
+            return
+        self.sizes = str(SIZE)
         self.buffers = BUFFERS[self.known["scale"]]
         device = [str(option) for option in self.known.get("rdma_options", ())]
         steps = [self.options(count, device) for count in self.buffers]
         self.executable_opts = steps[0]
-        program = ["./pair.sh", "./task.sh", str(self.executable)]
+        program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]
         for before, step in zip(self.buffers, steps[1:], strict=False):
             launch = self.job.launcher.run_command(self.job)
             self.postrun_cmds += [f"mv client.out client.{before}.out", " ".join([launch, *program, *step])]
@@ -39,15 +45,17 @@ class rdma_buffers(Rdma):
 
     def rounds_of(self, count):
         """Return the rounds of each queue pair, so that all numbers of buffers take as many messages."""
-        return max(LEAST, ROUNDS[self.known["scale"]] // count)
+        return max(LEAST, ROUNDS[self.known["scale"]][self.kind] // count)
 
     def options(self, count, device):
         """Return perftest's options for a number of buffers."""
         counted = ["-q", str(count), "--mr_per_qp", "-n", str(self.rounds_of(count))]
-        return ["-s", str(SIZE), "-t", "1", "-F", "-c", "RC", *counted, *device]
+        return ["-t", "1", "-F", "-c", "RC", *counted, *device]
 
     def read(self):
         """Assert what ran for each number, and take the time of a message."""
+        if self.instead:
+            return yardstick.read(self)
         curve, links = {}, set()
         for count in self.buffers:
             run = output.parse(self.stage_text(f"client.{count}.out"), SIZE, SIZE)
@@ -69,4 +77,4 @@ class rdma_buffers_overhead(RdmaOverhead):
 
     descr = "RDMA write by number of registered buffers: virtual against native"
     measured = rdma_buffers
-    operation = parameter(["write"], loggable=True)
+    operation = parameter(WRITE, loggable=True)
