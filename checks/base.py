@@ -163,7 +163,12 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
-        return "; ".join(filter(None, (kept.missing(known.named(name)) for name in cls.inputs)))
+        if missing := [why for name in cls.inputs if (why := kept.missing(known.named(name)))]:
+            return "; ".join(missing)
+        # Last: what the other reasons want takes longer.
+        if looks.scope() == "quick" and "quick" not in cls.tags:
+            return "in the full scope only (--full, or VIRTQUAL_SCOPE=full)"
+        return ""
 
     @run_after("init")
     def run_on_one_side(self):

@@ -152,11 +152,11 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$")
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", VIRTQUAL_SCOPE="full")
     assert "asked for 3 h" in outcome(done)
     kept = equipped.path / "state/inputs/wrf-conus12km/conus/wrfinput_d01"
     kept.chmod(0o644)
     kept.write_text("other")
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$")
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", VIRTQUAL_SCOPE="full")
     assert done.returncode != 0
     assert "the input wrf-conus12km has changed: conus/wrfinput_d01 was written to" in outcome(done)

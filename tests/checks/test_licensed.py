@@ -51,7 +51,8 @@ def licensed(site):
 
 
 def reframe(site, *options):
-    return site.run("reframe", "-c", str(site.path / "checks"), "--system", "testsite", *options)
+    where = ("-c", str(site.path / "checks"), "--system", "testsite")
+    return site.run("reframe", *where, *options, VIRTQUAL_SCOPE="full")
 
 
 def test_the_page_from_input_to_verdict(licensed):
