@@ -1,6 +1,11 @@
 """What `reframe -L` and a session say there is, and what cannot run here."""
 
 import json
+import re
+from pathlib import Path
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
 
 
 def test_the_list_reads_like_a_catalogue(site):
@@ -13,6 +18,33 @@ def test_the_list_reads_like_a_catalogue(site):
     # One entry a check, not one a sample; and what this stack has no program for is named.
     assert "sample" not in done.stdout
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
+
+
+def test_rdma_of_the_virtual_partition_alone_is_measured(site):
+    """Its native runs take a yardstick; without RDMA in the VMs there is nothing to measure."""
+    path = Path("/bin/true")
+    perftest = Program(
+        name="perftest", version="4.5", origin="the tests", path=path, sha256=manifest.sha256(path),
+        features=("perftest",),
+    )  # fmt: skip
+    (site.path / "state/stack/micro").mkdir()
+    Manifest(name="micro", pins="none", programs=(perftest,)).write(site.path / "state/stack/micro")
+
+    def listed(**features):
+        checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
+        line = ("reframe", "-c", checks, "--system", "testsite", "-n", "^rdma_lat")
+        env = {"VIRTQUAL_SCOPE": "full", "FAKE_NODES": "2", **features}
+        return [re.sub(" /[0-9a-f]+", "", site.run(*line, how, **env).stdout) for how in ("-LC", "-L")]
+
+    concrete, catalogue = listed(FAKE_FEATURES_cloud="rdma")
+    for sample, partition in (("0N", "bare"), ("0V", "cloud"), ("1V", "cloud"), ("1N", "bare")):
+        assert f"rdma_latency %sample={sample} %operation=write @testsite:{partition}+micro" in concrete
+    assert "rdma_latency_overhead %operation=write @testsite:cloud+micro" in concrete
+    assert "- rdma_latency operation=write" in catalogue
+    for features in ({}, {"FAKE_FEATURES_bare": "rdma"}):
+        concrete, catalogue = listed(**features)
+        assert "rdma_latency" not in concrete
+        assert "rdma_latency (3 cases): needs a virtual partition with the feature 'rdma'" in catalogue
 
 
 def test_a_session_says_what_was_not_run(site):

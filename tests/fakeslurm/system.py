@@ -4,6 +4,7 @@ import json
 import os
 
 SCALE = os.environ.get("FAKE_SCALE", "standard")
+NODES = int(os.environ.get("FAKE_NODES", "1"))
 
 
 def partition(name, **extras):
@@ -12,10 +13,13 @@ def partition(name, **extras):
         "scheduler": "slurm",
         "launcher": "srun",
         "access": [f"--partition={name}"],
-        "features": [{"bare": "native", "cloud": "virtual"}[name]],
+        "features": [
+            {"bare": "native", "cloud": "virtual"}[name],
+            *os.environ.get(f"FAKE_FEATURES_{name}", "").split(),
+        ],
         "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
         "extras": {
-            "nodes": 1,
+            "nodes": NODES,
             "memory_mib": 4096,
             "llc_bytes": 2**25,
             "scale": SCALE,

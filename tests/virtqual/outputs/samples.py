@@ -10,7 +10,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from virtqual.outputs import hpcc, hpl, lammps, likwid, milc, namd, netpipe, npb, osu, perftest, stream, wrf
+from virtqual.outputs import (
+    hpcc,
+    hpl,
+    lammps,
+    likwid,
+    milc,
+    namd,
+    netpipe,
+    npb,
+    osu,
+    perftest,
+    stream,
+    wrf,
+    yardstick,
+)
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
 PERFTEST = partial(perftest.parse, first=2, last=2**23)
@@ -41,6 +55,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "stream.5-9.out": stream.parse,
     "stream.out": stream.parse,
     "wrf.em_b_wave.out": wrf.parse,
+    "yardstick.out": partial(yardstick.parse, tasks=2),
 }
 
 
