@@ -140,6 +140,10 @@ class Terminal:
             say(table_of(verdict))
             if any(one.metric.kind == "curve" for one in verdict.verdicts):
                 say("Of a curve: geometric means over its sizes.", style="dim")
+            unseen = (one.evidence.series.yardstick for one in verdict.verdicts)
+            for why in dict.fromkeys(filter(None, unseen)):
+                text = f"Native -: not observable, {why}; a change of the virtual side is judged alone."
+                say(Text(text, style="dim"))
             for one in verdict.verdicts:
                 if one.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                     say(Text(one.message, style=_STYLE[one.outcome.value]))
