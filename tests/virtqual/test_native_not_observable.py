@@ -1,9 +1,10 @@
 """RDMA in VMs of a machine whose native nodes have none: what is judged, and what is refused."""
 
 import pytest
+from made_runs import made_run
 
 from virtqual import judging, store
-from virtqual.runs import Result, Run
+from virtqual.runs import Result
 from virtqual.stack.same import File, Seen
 from virtqual.store import Session
 from virtqual.verdict import Outcome, rejudge_session
@@ -31,12 +32,15 @@ def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", name=
         coretype="",
         cpu=frozenset(),
     )
-    return Run(
-        check="rdma_latency %operation=write", pair=pair, side=side, start=start, end=start + 5,
-        clock="scheduler", job="1", nodes=(f"{side}1",), results=(time if native and instead else curve,),
-        saw={}, software=(seen,), steal=0.0, seconds=5.0, stack="registry", stack_hash="0", reference="none",
+    return made_run(
+        side,
+        pair,
+        start=start,
+        end=start + 5,
+        results=(time if native and instead else curve,),
+        software=(seen,),
         instead=instead if native else "",
-    )  # fmt: skip
+    )
 
 
 def runs(pairs, **made):
