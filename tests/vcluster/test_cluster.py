@@ -92,6 +92,14 @@ def test_guest_is_what_the_state_file_says(cluster: Cluster) -> None:
     assert result.stdout.strip() == os.uname().release == state.host.kernel
 
 
+def test_vms_have_the_rdma_device_that_the_state_file_says(cluster: Cluster) -> None:
+    partitions = cluster.state().partitions
+    assert (partitions.virtual.rdma, partitions.native.rdma) == ("rxe0", None)
+    port = "/sys/class/infiniband/rxe0/ports/1/state"
+    result = cluster.slurm("srun", "-p", "virtual", "-N2", "-n2", *LICENCE, "cat", port)
+    assert result.stdout == "4: ACTIVE\n" * 2, result.stderr
+
+
 @pytest.mark.parametrize("partition", ["native", "virtual"])
 def test_shared_directory_is_coherent_and_the_rest_is_read_only(cluster: Cluster, partition: str) -> None:
     mark = cluster.directory.shared / f"mark-{partition}"
