@@ -1,5 +1,6 @@
 """MILC: lattice quantum chromodynamics, a trajectory of molecular dynamics on a generated lattice."""
 
+import math
 from pathlib import Path
 
 import reframe as rfm
@@ -12,12 +13,12 @@ from virtqual.runs import Answer, Result
 from .base import Measurement
 from .overhead import Overhead
 
-# Sites in x, y, z and t, trajectories, and steps of one; by scale.  The study does not print its lattice: a
-# million sites take ten gigabytes, and fill a node.
-RUNS = {"small": ((4, 4, 4, 8), 1, 5), "standard": ((32, 32, 32, 32), 1, 10)}
-# The exact dynamics conserves the action; by more than this the Metropolis step of the full algorithm would
-# throw most trajectories away.
-VIOLATION = 1.0
+# Sites in x, y, z and t, trajectories, and steps of one (an even number); by scale.  The study does not print
+# its lattice: a million sites take about ten gigabytes, and fill a node.
+RUNS = {"small": ((4, 4, 4, 8), 1, 4), "standard": ((32, 32, 32, 32), 1, 10)}
+# The exact dynamics conserves the action, 1.3 a site.  On 512 sites it changed by 2e-5 a site in 4 steps, by
+# 9e-5 in 10.
+VIOLATION = 1e-3
 # Both sides start from the same lattice and random numbers; what remains is the order of sums.
 SAME = 1e-6
 DAY = 86400
@@ -55,8 +56,9 @@ class milc(Measurement):
             )
         if len(run.violations) != self.trajectories:
             raise OutputError("MILC", "it does not say by how much the action changed: not su3_rhmd_hisq")
-        if max(map(abs, run.violations)) > VIOLATION:
-            raise OutputError("MILC", f"the action changed by {run.violations}, {VIOLATION:g} is allowed")
+        worst = max(map(abs, run.violations)) / math.prod(self.lattice)
+        if worst > VIOLATION:
+            raise OutputError("MILC", f"the action changed by {worst:g} a site, {VIOLATION:g} is allowed")
         for name, value in zip(("space-space", "space-time"), run.plaquette, strict=True):
             self.answers.append(Answer(name=f"{name} plaquette", value=value, tolerance=SAME))
         size = "x".join(map(str, self.lattice))

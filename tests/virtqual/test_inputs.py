@@ -112,4 +112,4 @@ def test_milc_reads_as_many_residues_and_poles_as_it_is_told():
     for x in (0.0, 0.3, 20.0, milc.LARGEST):
         assert milc.root(milc.MASS)(x) ** 2 * milc.inverse(milc.MASS)(x) == pytest.approx(1, abs=1e-9)
         assert milc.root(milc.MASS)(x) * milc.inverse_root(milc.MASS)(x) == pytest.approx(1, abs=1e-9)
-    assert "nx 4\nny 6\nnz 8\nnt 10\n" in milc.parameters((4, 6, 8, 10), 2, 5)
+    assert "nx 4\nny 6\nnz 8\nnt 10\n" in milc.parameters((4, 6, 8, 10), 2, 4)

@@ -107,7 +107,7 @@ def parameters(
     trajectories
         Of molecular dynamics, each measured.
     steps
-        Of a trajectory, 0.02 each.
+        Of a trajectory, 0.02 each; an even number.
     file
         Name of the file with `rationals`.
     """

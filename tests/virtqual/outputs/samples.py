@@ -1,7 +1,7 @@
 """Every recorded output with the parser that reads it.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
-``milc.*`` (7.8.1), ``perftest.*`` (4.5, the format of Debian 12's binaries).  All others are outputs of
+``milc.su3_rmd`` (7.8.1), ``perftest.*`` (4.5, the format of Debian 12's binaries).  All others are outputs of
 real runs.
 """
 
