@@ -13,6 +13,7 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
+from virtqual.stack import jobs as jobbing
 from virtqual.stack import mirror as mirroring
 from virtqual.stack.environment import Choices
 from virtqual.stack.plan import Plan
@@ -50,7 +51,7 @@ def build(
     """Build the stack, or what of it is not there yet, and write its manifest."""
     with speaking():
         root = paths.root()
-        request = building.Request(
+        request = jobbing.Request(
             set=which,
             without=tuple(without or ()),
             choices=Choices(mpi=mpi, site=environment.site_directory(root, site), side=side),
@@ -60,8 +61,8 @@ def build(
             offline=offline,
             jobs=jobs,
         )
-        job = building.job(request, root, paths.stacks())
-        locked = building.known_lock(job)
+        job = jobbing.make(request, root, paths.stacks())
+        locked = jobbing.known_lock(job)
         if locked is not None:
             show(building.planned(job, locked), request.set)
         else:
@@ -104,7 +105,7 @@ def lock_() -> None:
     with speaking():
         root = paths.root()
         (root / "spack.lock").unlink(missing_ok=True)
-        job = building.job(building.Request(), root, paths.stacks())
+        job = jobbing.make(jobbing.Request(), root, paths.stacks())
         building.locked(job, lambda line: _say.print(line, markup=False))
         _say.print(f"written: {environment.ship(job.made, root)}", markup=False)
 
@@ -120,13 +121,13 @@ def mirror(
 ) -> None:
     """Gather all that an isolated site needs: Spack, recipes, sources, and what is built here already."""
     with speaking():
-        request = building.Request(
+        request = jobbing.Request(
             set=which,
             without=tuple(without or ()),
             choices=Choices(mpi=mpi, site=environment.site_directory(paths.root(), site)),
             mirror=source,
         )
-        job = building.job(request, paths.root(), paths.stacks())
+        job = jobbing.make(request, paths.root(), paths.stacks())
         lacking = mirroring.gather(job, directory.resolve(), lambda line: _say.print(line, markup=False))
         for sentence in lacking:
             _say.print(f"LACKING: {sentence}", markup=False)

@@ -8,113 +8,26 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, environment, lock, manifest, pins, plan, programs
-from virtqual.stack.environment import Choices, Environment
+from virtqual.errors import InfrastructureError
+from virtqual.stack import bring, environment, jobs, lock, manifest, pins, plan, programs
+from virtqual.stack.jobs import Job
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest
 from virtqual.stack.plan import Plan
 
-NAME = programs.NAME
 Say = Callable[[str], None]
 _BEGINS = re.compile(r"==> Installing (\S+?)-[a-z0-9]{32}|==> Installing (\S+)-[a-z0-9]{7,}")
 _LOG = re.compile(r"^\s+(/\S+/(?:spack-build-out\.txt|spack-build-[^/\s]*\.txt|[^/\s]+\.log))\s*$", re.M)
 _FAILED = re.compile(r"(?:Failed to install|failed to install|Error: )\s*([\w.@+-]+)")
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a person asked for; see ``virtqual stack build --help``."""
-
-    set: str = "all"
-    without: tuple[str, ...] = ()
-    choices: Choices = field(default_factory=Choices)
-    mirror: Path | None = None
-    buildcache: str = ""
-    lock: Path | None = None
-    offline: bool = False
-    jobs: int | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """A build as it goes on."""
-
-    request: Request
-    root: Path
-    state: Path
-    made: Environment
-    names: tuple[str, ...]
-
-
-def directory(stacks: Path) -> Path:
-    """Return where the Spack stack lives below the directory of stacks."""
-    return stacks / NAME
-
-
-def job(request: Request, root: Path, stacks: Path) -> Job:
-    """Work out what a request means; nothing is written.
-
-    Raises
-    ------
-    UsageError
-        Something was named that is not there.
-    """
-    said = pins.stack(root)
-    members = said.members(request.set)
-    if unknown := set(request.without) - set(members):
-        raise UsageError(f"--without {', '.join(sorted(unknown))}: not in the set {request.set!r}")
-    if request.choices.side == "virtual" and not request.buildcache:
-        raise UsageError("--side virtual installs what --side native has built: it needs --buildcache")
-    state = directory(stacks)
-    names = tuple(name for name in members if name not in request.without)
-    made = environment.prepare(root, state, request.choices)
-    # A lock of everything serves every set; where there is none, a set is worked out alone.
-    if _given_lock(request, root, made) is None:
-        # With what an earlier set has brought: a manifest is of one lock.
-        names = (*names, *(name for name in _brought(state, made) if name not in (*names, *request.without)))
-        if set(names) != set(said.members("all")):
-            made = made.part(names)
-    return Job(request, root, state, made, names)
-
-
-def _brought(state: Path, made: Environment) -> list[str]:
-    """Return the packages of the stack that is set up, if it is of the same configuration."""
-    file = state / "manifest.json"
-    if not file.is_file():
-        return []
-    earlier = manifest.load(file)
-    known = pins.programs()["programs"]
-    same = earlier.pins.partition("-")[0] == made.digest
-    return list(dict.fromkeys(known[p.name]["package"] for p in earlier.programs)) if same else []
-
-
-def known_lock(job: Job) -> Lock | None:
-    """Return the lock that a build would use, if it need not be worked out by Spack first."""
-    file = _given_lock(job.request, job.root, job.made)
-    return lock.load(file) if file else None
-
-
-def _given_lock(request: Request, root: Path, made: Environment) -> Path | None:
-    """Return the lock that was worked out before: here, by another side, for a mirror, or by us."""
-    if request.lock is not None:
-        return request.lock
-    if made.lock.is_file():
-        return made.lock
-    if request.mirror and (inventory := request.mirror / "mirror.json").is_file():
-        kept = json.loads(inventory.read_text())
-        if kept.get("environment") == made.directory.name:
-            return request.mirror / "spack.lock"
-    return environment.shipped_lock(root, made)
-
-
 def planned(job: Job, locked: Lock) -> Plan:
     """Return what a build will do."""
-    return plan.make(locked, job.names, job.made.store, job.request.mirror)
+    only_install = job.request.choices.side == "virtual"
+    return plan.make(locked, job.names, job.made.store, job.request.mirror, only_install=only_install)
 
 
 def build(job: Job, say: Say) -> Manifest:
@@ -171,7 +84,7 @@ def mirrors(job: Job) -> dict[str, Any]:
 
 def concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
     """Return the environment's lock, worked out by Spack if there is none yet."""
-    given = _given_lock(job.request, job.root, job.made)
+    given = jobs.given_lock(job.request, job.root, job.made)
     if given and given != job.made.lock:
         shutil.copy(given, job.made.lock)
     if given is None:
@@ -249,13 +162,13 @@ def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
     every = [locked.packages[hash_] for hash_ in locked.roots]
     present = [root for root in every if root.hash in there or root in roots]
     made = programs.make(locked, present, lambda package: prefix(job.made.store, package), job.made.digest)
-    for name in ("spack.lock", "spack.yaml"):
-        shutil.copy(job.made.directory / name, job.state / name)
+    lock.note(job.made.lock, job.state / "spack.lock", store=str(job.made.store))
+    shutil.copy(job.made.directory / "spack.yaml", job.state / "spack.yaml")
     kept = {
         "schema": "virtqual-lock/1",
         "packages": {"git": recipes.url, "commit": recipes.commit},
         "spack": locked.spack,
-        "lock_sha256": manifest.sha256(job.made.lock),
+        "lock_sha256": manifest.sha256(job.state / "spack.lock"),
         "environment": job.made.directory.name,
         "system": locked.system,
     }

@@ -220,10 +220,8 @@ def shipped_lock(root: Path, made: Environment) -> Path | None:
 
 def ship(made: Environment, root: Path) -> Path:
     """Make an environment's lock the project's own, with the identity of all that decided it."""
-    content = json.loads(made.lock.read_text())
-    content["virtqual"] = {"inputs": made.digest}
     file = root / "spack.lock"
-    file.write_text(json.dumps(content, indent=1) + "\n")
+    lock.note(made.lock, file, inputs=made.digest)
     return file
 
 

@@ -34,8 +34,8 @@ class Package:
 
     @property
     def links(self) -> Iterator[str]:
-        """Hashes of what it needs at run time."""
-        return (d["hash"] for d in self.raw.get("dependencies", ()) if "build" not in self._types(d)[:1])
+        """Hashes of what it needs to run."""
+        return (d["hash"] for d in self.raw.get("dependencies", ()) if {"link", "run"} & self._types(d))
 
     @property
     def needs(self) -> Iterator[str]:
@@ -43,9 +43,8 @@ class Package:
         return (dependency["hash"] for dependency in self.raw.get("dependencies", ()))
 
     @staticmethod
-    def _types(dependency: dict[str, Any]) -> list[str]:
-        found: list[str] = dependency["parameters"]["deptypes"]
-        return sorted(found, reverse=True)
+    def _types(dependency: dict[str, Any]) -> set[str]:
+        return set(dependency["parameters"]["deptypes"])
 
     def variant(self, name: str) -> Any:
         """Return the value of a variant, None if the package has none of that name."""
@@ -69,19 +68,24 @@ class Lock:
         Version of Spack that wrote it.
     inputs
         Identity of the configuration that it was worked out from, where the project ships it; else empty.
+    store
+        Where its packages were installed, where a build has kept it; else None.
     """
 
     packages: dict[str, Package]
     roots: tuple[str, ...]
     spack: str
     inputs: str = ""
+    store: Path | None = None
 
     def of(self, names: Iterable[str]) -> list[Package]:
         """Return the roots of some package names."""
         wanted = set(names)
         return [self.packages[hash_] for hash_ in self.roots if self.packages[hash_].name in wanted]
 
-    def closure(self, roots: Iterable[Package], *, without: Iterable[str] = ()) -> list[Package]:
+    def closure(
+        self, roots: Iterable[Package], *, without: Iterable[str] = (), run: bool = False
+    ) -> list[Package]:
         """Return packages with all that building them needs, leaves first.
 
         Parameters
@@ -90,6 +94,8 @@ class Lock:
             Where to begin.
         without
             Hashes of packages that are there already: what only they need is left out too.
+        run
+            Only with all that running them needs.
         """
         seen: dict[str, Package] = {}
         done = set(without)
@@ -99,7 +105,7 @@ class Lock:
                 return
             done.add(package.hash)
             if package.external is None:
-                for hash_ in package.needs:
+                for hash_ in package.links if run else package.needs:
                     visit(self.packages[hash_])
             seen[package.hash] = package
 
@@ -141,11 +147,28 @@ def load(path: Path) -> Lock:
         }
         roots = tuple(root["hash"] for root in raw["roots"])
         spack = re.sub(r"\s.*", "", raw.get("spack", {}).get("version", "unknown"))
-        return Lock(packages, roots, spack, raw.get("virtqual", {}).get("inputs", ""))
+        ours = raw.get("virtqual", {})
+        store = Path(ours["store"]) if "store" in ours else None
+        return Lock(packages, roots, spack, ours.get("inputs", ""), store)
     except OSError as error:
         raise InfrastructureError(f"{path}: no lock file ({error.strerror})") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InfrastructureError(f"{path}: no lock file of Spack 1.x ({error!r})") from error
+
+
+def note(source: Path, target: Path, **said: str) -> None:
+    """Copy a lock file, with what Spack does not say in it.
+
+    Parameters
+    ----------
+    source, target
+        The lock file, and where the copy goes; both may be the same.
+    **said
+        ``inputs`` or ``store`` of :class:`Lock`.
+    """
+    content = json.loads(source.read_text())
+    content["virtqual"] = {**content.get("virtqual", {}), **said}
+    target.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def installed(store: Path) -> frozenset[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, environment, lock, pins
-from virtqual.stack.build import Job, Say
+from virtqual.stack.build import Say
+from virtqual.stack.jobs import Job
 from virtqual.stack.pins import SPACK, Repository
 
 
@@ -64,7 +65,8 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
     build.supply(job, todo)
 
     def sources() -> None:
-        command = ["mirror", "create", "--directory", str(target / "sources"), "--all"]
+        # Private: with what must not be published, NAMD; a mirror is for the site that made it.
+        command = ["mirror", "create", "--private", "--directory", str(target / "sources"), "--all"]
         leave = sorted({root.name for root in _others(job, locked)} | {entry.package for entry in by_hand})
         if leave:
             command += ["--exclude-specs", " ".join(leave)]
@@ -75,11 +77,12 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
     there = lock.installed(job.made.store)
     ready = [root for root in todo.roots if root.hash in there]
     if ready:
-        push = ["buildcache", "push", "--unsigned", "--update-index", str(target / "build_cache")]
-        part("build_cache", lambda: _run(job, found, [*push, *(f"/{r.hash}" for r in ready)], "buildcache"))
+        push = ["buildcache", "push", "--private", "--unsigned", "--update-index"]
+        push += [str(target / "build_cache"), *(f"/{root.hash}" for root in ready)]
+        part("build_cache", lambda: _run(job, found, push, "buildcache"))
     else:
         say("build_cache: nothing is built here yet; an isolated site builds from the sources")
-    shutil.copy(job.made.lock, target / "spack.lock")
+    lock.note(job.made.lock, target / "spack.lock", **({"store": str(job.made.store)} if ready else {}))
     inventory = {
         "schema": "virtqual-mirror/1",
         "set": request.set,

@@ -52,7 +52,7 @@ class Plan:
     roots
         The programs' packages.
     build
-        Packages still to be built (or installed from a build cache), leaves first.
+        Packages still to be built (or only installed from a build cache), leaves first.
     installed
         How many of what is needed are there already.
     machine
@@ -82,7 +82,14 @@ class Plan:
         return [*self.missing, *(str(entry) for entry in self.by_hand if not entry.supplied)]
 
 
-def make(locked: Lock, names: Iterable[str], store: Path, mirror: Path | None = None) -> Plan:
+def make(
+    locked: Lock,
+    names: Iterable[str],
+    store: Path,
+    mirror: Path | None = None,
+    *,
+    only_install: bool = False,
+) -> Plan:
     """Compare a lock with what is installed and with what the machine has.
 
     Parameters
@@ -95,29 +102,34 @@ def make(locked: Lock, names: Iterable[str], store: Path, mirror: Path | None = 
         Where packages are installed.
     mirror
         A directory of ``virtqual stack mirror``, whose sources then have sizes.
+    only_install
+        Everything comes from a build cache: neither compilers nor sources are needed.
     """
     roots = locked.of(names)
     there = lock.installed(store)
-    every = locked.closure(roots)
-    build = [p for p in locked.closure(roots, without=there) if p.external is None]
+    every = locked.closure(roots, run=only_install)
+    build = [p for p in locked.closure(roots, without=there, run=only_install) if p.external is None]
     machine = [p for p in every if p.external is not None]
     return Plan(
         roots=tuple(roots),
         build=tuple(build),
         installed=sum(p.hash in there for p in every),
         machine=tuple(machine),
-        missing=tuple(_missing(machine)) if build else (),
-        by_hand=tuple(_by_hand(build, store.parent / "by-hand")),
+        missing=tuple(_missing(build, [] if only_install else machine)),
+        by_hand=() if only_install else tuple(_by_hand(build, store.parent / "by-hand", mirror)),
         free=shutil.disk_usage(_existing(store)).free,
         sizes=_sizes(every, mirror),
     )
 
 
-def _missing(machine: list[Package]) -> Iterator[str]:
+def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
+    if not build:
+        return
     known = pins.programs()
-    lacking = {name: brings for name, brings in known["commands"].items() if shutil.which(name) is None}
-    if lacking:
-        yield f"Spack needs {', '.join(lacking)} (Debian: apt-get install {' '.join(lacking.values())})"
+    for who, wanted in {"Spack": known["commands"], **known["own-commands"]}.items():
+        lacking = {name: brings for name, brings in wanted.items() if shutil.which(name) is None}
+        if lacking and (who == "Spack" or any(who == package.name for package in build)):
+            yield f"{who} needs {', '.join(lacking)} (Debian: apt-get install {' '.join(lacking.values())})"
     site = "config/site/packages.yaml"
     for package in machine:
         prefix = package.external or Path()
@@ -135,18 +147,15 @@ def _missing(machine: list[Package]) -> Iterator[str]:
             )
 
 
-def _by_hand(build: list[Package], place: Path) -> Iterator[ByHand]:
+def _by_hand(build: list[Package], place: Path, mirror: Path | None) -> Iterator[ByHand]:
     for package in build:
         if entry := pins.programs()["by-hand"].get(package.name):
-            path = place / entry["file"]
-            yield ByHand(
-                package.name,
-                entry["file"],
-                entry["sha256"],
-                entry["from"],
-                path,
-                path.is_file() and manifest.sha256(path) == entry["sha256"],
-            )
+            sha256 = entry["sha256"]
+            # A mirror may have been made where it was supplied.
+            cache = (mirror or place) / f"sources/_source-cache/archive/{sha256[:2]}"
+            path = next(cache.glob(f"{sha256}*"), place / entry["file"])
+            there = path.is_file() and manifest.sha256(path) == sha256
+            yield ByHand(package.name, entry["file"], sha256, entry["from"], path, there)
 
 
 def _sizes(packages: Iterable[Package], mirror: Path | None) -> dict[str, int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fakespack import FakeSpack
 
-from virtqual.stack import bring, build
-from virtqual.stack.build import Request
+from virtqual.stack import bring, jobs
+from virtqual.stack.jobs import Request
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,6 +35,6 @@ def start(checkout, tmp_path, monkeypatch):
 
     def job(**options):
         options.setdefault("set", "micro")
-        return build.job(Request(**options), checkout, tmp_path / "stacks")
+        return jobs.make(Request(**options), checkout, tmp_path / "stacks")
 
     return job

@@ -46,7 +46,8 @@ here = Path(__file__).parents[1]
 if sys.argv[1] == "--version":
     sys.exit(print((here / "version").read_text()))
 env, command, *rest = sys.argv[2:]
-(here / "asked").write_text(" ".join([command, *rest]))
+with (here / "asked").open("a") as asked:
+    print(command, *rest, file=asked)
 env = Path(env)
 if command == "concretize":
     shutil.copy(here / "lock.json", env / "spack.lock")

@@ -1,5 +1,6 @@
 """Building the stack: the plan, what is missing, what fails, and what stays in place."""
 
+import hashlib
 import json
 import shutil
 
@@ -7,7 +8,7 @@ import pytest
 from fakespack import lock_of
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, build, environment, lock, manifest, pins, plan
+from virtqual.stack import bring, build, environment, jobs, lock, manifest, pins, plan
 from virtqual.stack.environment import Choices
 
 
@@ -72,8 +73,30 @@ def test_what_a_person_must_supply_is_said_before_anything_is_built(fake, start,
     place.parent.mkdir()
     place.write_text("another")
     job = start(set="apps", without=("lammps", "npb", "milc", "wrf"))
-    (entry,) = build.planned(job, build.known_lock(job)).by_hand
+    (entry,) = build.planned(job, jobs.known_lock(job)).by_hand
     assert not entry.supplied  # a wrong checksum is none
+
+
+def test_a_mirror_may_have_what_a_person_supplied(fake, start, tmp_path, monkeypatch):
+    content = b"stands in for NAMD's sources"
+    sha256 = hashlib.sha256(content).hexdigest()
+    monkeypatch.setitem(pins.programs()["by-hand"]["namd"], "sha256", sha256)
+    place = tmp_path / f"mirror/sources/_source-cache/archive/{sha256[:2]}/{sha256}.tar.gz"
+    place.parent.mkdir(parents=True)
+    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"), mirror=tmp_path / "mirror")
+    locked = lock.load(fake.path / "lock.json")
+    for text, supplied in ((b"another", False), (content, True)):
+        place.write_bytes(text)
+        (entry,) = build.planned(job, locked).by_hand
+        assert entry.supplied == supplied
+
+
+def test_a_command_that_only_one_package_needs(fake, start, monkeypatch):
+    monkeypatch.setattr(plan.shutil, "which", lambda name: None if name == "csh" else f"/bin/{name}")
+    locked = lock.load(fake.path / "lock.json")
+    assert build.planned(start(), locked).missing == ()
+    (told,) = build.planned(start(set="apps", without=("lammps", "npb", "milc", "wrf")), locked).missing
+    assert told == "namd needs csh (Debian: apt-get install tcsh)"
 
 
 def test_a_machine_that_lacks_a_compiler(fake, start):
@@ -113,7 +136,7 @@ def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatc
     monkeypatch.delenv("SPACK_ROOT", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
-    job = build.job(build.Request(set="micro"), checkout, tmp_path / "stacks")
+    job = jobs.make(jobs.Request(set="micro"), checkout, tmp_path / "stacks")
     with pytest.raises(InfrastructureError, match=r"does not answer.*Nothing was changed.*registry stack"):
         build.build(job, silent)
     assert not (tmp_path / "stacks").exists()
@@ -151,6 +174,9 @@ def test_the_side_changes_no_hash(checkout, tmp_path):
 
 
 def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start, tmp_path):
+    said = lock_of()
+    said["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": "/bin/true"}}
+    fake.lock(said)
     native = build.build(start(without=("hpl", "perftest")), silent)
     shipped = tmp_path / "stacks/spack/spack.lock"
     (tmp_path / "shipped").mkdir()
@@ -159,6 +185,8 @@ def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start,
     fake.lock({"concrete_specs": {}, "roots": []})  # concretising again would give this
     with pytest.raises(UsageError, match="needs --buildcache"):
         start(choices=Choices(side="virtual"), lock=kept)
+    # What only builds need may be lacking here.
+    kept.write_text(kept.read_text().replace("/bin/true", "/none/gcc"))
     job = start(choices=Choices(side="virtual"), lock=kept, buildcache="/cache", without=("hpl", "perftest"))
     virtual = build.build(job, silent)
     assert "--use-buildcache=only" in (fake.path / "asked").read_text()
@@ -167,6 +195,19 @@ def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start,
     written = (job.made.directory / "spack.yaml").read_text()
     assert "config/virtual" in written
     assert "file:///cache" in written
+
+
+def test_the_virtual_side_is_refused_at_another_path(fake, start, checkout, tmp_path):
+    build.build(start(without=("hpl", "perftest")), silent)
+    native = tmp_path / "stacks/spack/spack.lock"
+    request = jobs.Request(
+        set="micro", choices=Choices(side="virtual"), lock=native, buildcache="/cache", without=("hpl",)
+    )
+    with pytest.raises(UsageError, match=f"Set VIRTQUAL_STATE to {tmp_path} here too"):
+        jobs.make(request, checkout, tmp_path / "other/stacks")
+    # Spack's own lock says no place.
+    with pytest.raises(UsageError, match="does not say where"):
+        start(choices=Choices(side="virtual"), lock=fake.path / "lock.json", buildcache="/cache")
 
 
 def test_offline_lets_nothing_out(tmp_path):

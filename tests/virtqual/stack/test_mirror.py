@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, mirror
+from virtqual.stack import bring, build, jobs, lock, mirror
 from virtqual.stack.pins import Repository
 
 
@@ -78,8 +78,18 @@ def test_a_mirror_brings_the_lock_of_the_same_configuration(fake, start, checkou
     (tmp_path / "recipes").mkdir()
     job = start(without=("hpl", "perftest"))
     mirror.gather(job, tmp_path / "mirror", lambda line: None)
-    request = build.Request(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
-    elsewhere = build.job(request, checkout, tmp_path / "elsewhere")
-    assert build.known_lock(elsewhere) is not None
+    # A site's own mirror has what must not be published too: NAMD.
+    asked = (fake.path / "asked").read_text().splitlines()
+    assert [line.split()[2] for line in asked if line.startswith("mirror create")] == ["--private"]
+    assert not any(line.startswith("buildcache") for line in asked)
+    build.build(job, lambda line: None)
+    mirror.gather(job, tmp_path / "mirror", lambda line: None)
+    (push,) = (line for line in (fake.path / "asked").read_text().splitlines() if "buildcache" in line[:12])
+    assert "--private" in push
+    assert push.count("/" + "s" * 32) == 1
+    assert lock.load(tmp_path / "mirror/spack.lock").store == job.made.store
+    request = jobs.Request(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
+    elsewhere = jobs.make(request, checkout, tmp_path / "elsewhere")
+    assert jobs.known_lock(elsewhere) is not None
     (checkout / "config/common/config.yaml").write_text("config: {deprecated: false}\n")
-    assert build.known_lock(build.job(request, checkout, tmp_path / "elsewhere")) is None
+    assert jobs.known_lock(jobs.make(request, checkout, tmp_path / "elsewhere")) is None

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, environment, lock, pins
-from virtqual.stack.build import Request
+from virtqual.stack import bring, build, environment, jobs, lock, pins
 from virtqual.stack.environment import Choices
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +25,7 @@ def real(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("site"))
     shutil.copy(ROOT / "spack.yaml", root)
-    job = build.job(Request(), root, state)
+    job = jobs.make(jobs.Request(), root, state)
     try:
         spack = bring.spack(job.state)
         recipes = bring.packages(job.state, pins.stack(root).packages)

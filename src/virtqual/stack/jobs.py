@@ -1,0 +1,115 @@
+"""What a build is asked for, and what that means here: which environment, which packages, which lock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from virtqual.errors import UsageError
+from virtqual.stack import environment, lock, manifest, pins
+from virtqual.stack.environment import Choices, Environment
+from virtqual.stack.lock import Lock
+from virtqual.stack.programs import NAME
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; see ``virtqual stack build --help``."""
+
+    set: str = "all"
+    without: tuple[str, ...] = ()
+    choices: Choices = field(default_factory=Choices)
+    mirror: Path | None = None
+    buildcache: str = ""
+    lock: Path | None = None
+    offline: bool = False
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A build as it goes on."""
+
+    request: Request
+    root: Path
+    state: Path
+    made: Environment
+    names: tuple[str, ...]
+
+
+def make(request: Request, root: Path, stacks: Path) -> Job:
+    """Work out what a request means; nothing is written.
+
+    Raises
+    ------
+    UsageError
+        Something was named that is not there.
+    """
+    said = pins.stack(root)
+    members = said.members(request.set)
+    if unknown := set(request.without) - set(members):
+        raise UsageError(f"--without {', '.join(sorted(unknown))}: not in the set {request.set!r}")
+    state = stacks / NAME
+    names = tuple(name for name in members if name not in request.without)
+    made = environment.prepare(root, state, request.choices)
+    if request.choices.side == "virtual":
+        _assert_same_place(request, made.store)
+    # A lock of everything serves every set; where there is none, a set is worked out alone.
+    if given_lock(request, root, made) is None:
+        # With what an earlier set has brought: a manifest is of one lock.
+        names = (*names, *(name for name in _brought(state, made) if name not in (*names, *request.without)))
+        if set(names) != set(said.members("all")):
+            made = made.part(names)
+    return Job(request, root, state, made, names)
+
+
+def _assert_same_place(request: Request, store: Path) -> None:
+    """Assert that what a build cache gives will be, byte for byte, what the native side has."""
+    if request.lock is None or not request.buildcache:
+        raise UsageError(
+            "--side virtual installs what --side native has built: it needs --buildcache, and as --lock "
+            "the spack.lock that is beside the native side's manifest.json"
+        )
+    native = lock.load(request.lock).store
+    if native is None:
+        raise UsageError(
+            f"{request.lock} does not say where the native side has installed it: take the spack.lock "
+            "that is beside the native side's manifest.json"
+        )
+    if native != store:
+        raise UsageError(
+            f"the native side's packages are in {native}, here they would be in {store}: a path is part of a "
+            "binary, so the two sides would run different ones. Set VIRTQUAL_STATE to "
+            f"{native.parents[2]} here too, or let both sides see one directory"
+        )
+
+
+def _brought(state: Path, made: Environment) -> list[str]:
+    """Return the packages of the stack that is set up, if it is of the same configuration."""
+    file = state / "manifest.json"
+    if not file.is_file():
+        return []
+    earlier = manifest.load(file)
+    known = pins.programs()["programs"]
+    same = earlier.pins.partition("-")[0] == made.digest
+    return list(dict.fromkeys(known[p.name]["package"] for p in earlier.programs)) if same else []
+
+
+def known_lock(job: Job) -> Lock | None:
+    """Return the lock that a build would use, if it need not be worked out by Spack first."""
+    file = given_lock(job.request, job.root, job.made)
+    return lock.load(file) if file else None
+
+
+def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
+    """Return the lock that was worked out before: here, by another side, for a mirror, or by us."""
+    if request.lock is not None:
+        return request.lock
+    if made.lock.is_file():
+        return made.lock
+    if request.mirror and (inventory := request.mirror / "mirror.json").is_file():
+        kept = json.loads(inventory.read_text())
+        if kept.get("environment") == made.directory.name:
+            return request.mirror / "spack.lock"
+    return environment.shipped_lock(root, made)
