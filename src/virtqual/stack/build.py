@@ -146,7 +146,8 @@ def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]
     )
     return (
         f"{what} could not be built; its log: {where}\n{tail(Path(where), 8)}\n"
-        f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped"
+        f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped, "
+        "--without PACKAGE leaves a program out"
     )
 
 

@@ -11,28 +11,49 @@ import pytest
 from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, environment, jobs, lock, pins
 from virtqual.stack.environment import Choices
+from virtqual.stack.jobs import Request
 
 ROOT = Path(__file__).parents[3]
 OURS = ("lammps", "milc", "perftest", "stream")
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """A job of the set `all`, with a real Spack; the package repository is kept between sessions."""
+def prepare(tmp_path_factory):
+    """Prepare what a request asks for, with a real Spack; the package repository is brought once."""
     if not (os.environ.get("SPACK_ROOT") or shutil.which("spack")):
         pytest.skip("no Spack here: neither SPACK_ROOT nor PATH has one")
     state = tmp_path_factory.mktemp("state")
     root = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("site"))
     shutil.copy(ROOT / "spack.yaml", root)
-    job = jobs.make(jobs.Request(), root, state)
-    try:
-        spack = bring.spack(job.state)
-        recipes = bring.packages(job.state, pins.stack(root).packages)
-    except InfrastructureError as error:
-        pytest.skip(f"Spack is here, but not all that it needs: {error}")
-    environment.write(job.made, root, job.request.choices, recipes, {})
-    return job, spack
+
+    def prepared(request):
+        job = jobs.make(request, root, state)
+        try:
+            spack = bring.spack(job.state)
+            recipes = bring.packages(job.state, pins.stack(root).packages)
+        except InfrastructureError as error:
+            pytest.skip(f"Spack is here, but not all that it needs: {error}")
+        environment.write(job.made, root, job.request.choices, recipes, {})
+        return job, spack
+
+    return prepared
+
+
+@pytest.fixture(scope="module")
+def real(prepare):
+    """A job of the set `all`, and Spack."""
+    return prepare(Request())
+
+
+@pytest.mark.parametrize(("mpi", "version"), [("mvapich", "4.1"), ("mpich", "4.3.2")])
+def test_another_mpi_for_every_program(prepare, mpi, version):
+    job, spack = prepare(Request(set="micro", choices=Choices(mpi=mpi)))
+    made = build.concretised(job, spack, print)
+    libraries = {p.name: p.version for p in made.packages.values() if p.name in pins.programs()["launch"]}
+    assert libraries == {mpi: version}
+    programs = {root.name for root in made.of(job.names) if made.find(root, mpi)}
+    assert programs == {"osu-micro-benchmarks", "hpl"}
 
 
 def test_the_shipped_lock_is_what_every_set_concretises_to(real):
