@@ -88,10 +88,17 @@ def show(plan: Plan, name: str) -> None:
         markup=False,
     )
     for package in plan.build:
-        size = plan.sizes.get(package.name)
+        notes = [f"{package.name}@{package.version}"]
+        if size := plan.sizes.get(package.name):
+            notes.append(f"{size / 2**20:.1f} MiB of sources")
+        if tried := plan.tried.get(package.name):
+            notes.append(f"{tried.minutes:g} min, {tried.size:g} MiB installed")
+        _say.print(f"  {', '.join(notes)}", markup=False)
+    if plan.tried:
+        minutes, size = (sum(part) for part in zip(*plan.tried.values(), strict=True))
         _say.print(
-            f"  {package.name}@{package.version}" + (f"  {size / 2**20:.1f} MiB of sources" if size else ""),
-            markup=False,
+            f"together {minutes:.0f} min on two cores and {size:.0f} MiB for the {len(plan.tried)} that were "
+            "tried"
         )
     for entry in plan.by_hand:
         _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}", markup=False)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from virtqual.stack import lock, manifest, pins
 from virtqual.stack.lock import Lock, Package
@@ -43,6 +44,13 @@ class ByHand:
         )
 
 
+class Tried(NamedTuple):
+    """What building a package took where it was tried: minutes on two cores, and MiB installed."""
+
+    minutes: float
+    size: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a build will do.
@@ -64,7 +72,9 @@ class Plan:
     free
         Free bytes where packages are installed.
     sizes
-        Bytes of installed packages, and of sources in a mirror, by package name.
+        Bytes of sources in a mirror, by package name.
+    tried
+        Minutes (on two cores) and MiB of the packages to build that were built somewhere before, by name.
     """
 
     roots: tuple[Package, ...]
@@ -75,6 +85,7 @@ class Plan:
     by_hand: tuple[ByHand, ...]
     free: int
     sizes: dict[str, int]
+    tried: dict[str, Tried]
 
     @property
     def lacking(self) -> list[str]:
@@ -119,6 +130,7 @@ def make(
         by_hand=() if only_install else tuple(_by_hand(build, store.parent / "by-hand", mirror)),
         free=shutil.disk_usage(_existing(store)).free,
         sizes=_sizes(every, mirror),
+        tried={p.name: Tried(**known) for p in build if (known := pins.programs()["tried"].get(p.name))},
     )
 
 

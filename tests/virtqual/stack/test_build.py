@@ -91,6 +91,13 @@ def test_a_mirror_may_have_what_a_person_supplied(fake, start, tmp_path, monkeyp
         assert entry.supplied == supplied
 
 
+def test_a_plan_says_what_building_took_where_it_was_tried(fake, start):
+    planned = build.planned(start(), lock.load(fake.path / "lock.json"))
+    known = pins.programs()["tried"]
+    assert set(planned.tried) == {p.name for p in planned.build} & set(known)
+    assert planned.tried["stream"] == plan.Tried(**known["stream"])
+
+
 def test_a_command_that_only_one_package_needs(fake, start, monkeypatch):
     monkeypatch.setattr(plan.shutil, "which", lambda name: None if name == "csh" else f"/bin/{name}")
     locked = lock.load(fake.path / "lock.json")
