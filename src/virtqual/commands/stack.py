@@ -111,9 +111,8 @@ def lock_() -> None:
     """Work the shipped lock out anew, after a change of spack.yaml or config/, and write spack.lock."""
     with speaking():
         root = paths.root()
-        (root / "spack.lock").unlink(missing_ok=True)
         job = jobbing.make(jobbing.Request(), root, paths.stacks())
-        building.locked(job, lambda line: _say.print(line, markup=False))
+        building.locked(job, lambda line: _say.print(line, markup=False), anew=True)
         _say.print(f"written: {environment.ship(job.made, root)}", markup=False)
 
 

@@ -51,14 +51,24 @@ def build(job: Job, say: Say) -> Manifest:
     return _finish(job, made, todo.roots)
 
 
-def locked(job: Job, say: Say) -> tuple[bring.Spack, Lock]:
-    """Bring Spack and the recipes, write the environment, and return Spack and the environment's lock."""
+def locked(job: Job, say: Say, *, anew: bool = False) -> tuple[bring.Spack, Lock]:
+    """Bring Spack and the recipes, write the environment, and return Spack and the environment's lock.
+
+    Parameters
+    ----------
+    job
+        What is to be built.
+    say
+        Told of every step.
+    anew
+        Have Spack work the lock out even if there is one.
+    """
     request, recipes = job.request, pins.stack(job.root).packages
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
     upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
     say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
     environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
-    return found, concretised(job, found, say)
+    return found, concretised(job, found, say, anew=anew)
 
 
 def mirrors(job: Job) -> dict[str, Any]:
@@ -82,12 +92,13 @@ def mirrors(job: Job) -> dict[str, Any]:
     return found
 
 
-def concretised(job: Job, found: bring.Spack, say: Say) -> Lock:
+def concretised(job: Job, found: bring.Spack, say: Say, *, anew: bool = False) -> Lock:
     """Return the environment's lock, worked out by Spack if there is none yet."""
-    given = jobs.given_lock(job.request, job.root, job.made)
+    given = None if anew else jobs.given_lock(job.request, job.root, job.made)
     if given and given != job.made.lock:
         shutil.copy(given, job.made.lock)
     if given is None:
+        job.made.lock.unlink(missing_ok=True)
         say("working out versions and hashes (concretising): a few minutes")
         log = log_file(job, "concretize")
         code = run(job, found, ["concretize"], log, lambda line: None)

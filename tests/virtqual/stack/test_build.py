@@ -168,6 +168,11 @@ def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, chec
     build.locked(job, silent)
     environment.ship(job.made, checkout)
     assert environment.shipped_lock(checkout, job.made) == checkout / "spack.lock"
+    # Worked out anew, neither it nor the environment's own counts; it stays until there is another.
+    fake.lock(json.loads(json.dumps(lock_of()).replace("o" * 32, "p" * 32)))
+    assert "p" * 32 not in build.locked(start(set="all"), silent)[1].packages
+    assert "p" * 32 in build.locked(start(set="all"), silent, anew=True)[1].packages
+    assert "o" * 32 in (checkout / "spack.lock").read_text()
     text = (checkout / "spack.yaml").read_text()
     (checkout / "spack.yaml").write_text("# a comment\n" + text)
     assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices()))
