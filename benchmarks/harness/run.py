@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--system", default="vcluster")
     parser.add_argument("--pairs", type=int, default=6)
     options = parser.parse_args()
-    from virtqual.qualify import load_system
+    from virtqual.site import load_system
 
     system = load_system(options.system)
     with tempfile.TemporaryDirectory() as work:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from virtqual.errors import RefusedError
 from virtqual.references.budgets import Gate
 from virtqual.store import Session
 from virtqual.verdict import Outcome, SessionVerdict
 
 INTERRUPTED = 130
+
+
+def refuse(session: Session, items: int) -> None:
+    """Write into a session that preflight refuses it before anything is measured, by so many items."""
+    session.exit_code, session.outcome = RefusedError.exit_code, Outcome.INVALID.value
+    session.qualified = "no (refused by preflight)"
+    say = "1 item of preflight says" if items == 1 else f"{items} items of preflight say"
+    session.conclusion = (
+        f"Refused before anything was measured: {say} that these partitions may not be compared."
+    )
 
 
 def conclude(

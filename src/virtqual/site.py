@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from virtqual import paths, systems
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
+from virtqual.systems import System
 
 # One that no check asks for: ReFrame wants at least one, also before any stack is set up.
 NO_STACK = "no-stack"
@@ -24,6 +26,28 @@ def system_files(directory: Path) -> list[Path]:
     """
     extra = [Path(part) for part in os.environ.get("VIRTQUAL_SYSTEMS", "").split(":") if part]
     return sorted(directory.glob("[a-z]*.py")) + extra
+
+
+def load_system(name: str) -> System:
+    """Return a system by name.
+
+    Raises
+    ------
+    UsageError
+        No file defines it; those that are there are named.
+    InfrastructureError
+        It is not there at the moment, and why.
+    """
+    known = {}
+    for file in system_files(paths.root() / "reframe/systems"):
+        raw = systems.read(file)
+        known[raw["name"]] = (raw, file)
+    if name not in known:
+        raise UsageError(f"no system {name!r} (there are: {', '.join(known)}); see docs/add-a-system.md")
+    raw, file = known[name]
+    if not any("extras" in partition for partition in raw["partitions"]):
+        raise InfrastructureError(f"system {name!r}: {raw['descr']}")
+    return systems.check(raw, str(file))
 
 
 def configuration(directory: Path) -> dict[str, Any]:

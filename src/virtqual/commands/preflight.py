@@ -64,7 +64,7 @@ def _findings(
     if bool(what) == bool(system) or len(what) > 2:
         raise UsageError("name two identity files, or one session, or --system")
     if system:
-        from virtqual.qualify import load_system
+        from virtqual.site import load_system
 
         asked = load_system(system)
         chosen = _class(chosen or asked.virtual.hypervisor_class)

@@ -1,0 +1,74 @@
+"""Which pairs of which checks come next, and how long they should take."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from virtqual import paths, store
+from virtqual.errors import UsageError
+from virtqual.qualify.job import Qualification
+from virtqual.runs import Run
+from virtqual.verdict import Design
+
+# Pairs of the first look: the verdict's screen, and more where later sessions will be held against them.
+SCREEN_PAIRS, BASELINE_PAIRS = 2, 4
+
+
+def design(max_pairs: int) -> Design:
+    """Return the decision's design with fewer looks.
+
+    Raises
+    ------
+    UsageError
+        Fewer pairs than the first looks need.
+    """
+    try:
+        return Design().up_to(max_pairs)
+    except ValueError as error:
+        raise UsageError(f"--max-pairs {max_pairs}: {error}") from error
+
+
+def following(job: Qualification) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Group the checks that need more pairs by the pair numbers that they need."""
+    if job.verdict is None:
+        return []
+    by_series = {result.series: run.check for run in job.session.runs for result in run.results}
+    ranges: dict[str, tuple[int, int]] = {}
+    for need in job.verdict.plan.needs:
+        check = by_series[need.series]
+        # A check that failed outright would fail again, and what it has can be judged no further.
+        if check in job.refused or need.last >= job.request.max_pairs * 2:
+            continue
+        first, last = ranges.get(check, (need.first, need.last))
+        ranges[check] = (min(first, need.first), max(last, need.last))
+    groups: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for check, span in ranges.items():
+        groups[span].append(check)
+    return [(first, last, tuple(checks)) for (first, last), checks in sorted(groups.items())]
+
+
+def expected(job: Qualification, checks: Sequence[str], pairs: int) -> float | None:
+    """Return how long a look should take, seconds, from runs that there were; None if there were none."""
+    history = [run for run in _history(job) if not checks or run.check in checks]
+    by_case: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in history:
+        by_case[run.check, run.side].append(run.end - run.start)
+    if not by_case:
+        return None
+    # ReFrame's start, and a second around each job.
+    return 5 + pairs * sum(statistics.median(times) + 1 for times in by_case.values())
+
+
+def _history(job: Qualification) -> Sequence[Run]:
+    if job.session.runs:
+        return job.session.runs
+    for file in sorted(paths.sessions().glob(f"*-{job.session.system}/{store.FILE}"), reverse=True):
+        try:
+            earlier = store.load(file)
+        except UsageError:
+            continue  # of another version: it only tells how long a run may take
+        if earlier.runs:
+            return earlier.runs
+    return ()
