@@ -49,3 +49,8 @@ def threads():
 def ranks():
     """Return 1, 2, 4, ... all cores: no rank shares one."""
     return sizes.doublings(cores(), cores())
+
+
+def at_once():
+    """Return on how many nodes at once a program runs: 2, 4, ... all; 2 where there are fewer."""
+    return sizes.doublings(nodes(), nodes())[1:] or [2]

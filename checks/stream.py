@@ -16,7 +16,7 @@ from .base import JOB_FILES, Measurement
 from .overhead import Overhead
 
 KERNELS = ("copy", "scale", "add", "triad")
-THREADS = counts.threads()
+THREADS, NODES = counts.threads(), counts.at_once()
 # Tasks that ran together for less than this share of their time say little of what they take from each other.
 TOGETHER = 0.8
 # NUMA node of the memory; the CPUs are those of node 0.
@@ -71,9 +71,15 @@ class stream(Stream):
 class stream_nodes(Stream):
     """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
 
-    descr = "STREAM on two nodes at the same time, bandwidths added"
+    descr = "STREAM on several nodes at the same time, bandwidths added"
     nodes = 2
+    count = parameter(NODES, loggable=True)
     tags = {"memory", "esx41", "full"}
+
+    @run_after("init")
+    def take_nodes(self):
+        """As many as asked for."""
+        self.nodes = self.count
 
     def arrange(self):
         """One task a node, each on all cores, with an output of its own."""
@@ -146,8 +152,9 @@ class stream_overhead(Overhead):
 class stream_nodes_overhead(Overhead):
     """Verdict on STREAM on several nodes."""
 
-    descr = "STREAM on two nodes at the same time: virtual against native"
+    descr = "STREAM on several nodes at the same time: virtual against native"
     measured = stream_nodes
+    count = parameter(NODES, loggable=True)
 
 
 @rfm.simple_test
