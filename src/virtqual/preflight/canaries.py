@@ -169,8 +169,9 @@ def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
     return says("missing", f"{evidence}, rising at {knee:g}")
 
 
-# Where the hardware's own nodes differ less than this, nothing can be told from them.
-TELLING = 0.9
+# Where the hardware's own nodes differ less than this, nothing can be told from them; nor where a VM has less
+# than this of the hardware's bandwidth, because then it is not memory that limits it.
+TELLING, MEMORY_BOUND = 0.9, 0.5
 
 
 def virtual_numa(
@@ -197,6 +198,10 @@ def virtual_numa(
         return says("unknown", "two bandwidths of each side are needed")
     if native is not None:
         expected = native[1] / native[0]
+        if (part := virtual[0] / native[0]) < MEMORY_BOUND:
+            return says(
+                "unknown", f"local memory has {part:.2f} of native's bandwidth: something else limits it"
+            )
     ratio = virtual[1] / virtual[0]
     whose = "natively" if native is not None else "where the nodes are real"
     evidence = f"remote memory has {ratio:.2f} of the local bandwidth, {expected:.2f} {whose}"
@@ -211,6 +216,8 @@ LEVELS = {
     0.7: "it is spread over both nodes and half of its accesses are remote",
     0.5: "it has the bandwidth of one node",
 }
+# As far below the least of them as that is below the next.
+LEAST = 0.5 / math.sqrt(0.7 / 0.5)
 
 
 def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> Canary:
@@ -231,6 +238,8 @@ def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> C
     if nodes != 2 or share not in (0.5, 1.0) or not (virtual > 0 and native > 0):
         return says("unknown", "two nodes, and a share of 0.5 or 1.0, are needed")
     ratio = virtual / native
+    if ratio < LEAST:
+        return says("unknown", f"{ratio:.2f} of the host's bandwidth: something else than NUMA limits it")
     level = min(LEVELS, key=lambda one: abs(math.log(ratio / one)))
     evidence = f"{ratio:.2f} of the host's bandwidth where {share:g} is its share: {LEVELS[level]}"
     return says("present" if level == share else "missing", evidence)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import Identity, NotObservable, seen
+from virtqual.identity.record import Identity, NotObservable
 from virtqual.pairs import SIDES, Series, Side
 from virtqual.preflight import canaries
 from virtqual.preflight.canaries import Canary, State
@@ -166,25 +166,22 @@ def _fits_a_node(measured: Measured) -> Canary:
     native, virtual = (measured.node(best, side) for side in SIDES)
     if native is None or virtual is None:
         return says("unknown", "the runs do not say what their nodes were")
-    numa, spanned, cpus = (
-        native.topology.numa,
-        native.topology.spanned(native.topology.numa),
-        virtual.topology.cpus,
-    )
-    for needed in (numa, spanned, cpus):
-        if isinstance(needed, NotObservable):
-            return says("unknown", needed.not_observable)
-    assert seen(numa)
-    assert seen(spanned)
-    assert seen(cpus)
-    if len(spanned) < 2:
-        return says("unknown", f"the native run's CPUs lie in one NUMA node of {len(numa)}")
-    a_node = max(len(cpu_list(node)) for node in numa.values())
-    share = 1.0 if len(cpu_list(cpus)) > a_node else 0.5
+    numa, cpus = native.topology.numa, virtual.topology.cpus
+    if isinstance(numa, NotObservable) or isinstance(cpus, NotObservable):
+        return says("unknown", "the runs do not say where the CPUs of both sides lie")
+    nodes = [len(cpu_list(node)) for node in numa.values()]
+    if len(nodes) == 1:
+        return says("unknown", "the hardware has one NUMA node")
+    if native.topology.spanned(numa) != tuple(numa):
+        return says("unknown", "the native run did not use CPUs of all NUMA nodes")
+    vcpus = len(cpu_list(cpus))
+    share = {max(nodes): 0.5, sum(nodes): 1.0}.get(vcpus)
+    if share is None:
+        return says("unknown", f"the VM has {vcpus} CPUs, a node of its host {max(nodes)} of {sum(nodes)}")
 
     def ask(values: Values) -> Canary:
         virtual, native = (values[side][0] for side in ("virtual", "native"))
-        return canaries.fits_a_node(virtual, native, nodes=len(spanned), share=share)
+        return canaries.fits_a_node(virtual, native, nodes=len(nodes), share=share)
 
     return _agreed(ask, best)
 

@@ -79,6 +79,8 @@ def test_what_more_buffers_cost_the_adapter_itself_is_not_the_iommus():
 def test_virtual_numa(remote, native, state):
     told = (20000, 20000 * native) if native else None
     assert virtual_numa((20000, 20000 * remote), told).state == state
+    # An emulated processor does not reach what its memory gives, near or far.
+    assert virtual_numa((2000, 2000 * remote), (20000, 10000)).state == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,8 @@ def test_virtual_numa(remote, native, state):
         (0.50, 0.5, "present", "one node"),
         (0.70, 0.5, "missing", "spread over both nodes"),
         (0.48, 0.5, "present", "one node"),
+        # Emulation, or whatever else takes more than a spread over nodes does.
+        (0.06, 0.5, "unknown", "something else than NUMA"),
     ],
 )
 def test_a_vm_larger_than_a_node(ratio, share, state, says):

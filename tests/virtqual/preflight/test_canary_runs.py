@@ -18,6 +18,7 @@ from virtqual.store import Session
 
 HIDDEN = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
 SOFTWARE = {r"^/sys/class/infiniband/mlx5_0/device/.*\n": ""}
+SMALLER = {r"^(/sys/devices/system/cpu/online):.*": r"\1:0-5"}
 NO_ADAPTER = {r"^/sys/class/infiniband/.*\n": ""}
 
 
@@ -174,6 +175,7 @@ def test_virtual_numa_from_local_and_remote_memory():
     [
         (0.70, HIDDEN, "memory", "missing", "0.70 of the host's bandwidth where 1 is its share"),
         (0.99, {}, "memory", "present", "beside its CPUs"),
+        (0.70, SMALLER, "memory", "unknown", "the VM has 6 CPUs, a node of its host 4 of 8"),
         (0.70, HIDDEN, "cache", "unknown", "do not exceed the caches"),
     ],
 )
