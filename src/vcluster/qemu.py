@@ -286,8 +286,8 @@ def prefer(pid: int) -> None:
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(f"{PRIORITY}\n")
-    # Not QEMU's own loop: where it runs before the vCPUs that wait for it, messages between VMs were seen to
-    # stall for a minute.
-    for thread in vcpu_threads(pid).values():
+    # QEMU's own loop as much as the vCPUs: it carries every message between VMs.  Behind vCPUs that poll for
+    # one, messages took three times as long (RDMA 1.1 ms instead of 0.37 ms, MPI 1 ms instead of 0.33 ms).
+    for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), PRIORITY)

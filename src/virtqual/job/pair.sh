@@ -27,5 +27,6 @@ for size in $sizes; do
         [ $((tries -= 1)) -gt 0 ] || { cat client.err >&2; exit 1; }
         sleep 0.2
     done
+    case $size in all) ;; *) echo "size $size" >> client.out ;; esac
     cat client.part >> client.out
 done

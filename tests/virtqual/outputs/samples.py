@@ -1,8 +1,8 @@
 """Every recorded output with the parser that reads it.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
-``milc.su3_rmd`` (7.8.1), ``perftest.*`` (4.5, the format of Debian 12's binaries).  All others are outputs of
-real runs.
+``milc.su3_rmd`` (7.8.1), ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries).
+All others are outputs of real runs.
 """
 
 import dataclasses
@@ -50,6 +50,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "osu.latency-tails.out": partial(osu.parse, first=1, last=8192),
     "osu.latency.out": partial(osu.parse, first=1, last=2**22),
     "osu.mbw_mr.out": partial(osu.parse, first=1, last=4096),
+    "perftest.read_lat-each.out": partial(perftest.parse_each, sizes=(2, 64, 1024, 4096, 16384, 65536)),
     "perftest.send_lat.out": PERFTEST,
     "perftest.write_bw.out": PERFTEST,
     "stream.5-9.out": stream.parse,

@@ -155,6 +155,39 @@ def test_perftest():
     assert rate.columns["average"][2**23] == pytest.approx(1099.48 * 1.048576)
 
 
+def test_perftest_a_run_for_each_size():
+    run = parse("perftest.read_lat-each.out")
+    assert (run.operation, run.kind, run.mtu, run.iterations) == ("read", "latency", 1024, 200)
+    assert run.columns["typical"] == {
+        2: 324.04, 64: 354.84, 1024: 381.55, 4096: 564.43, 16384: 1017.65, 65536: 3144.66
+    }  # fmt: skip
+    # A deviation that it could not count, as it is printed after stalls.
+    text = read("perftest.read_lat-each.out").replace("465.61 ", "-nan   ")
+    stalled = PARSERS["perftest.read_lat-each.out"](text)
+    assert (run.columns["deviation"][2], stalled.columns["deviation"][2]) == (465.61, 0.0)
+    assert stalled.columns["typical"] == run.columns["typical"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "Mtu             : 1024[B]",
+            "Mtu             : 2048[B]",
+            "for 64 bytes is not like that for 2 bytes",
+        ),
+        ("324.04 ", "34.04 ", "do not rise"),
+        ("431.57 ", "43.57 ", "not like that"),
+        ("size 64\n", "", "or several|asked for"),
+        ("324.04", "-nan  ", "0.00 is not above zero"),
+    ],
+)
+def test_perftest_runs_that_differ_in_more_than_the_size(old, new, says):
+    text = read("perftest.read_lat-each.out").replace(old, new, 1)
+    with pytest.raises(OutputError, match=says):
+        PARSERS["perftest.read_lat-each.out"](text)
+
+
 @pytest.mark.parametrize("text", ["1,5", "1_000", "\u0661\u0662", "nan", "inf", "1e999", " 1", "0x10", ""])
 def test_what_is_no_number(text):
     with pytest.raises(OutputError):
