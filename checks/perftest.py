@@ -15,8 +15,8 @@ from .overhead import Overhead
 
 OPERATIONS = ["read", "send", "write"]
 # The study's: every power of two from 2 B to 8 MiB in one run of the program, so many rounds each.
-SIZES = {"standard": "all", "small": "2,64,1024,4096,16384,65536"}
-ROUNDS = {"standard": {"latency": 10000, "bandwidth": 10000}, "small": {"latency": 400, "bandwidth": 100}}
+SIZES = {"standard": "all", "small": "2,64,1024,4096,16384"}
+ROUNDS = {"standard": {"latency": 10000, "bandwidth": 10000}, "small": {"latency": 200, "bandwidth": 100}}
 ENDS = (2, 2**23)
 COLUMN = {"latency": "typical", "bandwidth": "average"}
 
