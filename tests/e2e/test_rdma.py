@@ -1,0 +1,56 @@
+"""RDMA between two VMs, where native nodes have none: recorded, and judged against that record."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import own_state, run
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+SLOWER = ("--qemu-arg=-d", "--qemu-arg=nochain")
+
+
+@pytest.fixture
+def qualify(tmp_path):
+    """Bring the cluster up with some options, qualify some operations, and take it down."""
+    env = own_state(tmp_path)
+
+    def session(operations, *more, up=()):
+        started = run("vcluster", "up", *up, timeout=300, **env)
+        assert started.returncode == 0, started.stderr
+        assert "RDMA in the VMs: rxe0" in started.stdout
+        try:
+            names = ("--full", "-n", f"^rdma_latency.*operation=({operations})")
+            done = run("virtqual", "qualify", "--system", "vcluster", *names, *more, timeout=1200, **env)
+        finally:
+            assert run("vcluster", "down", timeout=120, **env).returncode == 0
+        file = max(Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
+        found = json.loads(file.read_text())
+        return done, found, {verdict["id"]: verdict for verdict in found["judged"]["verdicts"]}
+
+    return session
+
+
+def test_the_virtual_side_is_recorded_and_a_slower_build_is_over(qualify):
+    done, first, verdicts = qualify("read|write", "--pairs", "4")
+    if first["identity"]["virtual"]["hypervisor"]["accelerator"] != "tcg":
+        pytest.skip("VMs are not emulated here: no option of QEMU is known to slow them down")
+    assert done.returncode == 0, done.stdout
+    write, read = (verdicts[f"rdma_{one}_latency@two nodes, Ethernet, MTU 1024"] for one in ("write", "read"))
+    for verdict in (write, read):
+        assert (verdict["outcome"], verdict["native"], verdict["overhead"]) == ("BASELINE", None, None)
+        assert "native not observable: the native partition has no 'rdma'" in verdict["message"]
+        # Half a round trip through two emulated machines: more than hardware takes, less than a time-out.
+        assert [point["size"] for point in verdict["points"]] == [2, 64, 1024, 4096, 16384]
+        assert all(50 < point["virtual"] < 50_000 for point in verdict["points"])
+    by_side = {side: [one for one in first["runs"] if one["side"] == side] for side in ("native", "virtual")}
+    assert {one["results"][0]["metric"] for one in by_side["native"]} == {"yardstick_time"}
+    assert {node for one in by_side["virtual"] for node in one["nodes"]} == {"vm1", "vm2"}
+
+    done, session, verdicts = qualify("read", "--against", first["session"], up=SLOWER)
+    verdict = verdicts[read["id"]]
+    if "node-speed" in verdict["message"]:
+        pytest.skip("the machine itself is not as fast as it was a minute ago: nothing can be judged")
+    assert (done.returncode, session["outcome"], verdict["outcome"]) == (1, "OVER", "OVER"), done.stdout
+    assert "worse" in verdict["message"]
+    assert "native not observable" in verdict["message"]
