@@ -35,9 +35,10 @@ def nodes():
 def processes(*, small):
     """Return the numbers of processes of a strong scaling: doublings up to all cores of all nodes.
 
-    It begins with one process a node, as in the study; on small systems with a single one.
+    It begins with one process a node, as in the study.  On small systems it begins with a single one, and
+    ends with one a node: nodes that share a few cores would wait for each other only.
     """
-    every = nodes() * cores()
+    every = nodes() if small and nodes() > 1 else nodes() * cores()
     return [count for count in sizes.doublings(every, every) if small or count >= nodes()]
 
 
