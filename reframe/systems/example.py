@@ -14,6 +14,7 @@ PROCESSOR = {
 HARDWARE = {
     "nodes": 2,  # how many nodes a check may use
     "memory_mib": 512 * 1024,
+    "numa_nodes": 2,
     "llc_bytes": 2 * 48 * 2**20,  # both sockets' last-level caches
     "scale": "standard",
 }

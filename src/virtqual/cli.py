@@ -45,17 +45,17 @@ def qualify(
         str, typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')")
     ] = "",
     hypervisor_class: Annotated[
-        str, typer.Option("--class", help="class of budgets [default: what the system file says]")
+        str, typer.Option("--class", help="class of budgets (default: what the system file says)")
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="also the longer cases")] = False,
     name: Annotated[
         list[str] | None, typer.Option("-n", "--name", help="only checks whose name matches")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("-t", "--tag", help="only checks with this tag")] = None,
-    stack: Annotated[str, typer.Option(help="software stack [default: spack if set up, else registry]")] = "",
+    stack: Annotated[str, typer.Option(help="software stack (default: spack, else the first by name)")] = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
     pairs: Annotated[
-        int | None, typer.Option(min=2, help="pairs of the first look [default: 2, for a baseline 4]")
+        int | None, typer.Option(min=2, help="pairs of the first look (default: 2, for a baseline 4)")
     ] = None,
     max_pairs: Annotated[int, typer.Option(min=3, help="pairs at most for one metric")] = 18,
     policy: Annotated[

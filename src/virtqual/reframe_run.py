@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtqual import paths
+from virtqual import paths, slurm_job
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 
 # How the guard against an empty selection begins; see virtqual.guards.
@@ -146,7 +145,7 @@ def run(
     # A session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
     process = subprocess.Popen(
         line,
-        env={**os.environ, **env, "PYTHONUNBUFFERED": "1"},
+        env={**slurm_job.environment(), **env, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

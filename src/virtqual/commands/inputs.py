@@ -18,7 +18,7 @@ from virtqual.inputs.known import Input
 app = typer.Typer(help="Inputs to download before a run; no run downloads anything.", no_args_is_help=True)
 _say = Console(highlight=False, soft_wrap=True)
 
-Names = Annotated[list[str] | None, typer.Argument(help="inputs by name [default: all]")]
+Names = Annotated[list[str] | None, typer.Argument(help="inputs by name (default: all)")]
 
 
 def _chosen(names: list[str] | None) -> list[Input]:

@@ -31,7 +31,7 @@ def command(
     ] = None,
     system: Annotated[str, typer.Option(help="look at a node of each partition of this system, now")] = "",
     hypervisor_class: Annotated[
-        str, typer.Option("--class", help="class that says what refuses [default: the system's or session's]")
+        str, typer.Option("--class", help="class that says what refuses (default: the system's or session's)")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:

@@ -47,7 +47,7 @@ def command(
         list[str], typer.Argument(help="sessions to make references of (id, path or 'last')")
     ],
     references: Annotated[
-        Path | None, typer.Option(help="directory of reviewed data [default: the project's]")
+        Path | None, typer.Option(help="directory of reviewed data (default: the project's)")
     ] = None,
     false_alarms: Annotated[
         float, typer.Option(min=1e-6, max=0.1, help="how often a sound machine may miss a reference")

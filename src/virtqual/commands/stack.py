@@ -24,7 +24,7 @@ _say = Console(highlight=False, soft_wrap=True)
 
 Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: mvapich2, mvapich, mpich")]
 Site = Annotated[
-    Path | None, typer.Option(help="directory of the site's own Spack configuration [default: config/site]")
+    Path | None, typer.Option(help="directory of the site's own Spack configuration (default: config/site)")
 ]
 Set = Annotated[str, typer.Option("--set", help="what to build: micro, apps or all")]
 Without = Annotated[list[str] | None, typer.Option(help="a package of the set to leave out (repeatable)")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 
+from virtqual import slurm_job
 from virtqual.errors import InfrastructureError
 from virtqual.identity import Identity, look, readers
 from virtqual.systems import System, host_of
@@ -39,6 +40,7 @@ def look_at(system: System, side: str) -> Identity | None:
             capture_output=True,
             timeout=PATIENCE,
             check=False,
+            env=slurm_job.environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InfrastructureError(f"cannot look at a node of partition {partition.name}: {error}") from None
