@@ -32,14 +32,18 @@ def nodes():
     return min([MOST_NODES, *found]) if found else 1
 
 
-def processes(*, small):
+def processes(*, small, most=None):
     """Return the numbers of processes of a strong scaling: doublings up to all cores of all nodes.
 
     It begins with one process a node, as in the study.  On small systems it begins with a single one, and
     ends with one a node: nodes that share a few cores would wait for each other only.
     """
     every = nodes() if small and nodes() > 1 else nodes() * cores()
-    return [count for count in sizes.doublings(every, every) if small or count >= nodes()]
+    counts = [count for count in sizes.doublings(every, every) if small or count >= nodes()]
+    if most is None:
+        return counts
+    # What is no power of two (all cores of an odd node) may be divided in no way that fits.
+    return [count for count in counts if count <= most and count & (count - 1) == 0] or [1]
 
 
 def threads():

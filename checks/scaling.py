@@ -24,6 +24,8 @@ class Scaling(rfm.RegressionTestPlugin):
     metric = ""
     #: What is run, as the setting says it.
     problem = ""
+    #: The most processes that the problem can be divided among, as a power of two; None for any number.
+    most = None
 
     def rating(self, directory, text, processes):
         """Return runs a day of a finished run, or raise an error that says why it does not count."""
@@ -31,7 +33,7 @@ class Scaling(rfm.RegressionTestPlugin):
 
     def spread(self):
         """Place all processes; return the numbers of processes that go before."""
-        *before, self.num_tasks = self.points = counts.processes(small=self.small)
+        *before, self.num_tasks = self.points = counts.processes(small=self.small, most=self.most)
         self.num_tasks_per_node = math.ceil(self.num_tasks / self.nodes)
         return before
 

@@ -28,6 +28,8 @@ from vcluster.topology import HEAD, Node
 
 CONTROLLER_PORT = 6817
 RESTARTS = 5
+# How long VMs may take to say what became of their RDMA device once all nodes are idle.
+RDMA_SECONDS = 10.0
 SHIM = Path(__file__).parent / "shim"
 
 
@@ -97,7 +99,9 @@ class Supervisor:
         self.tell(step="Slurm started")
         self.wait_for("nodes", self._all_idle, pause=0.2)
         if self.plan.rdma:
-            self.wait_for("RDMA", self._rdma_said)
+            # A node without RDMA is still a node; `state.json` keeps what each has said, if anything.
+            patience = time.monotonic() + RDMA_SECONDS
+            self.wait_for("RDMA", lambda: self._rdma_said() or time.monotonic() > patience)
         self.tell(up=round(time.monotonic() - self._began, 2))
         os.close(self.progress)
         self.progress = -1

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from virtqual.errors import UsageError
+from virtqual.errors import RefusedError, UsageError
 from virtqual.runs import Result, Run
+from virtqual.store import Session
 
 #: What the settings of a system with node interleaving end in: its series are never taken for the others.
 INTERLEAVED = ", node interleaving on"
@@ -47,6 +48,30 @@ class Row:
 def named(result: Result, *, interleaved: bool) -> Result:
     """Return a result with node interleaving in its setting."""
     return result.model_copy(update={"setting": result.setting + INTERLEAVED}) if interleaved else result
+
+
+def comparable(off: Session, on: Session) -> None:
+    """Refuse two sessions that differ in more than the firmware's setting.
+
+    Raises
+    ------
+    RefusedError
+        Another stack, another hypervisor's build, or other processors: each is named.
+    """
+    differ = [
+        what
+        for what, one, other in (
+            ("software stack", off.stack.get("hash"), on.stack.get("hash")),
+            ("hypervisor", *(one.identity.get("virtual", {}).get("hypervisor") for one in (off, on))),
+            ("native processor", *(one.identity.get("native", {}).get("processor") for one in (off, on))),
+        )
+        if one != other
+    ]
+    if differ:
+        raise RefusedError(
+            f"sessions {off.session} and {on.session} have another {' and another '.join(differ)}: "
+            "what differs between them would not be node interleaving alone"
+        )
 
 
 def compare(off: Sequence[Run], on: Sequence[Run]) -> list[Row]:
@@ -89,7 +114,7 @@ def _medians(runs: Sequence[Run]) -> Values:
         for result in run.results:
             if not result.invalid:
                 found[result.series, run.side].append(result.values)
-    return {key: tuple(map(median, zip(*values, strict=False))) for key, values in found.items()}
+    return {key: tuple(map(median, zip(*values, strict=True))) for key, values in found.items()}
 
 
 def _ratio(above: tuple[float, ...], below: tuple[float, ...]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -100,6 +100,8 @@ def judge_runs(
     for reason in refusals(of_sessions(runs, earlier, policy(), hypervisor_class)):
         for check in dict.fromkeys(run.check for run in runs if run.instead):
             refused[check] = (*refused.get(check, ()), reason)
+    for check, reason in [*other_software_since(runs, earlier), *other_inputs([*earlier, *runs])]:
+        refused[check] = (*refused.get(check, ()), reason)
     cases = store.cases_of(runs, known, hypervisor_class, system=system, against=earlier, refused=refused)
     return judge_session(
         cases,
@@ -137,6 +139,33 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> list[tupl
         if reasons:
             found.append((check, tuple(reasons)))
     return found
+
+
+def other_software_since(runs: Sequence[Run], earlier: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield what loaded other software than in an earlier session, where only the virtual sides are compared.
+
+    Elsewhere each session's native runs have the same software, and cancel it.
+    """
+    for check in dict.fromkeys(run.check for run in runs if run.instead):
+        sides = [
+            (when, run.software)
+            for when, some in (("earlier", earlier), ("now", runs))
+            for run in some
+            if run.check == check and run.side == "virtual"
+        ]
+        for difference, sentence in same.among(sides):
+            if difference.kind == "software":
+                yield check, f"not the earlier session's software: {sentence}"
+
+
+def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield the checks of which not all runs had the same downloaded inputs, by checksum."""
+    for check in dict.fromkeys(run.check for run in runs):
+        own = [run for run in runs if run.check == check and not run.instead]
+        for name in sorted({name for run in own for name in run.inputs}):
+            sums = sorted({run.inputs.get(name, "none") for run in own})
+            if len(sums) > 1:
+                yield check, f"not the same input: {name} has the SHA-256 {' and '.join(sums)}"
 
 
 def other_answers(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:

@@ -39,8 +39,12 @@ def states(partition: str) -> dict[str, tuple[str, str]]:
 
 
 def usable(state: str) -> bool:
-    """Return whether a node in this state can run jobs (Slurm marks one that does not answer by ``*``)."""
-    return state in _USABLE
+    """Return whether a node in this state can run jobs.
+
+    Slurm marks those that do not answer by ``*``.  All others get jobs: those that a larger job is planned on
+    (``-``), that save power (``~``), and that wake up (``#``).
+    """
+    return state.rstrip("-~#") in _USABLE
 
 
 @dataclass
@@ -76,9 +80,14 @@ class Watch:
             wanted = self.system.native.nodes if side == "native" else self.system.virtual.nodes
             if len(self._first[side]) < wanted:
                 bad = [f"{n} is {s}{f' ({r})' if r else ''}" for n, (s, r) in now.items() if not usable(s)]
+                more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+                why = (
+                    f": {', '.join(bad[:5])}{more}"
+                    if bad
+                    else "; is Slurm up? (sinfo answers nothing for it)"
+                )
                 lacking.append(
-                    f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs"
-                    + (f": {', '.join(bad)}" if bad else "; is Slurm up? (sinfo answers nothing for it)")
+                    f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 )
         return lacking
 

@@ -97,20 +97,27 @@ def process_grid(processes: int) -> tuple[int, int]:
     return p, processes // p
 
 
-def hpl_size(memory_bytes: int, *, small: bool) -> tuple[int, int]:
+def hpl_size(memory_bytes: int, cores: int, *, small: bool) -> tuple[int, int]:
     """Return order and block of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
+
+    Much memory a core makes a run of hours: the order is bounded to half an hour at 20 GFLOP/s a core, where
+    it no longer shows in the rate.
 
     Examples
     --------
-    >>> hpl_size(192 * 2**30, small=False)
+    >>> hpl_size(192 * 2**30, 64, small=False)
     (143424, 192)
-    >>> hpl_size(2 * 2**30, small=True)
+    >>> hpl_size(2**40, 64, small=False)
+    (151104, 192)
+    >>> hpl_size(2 * 2**30, 2, small=True)
     (480, 80)
     """
     if small:
         return 480, 80
     block = 192
-    return int(math.sqrt(0.8 * memory_bytes / 8)) // block * block, block
+    # 2/3 of the order cubed: operations of the factorisation.
+    bound = math.cbrt(1.5 * 1800 * 20e9 * cores)
+    return int(min(math.sqrt(0.8 * memory_bytes / 8), bound)) // block * block, block
 
 
 def npb_class(memory_bytes: int, *, small: bool) -> str:

@@ -213,6 +213,15 @@ def check(raw: Mapping[str, Any], file: str) -> System:
             f"{file}: extras.llc_bytes differs between the partitions: state what the hardware has, "
             "the same for both"
         )
+    cores = {
+        partition.processor["num_cpus"] // partition.processor["num_cpus_per_core"]
+        for partition in map(system.partition, SIDES)
+    }
+    if system.native.scale != system.virtual.scale or len(cores) > 1:
+        raise UsageError(
+            f"{file}: extras.scale and the cores of a node (processor.num_cpus / num_cpus_per_core) must be "
+            "the same for both partitions: sizes and ranks follow from them; state what both can give"
+        )
     if system.native.node_interleaving != system.virtual.node_interleaving:
         raise UsageError(
             f"{file}: extras.node_interleaving differs between the partitions: both run on the same "

@@ -39,3 +39,13 @@ def test_a_case_that_hardly_communicates_is_reported(share, reported):
     ] * reported
     # Without the rule nobody would say so.
     assert check_runs(runs, judging.policy().without("communication"), "kvm").shown == []
+
+
+def test_other_inputs_are_named():
+    same, other = ({"case": letter * 64} for letter in "ab")
+    runs = [made_run("native", 0, inputs=same), made_run("virtual", 0, inputs=other)]
+    ((check, reason),) = judging.other_inputs(runs)
+    assert (check, "not the same input: case has the SHA-256 aaa" in reason) == ("case", True)
+    assert list(judging.other_inputs([runs[0], made_run("virtual", 0, inputs=same)])) == []
+    # What stands in for the program on native nodes reads none.
+    assert list(judging.other_inputs([made_run("native", 0, instead="no RDMA"), runs[1]])) == []

@@ -65,6 +65,10 @@ def test_the_command_reads_two_sessions(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert re.search(r"0\.740 +0\.985 +0\.810 +0\.822", done.output)
     assert CliRunner().invoke(app, ["20260102", "20260101"]).exit_code == 2
+    other = store.load(paths.sessions() / "20260102-000000-on")
+    other.model_copy(update={"stack": {"hash": "another"}}).write(paths.sessions() / "20260102-000000-on")
+    done = CliRunner().invoke(app, ["20260101", "20260102"])
+    assert (done.exit_code, "another software stack" in " ".join(done.output.split())) == (4, True)
 
 
 def test_the_system_file_states_it_for_both_partitions_and_it_becomes_a_part_of_the_identity():

@@ -14,7 +14,7 @@ SIZES = (2.0, 64.0, 1024.0)
 NOISE = (1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.0)
 
 
-def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", name="recurrence-1"):
+def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", rdma="b", name="recurrence-1"):
     native = side == "native"
     time = Result.scalar("yardstick_time", name, work * NOISE[-pair])
     curve = Result(
@@ -23,7 +23,7 @@ def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", name=
         points=SIZES,
         values=tuple(us * NOISE[pair] * (1 + size / 1e4) for size in SIZES),
     )
-    program, sha = ("/usr/bin/python3", python) if native and instead else ("/usr/bin/ib_write_lat", "b")
+    program, sha = ("/usr/bin/python3", python) if native and instead else ("/usr/bin/ib_write_lat", rdma)
     seen = Seen(
         node="n",
         program=program,
@@ -149,3 +149,10 @@ def test_series_of_yardsticks_are_not_judged():
     assert list(store.series_of(runs(2), judging.references())) == [
         "rdma_write_latency@two nodes, Ethernet, MTU 1024"
     ]
+
+
+def test_another_program_is_not_taken_for_a_slower_hypervisor(earlier):
+    """No native run of that program cancels what another version of it does."""
+    (verdict,) = judged(runs(12, us=600.0, rdma="c"), against=earlier(runs(12))).verdicts
+    assert verdict.outcome is Outcome.INVALID
+    assert "not the earlier session's software" in verdict.message

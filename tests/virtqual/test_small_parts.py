@@ -103,7 +103,10 @@ def test_reframes_lines():
 
 @pytest.mark.parametrize(
     ("state", "good"),
-    [("idle", True), ("mixed", True), ("down*", False), ("idle*", False), ("drained", False)],
+    [
+        *(("idle", True), ("mixed", True), ("mixed-", True), ("idle~", True), ("allocated#", True)),
+        *(("down*", False), ("idle*", False), ("drained", False), ("idle~*", False)),
+    ],
 )
 def test_which_nodes_can_run_jobs(state, good):
     assert nodes.usable(state) is good

@@ -55,12 +55,15 @@ def put(value, *keys):
         (put("local", "partitions", 0, "scheduler"), "cannot keep both partitions apart"),
         (put("big", "partitions", 0, "extras", "scale"), "extras.scale"),
         (put(1, "partitions", 1, "extras", "llc_bytes"), "extras.llc_bytes differs"),
+        (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
+        (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],
 )
 def test_a_mistake_names_file_and_key(example, change, says):
     # The example's partitions share their hardware's dictionary.
     for partition in example["partitions"]:
         partition["extras"] = dict(partition["extras"])
+        partition["processor"] = dict(partition["processor"])
         if "hypervisor" in partition["extras"]:
             partition["extras"]["hypervisor"] = dict(partition["extras"]["hypervisor"])
     change(example)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from virtqual import configurations, paths, store
+from virtqual import configurations, judging, paths, store
 from virtqual.commands.speaking import speaking
 
 _say = Console(highlight=False)
@@ -25,7 +25,11 @@ def command(
     """
     with speaking():
         found = [store.load(store.find(name, paths.sessions())) for name in (off, on)]
-        rows = configurations.compare(found[0].runs, found[1].runs)
+        configurations.comparable(*found)
+        # Runs that something disturbed count here as little as under a verdict.
+        rows = configurations.compare(
+            *(judging.preflight(one.runs, one.hypervisor_class).runs for one in found)
+        )
         table = Table("metric and setting", *_HEADS, box=None)
         for row in rows:
             table.add_row(

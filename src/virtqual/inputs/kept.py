@@ -8,6 +8,7 @@ to files by accident; ``virtqual inputs check`` reads them again from end to end
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import shutil
 import tarfile
@@ -193,6 +194,8 @@ def fetch(one: Input, *, source: str = "", trust: bool = False) -> Kept:
         else:
             archive.replace(content / archive.name)
         kept = Kept(name=one.name, url=one.url, sha256=sha256, files=dict(_list(content)))
+        if not kept.files:
+            raise InfrastructureError(f"the input {one.name}: there is no file in what {one.url} gave")
         write_whole(kept, content / _LIST, indent=1)
         shutil.rmtree(room / one.name, ignore_errors=True)
         content.replace(room / one.name)
@@ -211,7 +214,7 @@ def _download(url: str, target: Path, one: Input) -> str:
                 file.write(block)
             if expected and file.tell() != int(expected):
                 raise OSError(f"{file.tell()} of {expected} bytes arrived")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise InfrastructureError(
             f"the input {one.name}: {url}: {error}; a file that was brought by hand is taken with "
             f"virtqual inputs fetch {one.name} --from FILE"

@@ -104,7 +104,7 @@ def _write_combining(measured: Measured) -> Canary:
                 continue
 
             def ask(values: Values, offset: bool = offset) -> Canary:
-                return canaries.write_combining(values["virtual"], values.get("native"), offset=offset)
+                return canaries.write_combining(values["virtual"], values["native"], offset=offset)
 
             answer = _agreed(ask, series)
             found.append(answer.says(answer.state, f"{series.id}: {answer.evidence}"))
@@ -140,9 +140,7 @@ def _iommu_large_pages(measured: Measured) -> Canary:
     for series in measured.of_metric("rdma_buffers"):
         if reason := _no_doorbells(measured, series):
             return says("unknown", f"{series.id}: {reason}")
-        return _agreed(
-            lambda values: canaries.iommu_large_pages(values["virtual"], values.get("native")), series
-        )
+        return _agreed(lambda values: canaries.iommu_large_pages(values["virtual"], values["native"]), series)
     return says("unknown", "no message rate by number of registered buffers was measured")
 
 
@@ -193,18 +191,17 @@ def _fits_a_node(measured: Measured) -> Canary:
 def _agreed(ask: Ask, *series: Series) -> Canary:
     """Ask a canary of the medians over the pairs, and believe it where the pairs agree.
 
-    The point of a scalar is its place among `series`.  Where native cannot be observed, there is only the VM.
+    The point of a scalar is its place among `series`.
     """
     numbers = sorted(set.intersection(*({pair.number for pair in one.valid} for one in series)))
-    sides: tuple[Side, ...] = ("virtual",) if any(one.yardstick for one in series) else SIDES
     if not numbers:
-        return ask({side: {} for side in sides})
+        return ask({side: {} for side in SIDES})
 
     def of_pairs(chosen: Sequence[int]) -> Values:
-        values: dict[Side, dict[float, float]] = {side: {} for side in sides}
+        values: dict[Side, dict[float, float]] = {side: {} for side in SIDES}
         for place, one in enumerate(series):
             rows = [index for index, pair in enumerate(one.valid) if pair.number in chosen]
-            for side in sides:
+            for side in SIDES:
                 medians = np.median(one.values(side)[rows], axis=0)
                 values[side] |= dict(zip(one.points or (float(place),), map(float, medians), strict=True))
         return values

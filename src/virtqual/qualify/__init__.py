@@ -60,7 +60,7 @@ def _run_looks(job: Qualification) -> None:
     while todo:
         for first, last, checks in todo:
             one_look(job, first, last, checks)
-            if job.watch.lost or job.broken:
+            if job.watch.stop.is_set() or job.broken:
                 return
         todo = plan.following(job)
 
@@ -70,7 +70,7 @@ def _conclude(job: Qualification, *, interrupted: bool = False) -> None:
         job.session,
         job.verdict,
         interrupted=interrupted,
-        broken=list(job.watch.lost.values()) or job.broken,
+        broken=job.lost or job.broken,
         unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs if not run.instead}),
         qualifies=judging.references().hypervisor_class(job.session.hypervisor_class).qualifies,
         build=f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}",

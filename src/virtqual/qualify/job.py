@@ -65,6 +65,11 @@ class Qualification:
     refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
+    @property
+    def lost(self) -> list[str]:
+        """Nodes that were lost, in words, where that matters: a large site loses some every day."""
+        return list(self.watch.lost.values()) if self.watch.stop.is_set() or self.broken else []
+
 
 def gate(session: Session) -> str:
     """Return what a session is judged by: ``overhead``, or ``change`` since an earlier session."""

@@ -80,7 +80,7 @@ def _pattern(check: str) -> str:
 def _take_in(job: Qualification, files: Files, first: int, last: int, seconds: float) -> None:
     session = job.session
     if not files.report.is_file():
-        if job.watch.lost:
+        if job.watch.stop.is_set():
             return
         raise reframe_run.error_in(files.log)
     runs, failures, info = store.runs_of_report(files.report)

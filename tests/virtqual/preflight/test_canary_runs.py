@@ -148,18 +148,6 @@ def test_one_pair_that_disagrees_does_not_decide_and_half_of_them_leave_it_open(
     assert (found.state, "only 2 of them bear out" in found.evidence) == ("unknown", True), found.text
 
 
-def test_where_native_has_no_rdma_the_vm_alone_is_asked():
-    """Its runs are those of a yardstick, of another metric: no offset, but the bump is the VM's own."""
-    yardstick = Result.scalar("yardstick_time", "fixed work", 1.0)
-    runs = [
-        one.model_copy(update={"instead": "no RDMA"}) if one.side == "native" else one
-        for one in measured(sides(yardstick, curve("rdma_send_latency", shifted(0.4, 0.5))))
-    ]
-    found = says(runs, "write combining")
-    assert found.state == "missing", found.text
-    assert "natively" not in found.evidence
-
-
 def test_iommu_large_pages_from_the_number_of_buffers():
     native = {1: 2.0, 4: 1.0, 16: 0.5, 64: 0.5, 256: 0.5}
     slow = {count: us * (1.2 if count >= 64 else 1.0) for count, us in native.items()}
