@@ -123,7 +123,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded):
         return self.known["scale"] == "small"
 
     @property
-    def memory(self):
+    def node_memory(self):
         """Bytes that a check may use on a node of either side: problems of two sizes are no pair."""
         return min(p.extras["memory_mib"] for p in rt.runtime().system.partitions if p.extras) * 2**20
 

@@ -30,7 +30,7 @@ class linpack(Measurement):
     def arrange(self):
         """One rank a physical core, in the most square grid."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        self.order, self.block = sizes.hpl_size(self.memory, self.cores, small=self.small)
+        self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small)
 
     @run_before("run")
     def write_input(self):

@@ -30,7 +30,7 @@ class memory_bandwidth(Measurement):
         """One task with one thread, or with one a physical core; both kernels in one job."""
         self.num_cpus_per_task = self.cores
         self.width = 1 if self.threads == "one" else self.cores
-        self.arrays = sizes.arrays(self.known["llc_bytes"], self.memory, small=self.small)
+        self.arrays = sizes.arrays(self.known["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
         launch = self.job.launcher.run_command(self.job)
