@@ -286,8 +286,10 @@ def prefer(pid: int) -> None:
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(f"{PRIORITY}\n")
-    # QEMU's own loop as much as the vCPUs: it carries every message between VMs.  Behind vCPUs that poll for
-    # one, messages took three times as long (RDMA 1.1 ms instead of 0.37 ms, MPI 1 ms instead of 0.33 ms).
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), PRIORITY)
+    # QEMU's own loop carries every message between VMs.  Whatever its nice value, it waits for the end of a
+    # time slice of the vCPUs that poll for one: docs/vcluster.md has the figures.
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -134,3 +136,20 @@ def test_command() -> None:
         "-no-user-config",
     ):
         assert part in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_no_vcpu_delays_qemus_own_loop_and_its_helpers_are_ordinary() -> None:
+    # The process stands for QEMU's loop; its child is started, as QEMU's helpers are, when it runs already.
+    script = "read -r _; sleep 30 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        qemu.prefer(process.pid)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        helper = int(process.stdout.readline())
+        policies = [os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK for pid in (process.pid, helper)]
+        os.kill(helper, 9)
+        process.kill()
+    assert policies == [os.SCHED_FIFO, os.SCHED_OTHER]
