@@ -4,6 +4,7 @@ import json
 import os
 
 SCALE = os.environ.get("FAKE_SCALE", "standard")
+EMULATED = os.environ.get("FAKE_EMULATED")
 NODES = int(os.environ.get("FAKE_NODES", "1"))
 
 
@@ -39,8 +40,8 @@ system = {
         partition("bare"),
         partition(
             "cloud",
-            hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": "kvm"},
-            hypervisor_class="kvm",
+            hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": (EMULATED and "tcg") or "kvm"},
+            hypervisor_class=(EMULATED and "emulated") or "kvm",
             host=json.loads(os.environ.get("FAKE_HOST", "{}")),
         ),
     ],

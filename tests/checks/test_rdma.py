@@ -1,0 +1,69 @@
+"""RDMA in VMs whose native peers have none, from job to verdict on the stand-in site."""
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+FAKE = Path(__file__).parents[1] / "fakeslurm"
+SEND = ("--full", "-n", r"^rdma_latency.*operation=send")
+
+
+@pytest.fixture
+def with_rdma(site):
+    """The site with two nodes a side, perftest, and RDMA in the VMs; the machine may be of any speed."""
+    stack = site.path / "state/stack/micro"
+    stack.mkdir()
+    path = Path(shutil.copy(FAKE / "perftest", stack / "ib_send_lat"))
+    perftest = Program(
+        name="perftest", version="4.5", origin="the tests", path=path, sha256=manifest.sha256(path),
+        features=("perftest",), data={"ib_send_lat": path},
+    )  # fmt: skip
+    Manifest(name="micro", pins="none", programs=(perftest,)).write(stack)
+    rules = site.path / "references/preflight.yaml"
+    text, count = re.subn(r"(item: node-speed\n.*?share: )0.05", r"\g<1>9", rules.read_text(), flags=re.S)
+    # These VMs do not exist, and their nodes tell.
+    text, told = re.subn(r"(item: hypervisor-stated\n.*?default: )refuse", r"\g<1>report", text, flags=re.S)
+    assert (count, told) == (1, 1)
+    rules.write_text(text)
+    site.env |= {"FAKE_NODES": "2", "FAKE_SCALE": "small", "FAKE_FEATURES_cloud": "rdma"}
+    return site
+
+
+def qualify(site, *more, **env):
+    done = site.virtqual("qualify", "--system", "testsite", "--stack", "micro", *SEND, *more, **env)
+    files = sorted((site.path / "state/sessions").glob("*/session.json"))
+    assert files, done.stdout + done.stderr
+    session = json.loads(files[-1].read_text())
+    assert session["judged"], done.stdout + done.stderr
+    return done, session, session["judged"]["verdicts"]
+
+
+@pytest.mark.slow
+def test_a_slower_build_is_over_though_native_has_no_rdma(with_rdma):
+    emulated = {"FAKE_EMULATED": "1"}
+    done, first, (recorded,) = qualify(with_rdma, "--pairs", "4", **emulated)
+    assert (done.returncode, recorded["outcome"]) == (0, "BASELINE"), done.stdout
+    assert (recorded["native"], recorded["overhead"]) == (None, None)
+    assert "Native -: not observable, the native partition has no 'rdma'" in " ".join(done.stdout.split())
+    assert {one["results"][0]["metric"] for one in first["runs"] if one["side"] == "native"} == {
+        "yardstick_time"
+    }
+    time.sleep(1.1)
+    with_rdma.fault("slow.cloud", "2.0")
+    done, _, (verdict,) = qualify(with_rdma, "--against", first["session"], **emulated)
+    assert (done.returncode, verdict["outcome"]) == (1, "OVER"), done.stdout
+    assert "virtual side alone since the earlier session" in verdict["message"]
+
+
+@pytest.mark.slow
+def test_where_overheads_are_judged_there_is_none(with_rdma):
+    done, session, (verdict,) = qualify(with_rdma)
+    assert (done.returncode, session["outcome"], verdict["outcome"]) == (4, "INVALID", "INVALID"), done.stdout
+    assert "native not observable: the native partition has no 'rdma'" in verdict["message"]
