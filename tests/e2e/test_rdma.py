@@ -32,17 +32,18 @@ def qualify(tmp_path):
 
 
 def test_the_virtual_side_is_recorded_and_a_slower_build_is_over(qualify):
-    done, first, verdicts = qualify("read|write", "--pairs", "4")
+    done, first, verdicts = qualify("read", "--pairs", "4")
     if first["identity"]["virtual"]["hypervisor"]["accelerator"] != "tcg":
         pytest.skip("VMs are not emulated here: no option of QEMU is known to slow them down")
     assert done.returncode == 0, done.stdout
-    write, read = (verdicts[f"rdma_{one}_latency@two nodes, Ethernet, MTU 1024"] for one in ("write", "read"))
-    for verdict in (write, read):
-        assert (verdict["outcome"], verdict["native"], verdict["overhead"]) == ("BASELINE", None, None)
-        assert "native not observable: the native partition has no 'rdma'" in verdict["message"]
-        # Half a round trip through two emulated machines: more than hardware takes, less than a time-out.
-        assert [point["size"] for point in verdict["points"]] == [2, 64, 1024, 4096, 16384]
-        assert all(50 < point["virtual"] < 50_000 for point in verdict["points"])
+    # Reads: only one side polls, so that two host cores do for two VMs.
+    (read,) = verdicts.values()
+    assert read["id"] == "rdma_read_latency@two nodes, Ethernet, MTU 1024"
+    assert (read["outcome"], read["native"], read["overhead"]) == ("BASELINE", None, None)
+    assert "native not observable: the native partition has no 'rdma'" in read["message"]
+    # Through two emulated machines: more than hardware takes, less than a time-out.
+    assert [point["size"] for point in read["points"]] == [2, 64, 1024, 4096, 16384]
+    assert all(50 < point["virtual"] < 50_000 for point in read["points"])
     by_side = {side: [one for one in first["runs"] if one["side"] == side] for side in ("native", "virtual")}
     assert {one["results"][0]["metric"] for one in by_side["native"]} == {"yardstick_time"}
     assert {node for one in by_side["virtual"] for node in one["nodes"]} == {"vm1", "vm2"}
