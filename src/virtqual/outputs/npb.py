@@ -56,7 +56,7 @@ def parse(text: str) -> Npb:
     report: dict[str, str] = {}
     last = line_of(text, title.start())
     for line, row in enumerate(text[title.end() : end.start()].split("\n")[1:], last + 1):
-        match = re.fullmatch(r" (\S.{13}\S?) {0,2}=( +(\S.*))", row, re.ASCII)
+        match = re.fullmatch(r" (\S.{13}\S{0,2}) {0,2}=( +(\S.*))", row, re.ASCII)
         if not row:
             continue
         if not match or match[1].strip() in report:
@@ -77,7 +77,7 @@ def parse(text: str) -> Npb:
     if say("Verification") != "SUCCESSFUL":
         raise OutputError(NAME, f"verification: {say('Verification')}")
     tasks = whole(NAME, say("Total processes", "Total threads"), "tasks")
-    for label in ("Active procs", "Avail threads"):
+    for label in ("Active procs", "Active processes", "Avail threads"):
         if label in report and whole(NAME, report[label], label) != tasks:
             raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
     total = say("Mop/s total")

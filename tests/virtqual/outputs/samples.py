@@ -42,6 +42,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "namd.water.out": namd.parse,
     "netpipe.pingpong.out": partial(netpipe.parse, smallest=1, largest=4096),
     "npb.cg.out": npb.parse,
+    "npb.is-3-4-2.out": npb.parse,
     "npb.is.out": npb.parse,
     "osu.5-6.out": partial(osu.parse, first=4, last=65536),
     "osu.allreduce.out": partial(osu.parse, first=1, last=2**20),

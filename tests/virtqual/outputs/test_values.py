@@ -107,6 +107,8 @@ def test_hpl():
 
 def test_npb():
     assert parse("npb.is.out") == Npb("IS", "S", "3.4", 10, 0.06, 2, 11.54)
+    # From 3.4.2 on a label fills its column.
+    assert parse("npb.is-3-4-2.out") == Npb("IS", "A", "3.4.2", 10, 0.2, 2, 428.89)
     assert parse("npb.cg.out") == Npb("CG", "S", "3.4", 15, 0.04, 2, 1665.07)
 
 
@@ -243,6 +245,12 @@ def test_two_runs_in_one_file_are_refused(name):
             "npb.is.out",
             "Active procs    =                        2",
             "Active procs    =                        1",
+            "1 of 2",
+        ),
+        (
+            "npb.is-3-4-2.out",
+            "Active processes=                        2",
+            "Active processes=                        1",
             "1 of 2",
         ),
         ("namd.water.out", "-31164.6330", "-31166.6330", "terms add up to"),
