@@ -120,6 +120,7 @@ def make(
     there = lock.installed(store)
     every = locked.closure(roots, run=only_install)
     build = [p for p in locked.closure(roots, without=there, run=only_install) if p.external is None]
+    took = {} if only_install else pins.programs()["tried"]
     machine = [p for p in every if p.external is not None]
     return Plan(
         roots=tuple(roots),
@@ -130,7 +131,7 @@ def make(
         by_hand=() if only_install else tuple(_by_hand(build, store.parent / "by-hand", mirror)),
         free=shutil.disk_usage(_existing(store)).free,
         sizes=_sizes(every, mirror),
-        tried={p.name: Tried(**known) for p in build if (known := pins.programs()["tried"].get(p.name))},
+        tried={p.name: Tried(**took[p.name]) for p in build if p.name in took},
     )
 
 

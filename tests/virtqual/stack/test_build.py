@@ -96,6 +96,8 @@ def test_a_plan_says_what_building_took_where_it_was_tried(fake, start):
     known = pins.programs()["tried"]
     assert set(planned.tried) == {p.name for p in planned.build} & set(known)
     assert planned.tried["stream"] == plan.Tried(**known["stream"])
+    locked = lock.load(fake.path / "lock.json")
+    assert plan.make(locked, ["stream"], fake.path / "store", only_install=True).tried == {}
 
 
 def test_a_command_that_only_one_package_needs(fake, start, monkeypatch):
