@@ -81,7 +81,7 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "topology_prefix": str(state / "topology"),
                 # A case of a few seconds must not wait for a poll that backed off.
                 "poll_rate_max": 20,
-                "poll_rate_min": 2,
+                "poll_rate_min": 4,
             }
         ],
         "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(paths.database())}],
