@@ -80,7 +80,7 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
                 # A case of a few seconds must not wait for a poll that backed off.
-                "poll_rate_max": 20,
+                "poll_rate_max": 4,
                 "poll_rate_min": 4,
             }
         ],
