@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -158,8 +160,12 @@ class Terminal:
             say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if session.not_run:
             say("Not run here:", style="dim")
+            by_reason: dict[str, list[str]] = defaultdict(list)
             for line in session.not_run:
-                say(Text(f"  {line}", style="dim"))
+                name, _, reason = line.partition(": ")
+                by_reason[reason].append(name.partition(" ")[0])
+            for reason, names in by_reason.items():
+                say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
         if not any(run.reference == "held" for run in session.runs):
             say(Text("No absolute reference: this system's native hardware is not proven.", style="dim"))
         say()
