@@ -14,8 +14,8 @@ from virtqual.errors import VirtqualError
 from virtqual.pairs import PairingError
 from virtqual.runs import Run
 
-from .base import case_of, same_environment, slots
 from .guarded import Guarded
+from .selection import case_of, same_environment, slots
 
 
 class Overhead(rfm.RunOnlyRegressionTest, Guarded):

@@ -135,6 +135,15 @@ class WrfScaling(Scaling):
 
     metric = "wrf_scaling"
 
+    def first(self):
+        """Return the commands that come before all runs; none unless the case has some."""
+        return []
+
+    def arrange(self):
+        """Run it on more and more processes."""
+        self.problem = f"{self.case_name} {self.simulated} h"
+        self.prerun_cmds = [*self.first(), *map(self.step, self.spread())]
+
     def rating(self, directory, text, processes):
         """Assert that the run is complete and right; keep the norms on all processes."""
         run, fields = self.checked(directory, processes)
@@ -166,11 +175,9 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
 
-    def arrange(self):
-        """Make the input, then run it on more and more processes."""
-        self.problem = f"{self.case_name} {self.simulated} h"
-        before = self.spread()
-        self.prerun_cmds = [self.make_input(), *map(self.step, before)]
+    def first(self):
+        """Make the input, once for all runs."""
+        return [self.make_input()]
 
 
 @rfm.simple_test
@@ -192,11 +199,6 @@ class wrf_conus12km_scaling(WrfScaling, Conus):
     descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
-
-    def arrange(self):
-        """Run it on more and more processes."""
-        self.problem = f"{self.case_name} {self.simulated} h"
-        self.prerun_cmds = [self.step(processes) for processes in self.spread()]
 
 
 @rfm.simple_test

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from virtqual.identity.load import Load
 from virtqual.identity.record import Identity
 from virtqual.preflight import between, during, programs, rules
 from virtqual.preflight.finding import ORDER, Finding
@@ -42,23 +42,26 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     return ranked(found)
 
 
-def of_load(load: Load, policy: Policy, hypervisor_class: str) -> list[Finding]:
-    """Return what was wrong with a node while something ran on it."""
+def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *seen: object) -> list[Finding]:
+    """Return what the rules of a table find in what was seen.
+
+    Parameters
+    ----------
+    table
+        Rules by their items: ``during.RULES`` for what a node had to bear, ``programs.RULES`` for what the
+        program says of its run, ``between.RULES`` for two sessions.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which the runs would be judged.
+    *seen
+        What the table's rules look at.
+    """
     return [
         policy.finding(item, reason, hypervisor_class)
-        for item, one in during.RULES.items()
+        for item, rule in table.items()
         if item in policy.items
-        for reason in one.check(load, policy.items[item].limits)
-    ]
-
-
-def of_program(run: Run, policy: Policy, hypervisor_class: str) -> list[Finding]:
-    """Return what the program itself says against its run."""
-    return [
-        policy.finding(item, reason, hypervisor_class)
-        for item, one in programs.RULES.items()
-        if item in policy.items
-        for reason in one.check(run, policy.items[item].limits)
+        for reason in rule.check(*seen, policy.items[item].limits)
     ]
 
 
@@ -99,8 +102,8 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     kept, met = [], defaultdict(list)
     for run in runs:
         refused = []
-        seen = of_load(run.load, policy, hypervisor_class) if run.load else []
-        for finding in [*seen, *of_program(run, policy, hypervisor_class)]:
+        seen = applied(during.RULES, policy, hypervisor_class, run.load) if run.load else []
+        for finding in [*seen, *applied(programs.RULES, policy, hypervisor_class, run)]:
             met[finding.item, run.side].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")
@@ -154,9 +157,4 @@ def of_sessions(
     )
     if not (after and before):
         return []
-    return [
-        policy.finding(item, reason, hypervisor_class)
-        for item, one in between.RULES.items()
-        if item in policy.items
-        for reason in one.check(after, before, policy.items[item].limits)
-    ]
+    return applied(between.RULES, policy, hypervisor_class, after, before)

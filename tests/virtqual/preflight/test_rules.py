@@ -7,7 +7,7 @@ from virtqual import judging
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
 from virtqual.preflight import during, rules
-from virtqual.preflight.compare import compare, of_load
+from virtqual.preflight.compare import applied, compare
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
 ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
@@ -126,15 +126,20 @@ def test_the_rule_finds_its_fault(item, native, virtual, host, says):
 )
 def test_the_rule_finds_its_load(item, change, says):
     policy = judging.policy()
-    found = of_load(QUIET.model_copy(update=change), policy, "kvm")
+    found = applied(during.RULES, policy, "kvm", QUIET.model_copy(update=change))
     assert [(one.item, says in one.reason) for one in found] == [(item, True)]
-    assert of_load(QUIET, policy, "kvm") == []
+    assert applied(during.RULES, policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
-    assert of_load(QUIET.model_copy(update=dict.fromkeys(change, unseen)), policy, "kvm") == []
+    assert applied(during.RULES, policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
 
 
 def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
-    assert of_load(QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0}), judging.policy(), "kvm") == []
+    assert (
+        applied(
+            during.RULES, judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0})
+        )
+        == []
+    )
 
 
 def test_node_interleaving_that_is_stated_is_no_fault():
