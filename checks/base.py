@@ -28,6 +28,8 @@ from .guarded import Guarded
 from .selection import Selection
 
 JOB_FILES = Path(virtqual.job.__file__).parent
+# Slurm's CPUs are hardware threads: without this two ranks may share a core, and N CPUs are N/2 cores.
+ONE_THREAD = "--threads-per-core=1"
 # A run that is not over after this long is broken: cases are sized for seconds or minutes.
 TIME_LIMIT = {"small": "10m", "standard": "2h"}
 
@@ -39,6 +41,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
     topology that the partition states) and ``read`` (parse, prove sane, return results).
     """
 
+    #: Whether ``num_cpus_per_task`` counts cores; else hardware threads.
+    whole_cores = True
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
     tags = {"quick", "full"}
@@ -128,6 +132,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         self.answers, self.communication = [], None
         # Before arrange: a check that starts a second step in its job takes the same options.
         self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
+        if (self.topology.num_cpus_per_core or 1) > 1:
+            self.job.launcher.options.append(ONE_THREAD)
         self.arrange()
         see = f"virtqual_see {shlex.quote(self.executable)}"
         self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin", see]
@@ -149,9 +155,9 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         """Read the run, or say why its numbers do not count."""
         stage = Path(self.stagedir)
         try:
-            noted = notes.read(stage, self.num_tasks)
-            identity = notes.identities(stage, noted, self.host)
-            notes.check_binding(noted.tasks, self.num_cpus_per_task, self.nodes)
+            noted = self.noted = notes.read(stage, self.num_tasks)
+            identity = notes.identities(noted, self.host)
+            self.check_binding(noted.tasks, self.nodes)
             self.check_topology(noted)
             interleaved = self.known.get("node_interleaving") == "on"
             results = [configurations.named(result, interleaved=interleaved) for result in self.read()]
@@ -183,6 +189,17 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
             instead=self.instead,
         ).dump()
         return True
+
+    def use_hardware_threads(self):
+        """Ask for CPUs, which are hardware threads, instead of cores; call it in `arrange`."""
+        options = self.job.launcher.options
+        self.job.launcher.options = [option for option in options if option != ONE_THREAD]
+        self.whole_cores = False
+
+    def check_binding(self, tasks, nodes):
+        """Assert that the tasks of a step had cores, or hardware threads, of their own."""
+        own = self.num_cpus_per_task
+        notes.check_binding(tasks, own, nodes, self.noted.cores, whole_cores=self.whole_cores)
 
     def check_topology(self, noted):
         """Assert that the node is what the system file says."""

@@ -55,7 +55,7 @@ class Scaling(rfm.RegressionTestPlugin):
             room = stage if last else stage / f"processes-{processes}"
             if not last:
                 tasks = notes.read_tasks(room, processes)
-                notes.check_binding(tasks, self.num_cpus_per_task, min(processes, self.nodes))
+                self.check_binding(tasks, min(processes, self.nodes))
             text = self.output() if last else self.stage_text(f"processes-{processes}/output")
             try:
                 values[processes] = self.rating(room, text, processes)

@@ -31,6 +31,8 @@ class Stream(Measurement):
     def run_threads(self, threads):
         """Give STREAM's threads places of their own, spread over the node's memory controllers."""
         self.num_cpus_per_task = max(self.cores, threads)
+        if threads > self.cores:
+            self.use_hardware_threads()
         self.env_vars |= {
             "OMP_NUM_THREADS": str(threads),
             "OMP_DYNAMIC": "false",

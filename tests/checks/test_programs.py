@@ -1,6 +1,8 @@
 """Checks from program to verdict, on the stand-in site."""
 
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -61,6 +63,19 @@ def test_stream_and_osu_are_judged(equipped):
     assert found["memory_triad"] == pytest.approx(20e3, rel=0.02)
     assert found["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
     assert {f"osu_latency_{2**power:g}" for power in range(23)} <= found.keys()
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")
+def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(equipped):
+    """All CPUs here are said to be hardware threads of one core."""
+    done = equipped.reframe("-n", r"^stream(_overhead)?%", FAKE_SMT=str(os.cpu_count()))
+    assert "WITHIN memory_triad@STREAM, 1 thread" in done.stdout, outcome(done)
+    asked = {}
+    for script in (equipped.path / "slurm/reframe/output/testsite").glob("*/micro/stream_[0-9a-f]*/rfm_job.sh"):
+        text = script.read_text()
+        threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", text)[1])
+        asked.setdefault(threads, set()).add("--threads-per-core=1" in text)
+    assert asked == {threads: {threads == 1} for threads in (1, os.cpu_count())}
 
 
 NUMACTL = """#!/bin/bash

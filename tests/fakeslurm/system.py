@@ -6,6 +6,7 @@ import os
 SCALE = os.environ.get("FAKE_SCALE", "standard")
 EMULATED = os.environ.get("FAKE_EMULATED")
 NODES = int(os.environ.get("FAKE_NODES", "1"))
+SMT = int(os.environ.get("FAKE_SMT", "1"))
 
 
 def partition(name, **extras):
@@ -18,7 +19,7 @@ def partition(name, **extras):
             {"bare": "native", "cloud": "virtual"}[name],
             *os.environ.get(f"FAKE_FEATURES_{name}", "").split(),
         ],
-        "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
+        "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": SMT, "num_sockets": 1},
         "extras": {
             "nodes": NODES,
             "memory_mib": 4096,

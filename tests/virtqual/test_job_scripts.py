@@ -55,4 +55,4 @@ def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
     assert len(list(stage.glob("virtqual.sees-task.*"))) == looks
     (seen,) = noted.seen
     assert seen.files["binary"].path == os.path.realpath("/bin/sh")
-    assert notes.identities(stage, noted, None)[task.node].node == task.node
+    assert notes.identities(noted, None)[task.node].node == task.node

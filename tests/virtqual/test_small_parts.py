@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -37,10 +38,14 @@ def test_broken_pair_numbers_are_refused(monkeypatch, text):
 SEEN = "program /a/lmp\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /a/lmp\nreal\n/a/lmp\nsays\n"
 
 
+LOOK = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\nvirtqual-look/1\n"
+
+
 def write_notes(path, tasks):
     for rank, (node, cpus) in enumerate(tasks):
         (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus}\n")
         (path / f"virtqual.seen.{node}").write_text(SEEN)
+        (path / f"virtqual.look.{node}").write_text(LOOK)
     (path / "virtqual.begin").write_text("time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode=n1\n")
     (path / "virtqual.end").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
 
@@ -48,7 +53,7 @@ def write_notes(path, tasks):
 def test_notes_of_a_good_run(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n1", "1")])
     read = notes.read(tmp_path, 2)
-    notes.check_binding(read.tasks, cpus_per_task=1, nodes=1)
+    notes.check_binding(read.tasks, cpus_per_task=1, nodes=1, cores=read.cores)
     assert read.node_seconds == 2.5
 
 
@@ -75,7 +80,30 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
 def test_a_binding_that_was_not_asked_for(tmp_path, tasks, says):
     write_notes(tmp_path, tasks)
     with pytest.raises(notes.NotesError, match=says):
-        notes.check_binding(notes.read(tmp_path, 2).tasks, cpus_per_task=1, nodes=1)
+        notes.check_binding(notes.read(tmp_path, 2).tasks, cpus_per_task=1, nodes=1, cores={})
+
+
+SMT = {"n1": {cpu: frozenset({cpu % 4, cpu % 4 + 4}) for cpu in range(8)}}
+
+
+@pytest.mark.parametrize(
+    ("bound", "asked", "whole_cores", "says"),
+    [
+        # Slurm binds to whole cores, or to one thread of each: both are one core a rank.
+        (["0,4", "1,5"], 1, True, ""),
+        (["0", "1"], 1, True, ""),
+        (["0", "4"], 1, True, r"tasks 0 and 1 on n1 share the core of CPUs \[0, 4\]"),
+        # Four of Slurm's CPUs are two cores.
+        (["0-1,4-5"], 4, True, "which are 2 cores, not 4 of its own"),
+        (["0-3"], 4, True, ""),
+        (["0-7"], 8, False, ""),
+        (["0-3"], 8, False, "which are 4 CPUs, not 8 of its own"),
+    ],
+)
+def test_two_hardware_threads_are_one_core(bound, asked, whole_cores, says):
+    tasks = [notes.Task(rank, "n1", notes.cpu_list(cpus)) for rank, cpus in enumerate(bound)]
+    with pytest.raises(notes.NotesError, match=says) if says else nullcontext():
+        notes.check_binding(tasks, asked, 1, SMT, whole_cores=whole_cores)
 
 
 def test_singletons_instead_of_one_mpi_job(tmp_path):

@@ -179,18 +179,27 @@ def _cpu(look: Look) -> record.Cpu:
     )
 
 
+def cores(look: Look) -> dict[int, frozenset[int]]:
+    """Return the hardware threads of the core that each CPU belongs to, as far as the node shows them."""
+    found = {}
+    for cpu in _cpus(look):
+        threads = look.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")
+        if seen(threads):
+            found[cpu] = cpu_list(threads)
+    return found
+
+
+def _cpus(look: Look) -> list[int]:
+    return [int(name[3:]) for name in look.under(_CPU) if re.fullmatch(r"cpu\d+", name)]
+
+
 def _topology(look: Look, used: str) -> record.Topology:
     packages: dict[str, set[int]] = {}
-    siblings: dict[int, frozenset[int]] = {}
-    for name in look.under(_CPU):
-        if not re.fullmatch(r"cpu\d+", name):
-            continue
-        package = look.text(f"{_CPU}/{name}/topology/physical_package_id")
-        threads = look.text(f"{_CPU}/{name}/topology/thread_siblings_list")
+    for cpu in _cpus(look):
+        package = look.text(f"{_CPU}/cpu{cpu}/topology/physical_package_id")
         if seen(package):
-            packages.setdefault(package, set()).add(int(name[3:]))
-        if seen(threads):
-            siblings[int(name[3:])] = cpu_list(threads)
+            packages.setdefault(package, set()).add(cpu)
+    siblings = cores(look)
     nowhere = _no(f"{_CPU}/cpu*/topology: not there")
     active = look.text(f"{_CPU}/smt/active")
     allowed = used or _field(look, "/proc/self/status", r"Cpus_allowed_list:\s*(\S+)")

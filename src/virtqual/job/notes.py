@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from virtqual.identity import Host, Identity, Load, cpus, look, readers
 from virtqual.identity.load import between
 from virtqual.stack import same
 from virtqual.stack.same import Seen
+
+# By node and CPU: the hardware threads of its core.  A CPU that is not there is a core by itself.
+Cores = Mapping[str, Mapping[int, frozenset[int]]]
 
 
 class NotesError(ValueError):
@@ -37,12 +40,20 @@ class Notes:
         What ``node.sh`` noted on the job's first node before and after the program.
     seen
         Which software each node loaded, in the order of the nodes' first tasks.
+    looks
+        What each node wrote down of itself.
     """
 
     tasks: tuple[Task, ...]
     begin: dict[str, str]
     end: dict[str, str]
     seen: tuple[Seen, ...] = ()
+    looks: Mapping[str, look.Look] = field(default_factory=dict)
+
+    @property
+    def cores(self) -> Cores:
+        """The cores of each node."""
+        return {node: readers.cores(found) for node, found in self.looks.items()}
 
     def load(self, nodes: Mapping[str, Identity]) -> Load:
         """Return what the first node had to bear during the run, given what each node was."""
@@ -92,8 +103,9 @@ def read(stage: Path, tasks: int) -> Notes:
         if not {"time", "cpu_ticks"} <= note.keys():
             raise NotesError(f"{path.name} is not whole")
         notes.append(note)
-    seen = [_seen(stage, node) for node in dict.fromkeys(task.node for task in started)]
-    return Notes(started, notes[0], notes[1], tuple(seen))
+    nodes = dict.fromkeys(task.node for task in started)
+    seen = [_seen(stage, node) for node in nodes]
+    return Notes(started, notes[0], notes[1], tuple(seen), {node: _look(stage, node) for node in nodes})
 
 
 def read_tasks(stage: Path, tasks: int) -> tuple[Task, ...]:
@@ -123,40 +135,39 @@ def _seen(stage: Path, node: str) -> Seen:
         raise NotesError(str(error)) from error
 
 
-def identities(stage: Path, notes: Notes, host: Host | None) -> dict[str, Identity]:
-    """Read what each node of a finished run was, by name, with the CPUs that the run used there.
+def _look(stage: Path, node: str) -> look.Look:
+    path = stage / f"virtqual.look.{node}"
+    try:
+        return look.parse(path.read_text(errors="replace"))
+    except OSError:
+        raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
+    except look.LookError as error:
+        raise NotesError(f"{path.name}: {error}") from None
+
+
+def identities(notes: Notes, host: Host | None) -> dict[str, Identity]:
+    """Return what each node of a finished run was, by name, with the CPUs that the run used there.
 
     Parameters
     ----------
-    stage
-        Its stage directory.
     notes
         Of the run.
     host
         What the hypervisor's host says, for virtual nodes.
-
-    Raises
-    ------
-    NotesError
-        A node did not write it down.
     """
     used: dict[str, frozenset[int]] = {}
     for task in notes.tasks:
         used[task.node] = used.get(task.node, frozenset()) | task.cpus
     found = {}
     for node, own in used.items():
-        path = stage / f"virtqual.look.{node}"
-        try:
-            identity = readers.read(look.parse(path.read_text(errors="replace")), cpus.cpu_text(own))
-        except OSError:
-            raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
-        except look.LookError as error:
-            raise NotesError(f"{path.name}: {error}") from None
+        identity = readers.read(notes.looks[node], cpus.cpu_text(own))
         found[node] = identity.on(host) if host else identity
     return found
 
 
-def check_binding(tasks: Sequence[Task], cpus_per_task: int, nodes: int) -> None:
+def check_binding(
+    tasks: Sequence[Task], cpus_per_task: int, nodes: int, cores: Cores, *, whole_cores: bool = True
+) -> None:
     """Verify that every task had CPUs of its own, as many as were asked for.
 
     Parameters
@@ -164,26 +175,34 @@ def check_binding(tasks: Sequence[Task], cpus_per_task: int, nodes: int) -> None
     tasks
         Of the run.
     cpus_per_task
-        CPUs that each task was to be bound to.
+        Cores that each task was to be bound to; CPUs, which are hardware threads, without `whole_cores`.
     nodes
         Nodes that the tasks were to be spread over.
+    cores
+        Of each node.
+    whole_cores
+        Whether a task may use one hardware thread of a core or all, and shares the core with no other.
 
     Raises
     ------
     NotesError
-        A task may use another number of CPUs, or shares one with another task of its node.
+        A task may use another number of cores or CPUs, or shares one with another task of its node.
     """
-    taken: dict[tuple[str, int], int] = {}
+    what = "cores" if whole_cores else "CPUs"
+    taken: dict[tuple[str, frozenset[int]], int] = {}
     for task in tasks:
-        if len(task.cpus) != cpus_per_task:
+        of = cores.get(task.node, {}) if whole_cores else {}
+        own = {of.get(cpu, frozenset({cpu})) for cpu in task.cpus}
+        if len(own) != cpus_per_task:
             raise NotesError(
-                f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, "
-                f"not {cpus_per_task} of its own: it was not bound as asked"
+                f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, which are {len(own)} "
+                f"{what}, not {cpus_per_task} of its own: it was not bound as asked"
             )
-        for cpu in task.cpus:
-            other = taken.setdefault((task.node, cpu), task.rank)
+        for one in own:
+            other = taken.setdefault((task.node, one), task.rank)
             if other != task.rank:
-                raise NotesError(f"tasks {other} and {task.rank} on {task.node} share CPU {cpu}")
+                where = f"CPU {min(one)}" if len(one) == 1 else f"the core of CPUs {sorted(one)}"
+                raise NotesError(f"tasks {other} and {task.rank} on {task.node} share {where}")
     used = {task.node for task in tasks}
     if len(used) != nodes:
         raise NotesError(f"the tasks ran on {len(used)} nodes ({', '.join(sorted(used))}), not on {nodes}")
