@@ -56,3 +56,29 @@ def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
     (seen,) = noted.seen
     assert seen.files["binary"].path == os.path.realpath("/bin/sh")
     assert notes.identities(noted, None)[task.node].node == task.node
+
+
+def test_the_first_task_of_another_node_notes_what_that_has_to_bear(stage):
+    """All its steps lie between the notes; a program's exit code and output are those of the task."""
+    env = {**os.environ, "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}
+    ends = []
+    for step in (3, 4):
+        command = ["./task.sh", "/bin/sh", "-c", f"echo {step}; exit {step}"]
+        done = subprocess.run(
+            command, cwd=stage, env=env, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.stdout, done.returncode) == (f"{step}\n", step)
+        (begin,), (end,) = (list(stage.glob(f"virtqual.{name}.*")) for name in ("begin", "end"))
+        assert "cpus_online=" in begin.read_text()
+        ends.append(noted_time(end))
+    assert noted_time(begin) < ends[0] < ends[1]
+
+
+def noted_time(note):
+    return float(note.read_text().splitlines()[0].removeprefix("time="))
+
+
+def test_of_other_tasks_nothing_is_noted(stage):
+    env = {**os.environ, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    subprocess.run(["./task.sh", "/bin/true"], cwd=stage, env=env, check=True, timeout=60)
+    assert not list(stage.glob("virtqual.begin*"))

@@ -46,8 +46,11 @@ def write_notes(path, tasks):
         (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus}\n")
         (path / f"virtqual.seen.{node}").write_text(SEEN)
         (path / f"virtqual.look.{node}").write_text(LOOK)
-    (path / "virtqual.begin").write_text("time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode=n1\n")
-    (path / "virtqual.end").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
+    for node in {"n1", *(node for node, _ in tasks)}:
+        own = "" if node == "n1" else f".{node}"
+        begin = f"time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode={node}\n"
+        (path / f"virtqual.begin{own}").write_text(begin)
+        (path / f"virtqual.end{own}").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
 
 
 def test_notes_of_a_good_run(tmp_path):
@@ -62,11 +65,22 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n2", "1")])
     read = notes.read(tmp_path, 2)
     begin = {**read.begin, "cpus_online": "0-1"}
-    read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"})
+    read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"}, others={})
     empty = readers.read(look.Look({}, {}))
     one, other = (empty.model_copy(update={"boot": boot}) for boot in ("a", "b"))
     assert read.load({"n1": one, "n2": one}).foreign == 0.0
     assert read.load({"n1": one, "n2": other}).foreign == 1.0
+
+
+def test_what_any_node_had_to_bear_counts(tmp_path):
+    write_notes(tmp_path, [("n1", "0"), ("n2", "0")])
+    identities = dict.fromkeys(("n1", "n2"), readers.read(look.Look({}, {})))
+    assert notes.read(tmp_path, 2).load(identities).steal == 0.1
+    (tmp_path / "virtqual.end.n2").write_text("time=4.0\ncpu_ticks=60 0 0 180 0 0 0 60 0 0\n")
+    assert notes.read(tmp_path, 2).load(identities).steal == 0.3
+    (tmp_path / "virtqual.end.n2").unlink()
+    with pytest.raises(notes.NotesError, match="the first task on n2 did not reach its end"):
+        notes.read(tmp_path, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import NotObservable, Part, seen
@@ -77,6 +78,15 @@ def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> 
         swapped=_sum(begin, end, "pswpin", "pswpout"),
         memory_drift_mib=drift // 1024 if seen(drift) else drift,
     )
+
+
+def worst(loads: Sequence[Load]) -> Load:
+    """Return of each thing the worst that any of some nodes had to bear at the same time."""
+    found: dict[str, Any] = {}
+    for name in Load.model_fields:
+        values = [getattr(load, name) for load in loads]
+        found[name] = max(filter(seen, values), key=abs, default=values[0])
+    return Load(**found)
 
 
 def _no(reason: str) -> NotObservable:

@@ -1,4 +1,5 @@
-# Sourced by the job script (bash): `virtqual_note begin` before the program, `virtqual_note end` after it.
+# Sourced by bash: `virtqual_note begin` before the program, `virtqual_note end` after it; by the job script for its
+# own node, and with the node's name as a second word by the first task of each other node.
 virtqual_note() {
     local key value rest lines
     {
@@ -17,7 +18,7 @@ virtqual_note() {
             read -r value < /proc/sys/kernel/hostname && echo "node=$value"
             read -r value < /sys/devices/system/cpu/online && echo "cpus_online=$value"
         fi
-    } > "virtqual.$1" 2>/dev/null
+    } > "virtqual.$1${2:+.$2}" 2>/dev/null
 }
 
 # `virtqual_see PROGRAM`: while srun starts, which takes a while on emulated CPUs, this node already writes down

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from virtqual.identity import Host, Identity, Load, cpus, look, readers
-from virtqual.identity.load import between
+from virtqual.identity.load import between, worst
 from virtqual.stack import same
 from virtqual.stack.same import Seen
 
@@ -38,6 +38,8 @@ class Notes:
         By rank.
     begin, end
         What ``node.sh`` noted on the job's first node before and after the program.
+    others
+        The same by the names of the other nodes.
     seen
         Which software each node loaded, in the order of the nodes' first tasks.
     looks
@@ -48,6 +50,7 @@ class Notes:
     begin: dict[str, str]
     end: dict[str, str]
     seen: tuple[Seen, ...] = ()
+    others: Mapping[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     looks: Mapping[str, look.Look] = field(default_factory=dict)
 
     @property
@@ -56,12 +59,17 @@ class Notes:
         return {node: readers.cores(found) for node, found in self.looks.items()}
 
     def load(self, nodes: Mapping[str, Identity]) -> Load:
-        """Return what the first node had to bear during the run, given what each node was."""
-        first = self.begin.get("node", "")
-        machine = nodes[first].boot if first in nodes else first
+        """Return the worst that any node had to bear during the run, given what each node was."""
+        noted = {self.begin.get("node", ""): (self.begin, self.end), **self.others}
+        return worst([self._of(name, *both, nodes) for name, both in noted.items()])
+
+    def _of(
+        self, name: str, begin: dict[str, str], end: dict[str, str], nodes: Mapping[str, Identity]
+    ) -> Load:
+        machine = nodes[name].boot if name in nodes else name
         # Nodes may be one machine in several network namespaces: its counters are theirs together.
-        own = [task.cpus for task in self.tasks if nodes[task.node].boot == machine or task.node == first]
-        return between(self.begin, self.end, len(frozenset[int]().union(*own)))
+        own = [task.cpus for task in self.tasks if nodes[task.node].boot == machine or task.node == name]
+        return between(begin, end, len(frozenset[int]().union(*own)))
 
     @property
     def node_seconds(self) -> float:
@@ -93,19 +101,35 @@ def read(stage: Path, tasks: int) -> Notes:
         A note is missing or broken: the program did not run as asked.
     """
     started = read_tasks(stage, tasks)
-    notes = []
-    for name in ("begin", "end"):
-        path = stage / f"virtqual.{name}"
-        if not path.is_file():
-            raise NotesError(f"the job script did not reach its {name} (no {path.name})")
-        pairs = (line.partition("=") for line in path.read_text().splitlines())
-        note = {key: value for key, _, value in pairs}
-        if not {"time", "cpu_ticks"} <= note.keys():
-            raise NotesError(f"{path.name} is not whole")
-        notes.append(note)
+    begin, end = (_note(stage / f"virtqual.{name}", "the job script") for name in ("begin", "end"))
     nodes = dict.fromkeys(task.node for task in started)
     seen = [_seen(stage, node) for node in nodes]
-    return Notes(started, notes[0], notes[1], tuple(seen), {node: _look(stage, node) for node in nodes})
+    # Its first node's name is that of the job script, where that could say it.
+    others = [node for node in nodes if node != begin.get("node", next(iter(nodes)))]
+    return Notes(
+        started,
+        begin,
+        end,
+        tuple(seen),
+        {node: _both(stage, node) for node in others},
+        {node: _look(stage, node) for node in nodes},
+    )
+
+
+def _both(stage: Path, node: str) -> tuple[dict[str, str], dict[str, str]]:
+    what = f"the first task on {node}"
+    return _note(stage / f"virtqual.begin.{node}", what), _note(stage / f"virtqual.end.{node}", what)
+
+
+def _note(path: Path, what: str) -> dict[str, str]:
+    if not path.is_file():
+        name = path.name.split(".")[1]
+        raise NotesError(f"{what} did not reach its {name} (no {path.name})")
+    pairs = (line.partition("=") for line in path.read_text().splitlines())
+    note = {key: value for key, _, value in pairs}
+    if not {"time", "cpu_ticks"} <= note.keys():
+        raise NotesError(f"{path.name} is not whole")
+    return note
 
 
 def read_tasks(stage: Path, tasks: int) -> tuple[Task, ...]:

@@ -16,5 +16,15 @@ fi
 if [ "${links-none}" != "${VIRTQUAL_LINKS-}" ] && (set -C; : > "virtqual.sees-task.$node") 2> /dev/null; then
     ./see.sh "$1"
 fi
-# shellcheck disable=SC2086  # a command and its options
+# The job script notes what its own node has to bear; on another node the first task does, once more after each step.
+if [ ! -e "virtqual.sees.$node" ] && [ "${SLURM_LOCALID:-0}" = 0 ]; then
+    note() { bash -c '. ./node.sh; virtqual_note "$@"' note "$1" "$node"; }
+    [ -e "virtqual.begin.$node" ] || note begin
+    # shellcheck disable=SC2086  # a command and its options
+    ${VIRTQUAL_WITHIN:-} "$@"
+    status=$?
+    note end
+    exit $status
+fi
+# shellcheck disable=SC2086
 exec ${VIRTQUAL_WITHIN:-} "$@"
