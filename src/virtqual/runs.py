@@ -115,7 +115,7 @@ class Run(BaseModel):
     identity
         What each node was, by name; with the CPUs that the run used there.
     load
-        What the first node had to bear while the program ran; None in runs that did not note it.
+        The worst that any of its nodes had to bear while the program ran; None in runs that did not note it.
     seconds
         Wall time of the program on the first node, s.
     stack, stack_hash
