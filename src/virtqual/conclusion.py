@@ -32,6 +32,7 @@ def conclude(
     unmeasured: int,
     qualifies: bool,
     build: str,
+    studied: str = "",
 ) -> None:
     """Write the conclusion into a session.
 
@@ -53,6 +54,8 @@ def conclude(
         Whether the class may call a build qualified at all.
     build
         The hypervisor with its build.
+    studied
+        A fault of the VMs that is there on purpose, in words: no build is qualified with it.
     """
     outcomes = verdict.outcomes if verdict else Counter[Outcome]()
     session.all_outcomes = {outcome.value: count for outcome, count in outcomes.items()}
@@ -81,6 +84,8 @@ def conclude(
         yes, why = False, session.hypervisor_class
     elif session.exit_code not in (0, 1, 3):
         yes, why = False, session.outcome.lower()
+    elif studied:
+        yes, why = False, studied
     session.qualified = "yes" if yes else f"no ({why})"
 
 

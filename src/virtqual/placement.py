@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from virtqual.systems import System, host_of
 
 Placement = Mapping[str, bool | int | str]
+# What holds where nothing is said, because it must be said to be so.
+UNSAID: Placement = {"numa_hidden": False}
 # ESX 4.1's preferHT alone decided whether a VM had 0.5 or 0.7 of its host's bandwidth (claims S24, S25).
 FIELDS = {
     "prefer_ht",
@@ -19,6 +21,7 @@ FIELDS = {
     "memory_reserved",
     "memory_backing",
     "virtual_numa_nodes",
+    "numa_hidden",
     "latency_sensitivity",
 }
 
@@ -35,7 +38,10 @@ def differences(earlier: Placement, now: Placement) -> list[str]:
     --------
     >>> differences({"prefer_ht": False, "vcpus_pinned": True}, {"prefer_ht": True})
     ['prefer_ht was no, is yes']
+    >>> differences({"numa_hidden": True}, {})
+    ['numa_hidden was yes, is no']
     """
+    earlier, now = {**UNSAID, **earlier}, {**UNSAID, **now}
     return [
         f"{key} was {word(earlier[key])}, is {word(now[key])}"
         for key in sorted(earlier.keys() & now.keys())

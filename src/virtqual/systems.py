@@ -88,6 +88,9 @@ class VirtualExtras(PartitionExtras):
         The class of budgets that applies, e.g. ``kvm``; see ``references/budgets/``.
     guest
         What the VMs are: kernel, vCPUs, memory, CPU model.
+    numa_hidden
+        Whether the VMs are not shown the NUMA nodes that they lie in, because that is what is studied:
+        preflight reports it instead of refusing it, and no build is qualified so.
     host
         What only the hypervisor's host can say: the fields of ``virtqual-host/1``, or a file of that form
         (docs/preflight.md).
@@ -96,6 +99,7 @@ class VirtualExtras(PartitionExtras):
     hypervisor: Hypervisor
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
+    numa_hidden: bool = False
     host: dict[str, Any] | Path = {}
 
 
@@ -163,6 +167,8 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
     hardware = {"hardware": extras.hypervisor.machine} if extras.hypervisor.machine else {}
     if extras.node_interleaving:
         stated["node_interleaving"] = extras.node_interleaving == "on"
+    if extras.numa_hidden:
+        stated["numa_hidden"] = True
     source = told.source if extras.host else "system file"
     update = {**stated, **hardware, "vendor": extras.hypervisor.vendor, "source": source}
     return told.model_copy(update=update)

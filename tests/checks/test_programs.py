@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,46 @@ def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
     assert ratio == pytest.approx(0.5, rel=0.05)
     (found,) = [one for one in session["canaries"] if one["feature"] == "truthful virtual NUMA"]
     assert found["state"] == "present", found
+
+
+# A stand-in for `grep` on one partition: its nodes have their CPUs in two NUMA nodes.
+TWO_NODES = r"""#!/bin/sh
+/usr/bin/env PATH=/usr/bin:/bin grep "$@" |
+    sed 's|^\(/sys/devices/system/node/node\)0/cpulist:.*|\10/cpulist:0\n\11/cpulist:1-{last}|'
+"""
+
+
+def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified(equipped):
+    """The OpenStack study's VM, which shows one node of a host of two (claim D11)."""
+    if os.cpu_count() < 2:
+        pytest.skip("two NUMA nodes need two CPUs")
+    grep = equipped.path / "slurm/bin.bare/grep"
+    grep.parent.mkdir()
+    grep.write_text(TWO_NODES.format(last=os.cpu_count() - 1))
+    grep.chmod(0o755)
+    line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")
+    # This site allows a VM as much less bandwidth as the study saw.
+    budgets = equipped.path / "references/budgets/kvm.yaml"
+    budgets.write_text(
+        budgets.read_text().replace("family: memory\n    relative: 0.05", "family: memory\n    relative: 0.9")
+    )
+    equipped.fault("slow.cloud", "1.43")
+    line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b", "--pairs", "2")
+    # What a tool wrote of the host says what the VM is, not that it is meant to be so.
+    told = {"virtual_numa_nodes": 1, "vcpus": os.cpu_count(), "cpus_per_node": 1}
+    refused = equipped.virtqual(*line, FAKE_HOST=json.dumps(told))
+    assert refused.returncode == 4, outcome(refused)
+    assert "refused numa-hidden" in refused.stdout
+    time.sleep(1.1)
+    done = equipped.virtqual(*line, FAKE_EXTRAS_cloud=json.dumps({"numa_hidden": True, "host": told}))
+    assert done.returncode == 0, outcome(done)
+    session = json.loads(max((equipped.path / "state/sessions").glob("*/session.json")).read_text())
+    assert session["outcome"] == "WITHIN"
+    assert session["qualified"] == "no (NUMA nodes hidden on purpose)"
+    reported = [one["item"] for one in session["preflight"] if one["action"] == "report"]
+    assert {"numa-hidden", "vm-size"} <= set(reported), reported
+    (found,) = [one for one in session["canaries"] if one["feature"] == "a VM that fits its NUMA nodes"]
+    assert (found["state"], found["evidence"][:4]) == ("missing", "0.70"), found
 
 
 def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_refused(equipped):

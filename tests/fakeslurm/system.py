@@ -27,6 +27,7 @@ def partition(name, **extras):
             "scale": SCALE,
             "numa_nodes": int(os.environ.get("FAKE_NUMA", "1")),
             **extras,
+            **json.loads(os.environ.get(f"FAKE_EXTRAS_{name}", "{}")),
         },
     }
 

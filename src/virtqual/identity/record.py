@@ -242,6 +242,8 @@ class Host(Part):
     node_interleaving
         Whether the firmware interleaves memory over the NUMA nodes, on purpose: on the hosts of the VMs and
         on native nodes alike.
+    numa_hidden
+        Whether the VM is shown fewer NUMA nodes than it lies in, on purpose.
     """
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
@@ -269,6 +271,7 @@ class Host(Part):
     other_vms: Count = UNTOLD
     iommu_large_pages: Flag = UNTOLD
     node_interleaving: Flag = UNTOLD
+    numa_hidden: Flag = UNTOLD
 
     @model_serializer(mode="wrap")
     def _told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.identity.record import Identity
+from virtqual.identity.record import Identity, NotObservable
 from virtqual.preflight import between, during, programs, rules
-from virtqual.preflight.finding import ORDER, Finding
+from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.runs import Run
 
@@ -38,8 +38,15 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
             continue
         for what in one.compare(native, virtual, entry.limits):
             reason = what if isinstance(what, str) else what.not_observable
-            found.append(policy.finding(item, reason, hypervisor_class, unseen=not isinstance(what, str)))
+            found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
     return ranked(found)
+
+
+def _whatever(what: str | NotObservable) -> Action | None:
+    """Return what follows from something that was found under every class; None if that is for the policy."""
+    if isinstance(what, NotObservable):
+        return "unseen"
+    return "report" if isinstance(what, rules.Studied) else None
 
 
 def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *seen: object) -> list[Finding]:

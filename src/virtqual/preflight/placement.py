@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
-from virtqual.preflight.rules import Found, Limits, differs, rule, sides
+from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, sides
 
 
 def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
@@ -17,6 +18,13 @@ def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | No
     return nodes if isinstance(nodes, NotObservable) else (sockets, nodes)
 
 
+def _studied(virtual: Identity, reason: str) -> str:
+    """Return a reason, which refuses nothing where the system file states that NUMA nodes are hidden."""
+    if seen(virtual.host) and virtual.host.numa_hidden is True:
+        return Studied(f"{reason}; this is studied, as extras.numa_hidden states")
+    return reason
+
+
 def _both(native: Identity, virtual: Identity) -> Found:
     for side, node in sides(native, virtual):
         if isinstance(spanned := _spanned(node.topology), NotObservable):
@@ -25,8 +33,20 @@ def _both(native: Identity, virtual: Identity) -> Found:
 
 @rule("numa-hidden")
 def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them."""
+    """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
+
+    Where the system file says that they are hidden, it is what is studied, and must be true.
+    """
     yield from _both(native, virtual)
+    for reason in _hidden(native, virtual):
+        yield _studied(virtual, reason)
+    real, shown = native.topology.numa, virtual.topology.numa
+    stated = seen(virtual.host) and virtual.host.numa_hidden is True
+    if stated and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
+        yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
+
+
+def _hidden(native: Identity, virtual: Identity) -> Iterator[str]:
     here, there = _spanned(native.topology), _spanned(virtual.topology)
     if seen(here) and seen(there) and len(there[1]) < len(here[1]):
         yield (
@@ -40,7 +60,7 @@ def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
         online = virtual.topology.cpus
         cpus = len(cpu_list(online)) if seen(online) else 0
         if host.numa_nodes > 1 and len(there[1]) == 1 and cpus > host.cpus_per_node:
-            yield (f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}")
+            yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
 
 
 @rule("numa-false")
@@ -140,7 +160,7 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
             )
         elif of_vm > of_node * shown:
             nodes = f"{shown} NUMA node{'' if shown == 1 else 's'}"
-            yield f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}"
+            yield _studied(virtual, f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}")
 
 
 @rule("placement")

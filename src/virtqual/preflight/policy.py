@@ -40,13 +40,15 @@ class Policy:
 
     items: Mapping[str, ItemEntry]
 
-    def finding(self, name: str, reason: str, hypervisor_class: str, *, unseen: bool = False) -> Finding:
-        """Return what an item has found, with what follows from it under a class."""
+    def finding(
+        self, name: str, reason: str, hypervisor_class: str, *, whatever: Action | None = None
+    ) -> Finding:
+        """Return what an item has found, with what follows from it under a class, or whatever the class."""
         entry = self.items[name]
         action: Action = entry.actions.get(hypervisor_class, entry.actions["default"])
         return Finding(
             item=name,
-            action="unseen" if unseen else action,
+            action=whatever or action,
             reason=reason,
             remedy=entry.remedy,
             protects=tuple(entry.protects),

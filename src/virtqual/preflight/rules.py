@@ -18,6 +18,10 @@ Found = Iterator[str | NotObservable]
 Compare = Callable[[Identity, Identity, Limits], Found]
 
 
+class Studied(str):
+    """A difference that the system file states because it is what is studied: reported, never refused."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule: the comparison, and the limits that it takes from the data."""

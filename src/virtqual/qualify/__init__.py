@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from virtqual import conclusion, judging
+from virtqual import conclusion, judging, placement
 from virtqual.qualify import plan
 from virtqual.qualify.job import Qualification, Request, Screen, gate
 from virtqual.qualify.look import one_look
@@ -74,6 +74,7 @@ def _conclude(job: Qualification, *, interrupted: bool = False) -> None:
         unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs if not run.instead}),
         qualifies=judging.references().hypervisor_class(job.session.hypervisor_class).qualifies,
         build=f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}",
+        studied="NUMA nodes hidden on purpose" if placement.of(job.system).get("numa_hidden") else "",
     )
     job.session.write(job.directory)
 

@@ -35,6 +35,7 @@ CASES = {
     "numa-hidden": [
         ({}, ONE_NODE, {}, "2 NUMA nodes natively, the VM shows 1"),
         (ONE_NODE, ONE_NODE, HOST, "one NUMA node of 8 CPUs, a node of its host has 4"),
+        ({}, {}, {"numa_hidden": True}, "the VM shows 2, as native does"),
     ],
     "numa-false": [
         (ONE_NODE, {}, {}, "1 NUMA nodes natively, the VM shows 2"),
@@ -140,6 +141,14 @@ def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
         )
         == []
     )
+
+
+def test_hidden_nodes_that_are_stated_are_reported():
+    stated = pair({}, ONE_NODE, {**HOST, "numa_hidden": True})
+    found = compare(*stated, judging.policy(), "production")
+    actions = {one.action for one in found if one.item in ("numa-hidden", "vm-size")}
+    assert "refuse" not in actions
+    assert "report" in actions
 
 
 def test_node_interleaving_that_is_stated_is_no_fault():
