@@ -89,8 +89,8 @@ class VirtualExtras(PartitionExtras):
     guest
         What the VMs are: kernel, vCPUs, memory, CPU model.
     numa_hidden
-        Whether the VMs are not shown the NUMA nodes that they lie in, because that is what is studied:
-        preflight reports it instead of refusing it, and no build is qualified so.
+        Whether the VMs show fewer NUMA nodes than native ones because that is what is studied: preflight
+        reports it instead of refusing it, and no build is qualified so.
     host
         What only the hypervisor's host can say: the fields of ``virtqual-host/1``, or a file of that form
         (docs/preflight.md).

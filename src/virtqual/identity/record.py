@@ -243,7 +243,7 @@ class Host(Part):
         Whether the firmware interleaves memory over the NUMA nodes, on purpose: on the hosts of the VMs and
         on native nodes alike.
     numa_hidden
-        Whether the VM is shown fewer NUMA nodes than it lies in, on purpose.
+        Whether the VM shows fewer NUMA nodes than native ones, on purpose.
     """
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")

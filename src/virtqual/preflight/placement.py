@@ -19,7 +19,7 @@ def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | No
 
 
 def _studied(virtual: Identity, reason: str) -> str:
-    """Return a reason, which refuses nothing where the system file states that NUMA nodes are hidden."""
+    """Return a reason, which refuses nothing where the system file states that the VM shows fewer nodes."""
     if seen(virtual.host) and virtual.host.numa_hidden is True:
         return Studied(f"{reason}; this is studied, as extras.numa_hidden states")
     return reason
@@ -48,7 +48,7 @@ def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 def _hidden(native: Identity, virtual: Identity) -> Iterator[str]:
     here, there = _spanned(native.topology), _spanned(virtual.topology)
-    if seen(here) and seen(there) and len(there[1]) < len(here[1]):
+    if seen(here) and seen(there) and len(there[1]) < len(here[1]) and not _shown(native, virtual):
         yield (
             f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}: "
             "it cannot place memory beside them"
@@ -61,6 +61,28 @@ def _hidden(native: Identity, virtual: Identity) -> Iterator[str]:
         cpus = len(cpu_list(online)) if seen(online) else 0
         if host.numa_nodes > 1 and len(there[1]) == 1 and cpus > host.cpus_per_node:
             yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
+
+
+def _shown(native: Identity, virtual: Identity) -> bool:
+    """Tell whether a VM shows as many NUMA nodes as its CPUs fill of the hardware's: then it hides none."""
+    real, shown, cpus = native.topology.numa, virtual.topology.numa, virtual.topology.cpus
+    if not (seen(real) and seen(shown) and seen(cpus)):
+        return False
+    return len(cpu_list(cpus)) <= len(shown) * max(len(cpu_list(node)) for node in real.values())
+
+
+@rule("numa-spread")
+def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
+    here, there = _spanned(native.topology), _spanned(virtual.topology)
+    if not (seen(here) and seen(there)):
+        return
+    nodes = [len(side[1]) for side in (here, there)]
+    if nodes[1] < nodes[0] and _shown(native, virtual):
+        reason = (
+            f"the CPUs in use lie in {nodes[0]} NUMA nodes natively and in {nodes[1]} of a VM that hides none"
+        )
+        yield _studied(virtual, reason)
 
 
 @rule("numa-false")

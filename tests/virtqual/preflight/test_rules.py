@@ -11,6 +11,14 @@ from virtqual.preflight.compare import applied, compare
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
 ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
+# A VM of as many CPUs as a NUMA node of the host has.
+SIZED_TO_ONE = {
+    r"^/sys/devices/system/node/node1/.*\n": "",
+    r"^/sys/devices/system/cpu/cpu[2367]/topology/.*\n": "",
+    r"^(/sys/devices/system/cpu/online):.*": r"\1:0-1,4-5",
+    r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5",
+}
+BOUND_TO_ONE = {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5"}
 NO_SMT = {r"(cpu(\d)/topology/thread_siblings_list):.*": r"\1:\2"}
 KVM = {"VMware, Inc.": "QEMU", "tsc hpet": "tsc kvm-clock hpet"}
 # By item: edits of the native node, of the guest, what the host says, and words of the reason.
@@ -37,6 +45,7 @@ CASES = {
         (ONE_NODE, ONE_NODE, HOST, "one NUMA node of 8 CPUs, a node of its host has 4"),
         ({}, {}, {"numa_hidden": True}, "the VM shows 2, as native does"),
     ],
+    "numa-spread": [({}, SIZED_TO_ONE, {}, "in 2 NUMA nodes natively and in 1 of a VM that hides none")],
     "numa-false": [
         (ONE_NODE, {}, {}, "1 NUMA nodes natively, the VM shows 2"),
         ({}, {"(node0/cpulist):.*": r"\1:0-5", "(node1/cpulist):.*": r"\1:6-7"}, {}, "[2, 6] in the VM"),
@@ -141,6 +150,18 @@ def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
         )
         == []
     )
+
+
+def test_a_vm_sized_to_one_node_needs_native_runs_bound_to_one():
+    """The remedies of the rules lead to a pair that no rule refuses."""
+
+    def numa(native, host):
+        found = compare(*pair(native, SIZED_TO_ONE, host), judging.policy(), "production")
+        return {one.item: one.action for one in found if one.item.startswith("numa")}
+
+    assert numa({}, {}) == {"numa-spread": "refuse"}
+    assert numa(BOUND_TO_ONE, {}) == {}
+    assert numa({}, {"numa_hidden": True}) == {"numa-spread": "report"}
 
 
 def test_hidden_nodes_that_are_stated_are_reported():
