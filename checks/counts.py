@@ -56,6 +56,19 @@ def ranks():
     return sizes.doublings(cores(), cores())
 
 
+def layouts(ranks, among):
+    """Return how numbers of ranks are divided evenly among numbers of nodes, as far as there are both.
+
+    Returns
+    -------
+    list of str
+        Nodes and ranks of each, such as ``"2x4"``; the smallest of all at least.
+    """
+    every = [(one, count // one) for one in among for count in ranks if count % one == 0]
+    fitting = [(one, each) for one, each in every if one <= nodes() and each <= cores()]
+    return [f"{one}x{each}" for one, each in fitting or [min(every)]]
+
+
 def at_once():
     """Return on how many nodes at once a program runs: 2, 4, ... all; 2 where there are fewer."""
     return sizes.doublings(nodes(), nodes())[1:] or [2]

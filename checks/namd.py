@@ -1,4 +1,4 @@
-"""NAMD: a generated box of water with its energy conserved, and the study's virus (STMV)."""
+"""NAMD: a generated box of water with its energy conserved, and the study's virus; on a node and several."""
 
 from pathlib import Path
 
@@ -22,7 +22,15 @@ DRIFT = 1e-3
 # numbers and move the total energy, by less than this.
 STMV = "namd-stmv"
 STMV_ATOMS, STMV_STEPS, STMV_RANKS, STMV_DRIFT = 1066628, 500, (4, 8, 16), 0.02
+# And over how many VMs, whose traffic went over one virtual switch or one each (claims N05 to N16).
+STMV_NODES = (2, 4)
+STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES)
 STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
+
+
+def ranks_of(layout):
+    """Return nodes and ranks of each, of a layout such as ``2x4``."""
+    return tuple(int(number) for number in layout.split("x"))
 
 
 class Namd(Measurement):
@@ -41,22 +49,17 @@ class Namd(Measurement):
             )
         if run.drift > drift:
             raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")
-        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks", run.wall_clock)]
+        where = f", {self.nodes} nodes" if self.nodes > 1 else ""
+        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks{where}", run.wall_clock)]
 
 
-@rfm.simple_test
-class namd_water(Namd):
-    """Water on a node, over numbers of ranks."""
+class Water(Namd):
+    """The generated box."""
 
-    descr = "NAMD, generated water box (needs no download) on one node by ranks, elapsed time"
-    ranks = parameter(counts.ranks(), loggable=True)
-    tags = {"app", "esx41", "full"}
-
-    def arrange(self):
-        """As many ranks as asked for, each on a core of its own."""
-        self.num_tasks = self.num_tasks_per_node = self.ranks
+    @run_after("setup")
+    def size_box(self):
+        """Choose molecules and steps by scale."""
         self.edge, self.steps = BOX[self.known["scale"]]
-        self.executable_opts = ["water.namd"]
 
     @run_before("run")
     def write_input(self):
@@ -77,25 +80,45 @@ class namd_water(Namd):
 
 
 @rfm.simple_test
-class namd_stmv(Namd):
-    """The virus on a node, over the study's numbers of processes as far as there are cores."""
+class namd_water(Water):
+    """Water on a node, over numbers of ranks."""
 
-    descr = "NAMD STMV, 500 steps on one node with 4, 8 and 16 ranks, elapsed time"
-    ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
-    inputs = (STMV,)
-    scale = "standard"
+    descr = "NAMD, generated water box (needs no download) on one node by ranks, elapsed time"
+    ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "esx41", "full"}
-
-    @classmethod
-    def lacking(cls):
-        """Return why it cannot run: too few cores, too."""
-        few = "" if min(STMV_RANKS) <= counts.cores() else f"needs {min(STMV_RANKS)} cores of a node"
-        return super().lacking() or few
 
     def arrange(self):
         """As many ranks as asked for, each on a core of its own."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
-        self.executable_opts = ["stmv.namd"]
+        self.executable_opts = ["water.namd"]
+
+
+@rfm.simple_test
+class namd_water_nodes(Water):
+    """Water over nodes: what their messages cost shows beside one node."""
+
+    descr = "NAMD, generated water box (needs no download) over 2, 4, ... nodes, elapsed time"
+    nodes = 2
+    count = parameter(counts.at_once(), loggable=True)
+    tags = {"app", "mpi", "esx41", "full"}
+
+    @run_after("init")
+    def take_nodes(self):
+        """As many as asked for."""
+        self.nodes = self.count
+
+    def arrange(self):
+        """A rank a core; on small systems a rank a node, for nodes may share a few cores."""
+        self.num_tasks_per_node = 1 if self.small else self.cores
+        self.num_tasks = self.nodes * self.num_tasks_per_node
+        self.executable_opts = ["water.namd"]
+
+
+class Stmv(Namd):
+    """The virus."""
+
+    inputs = (STMV,)
+    scale = "standard"
 
     @run_before("run")
     def bring_input(self):
@@ -113,12 +136,77 @@ class namd_stmv(Namd):
 
 
 @rfm.simple_test
+class namd_stmv(Stmv):
+    """The virus on a node, over the study's numbers of processes as far as there are cores."""
+
+    descr = "NAMD STMV, 500 steps on one node with 4, 8 and 16 ranks, elapsed time"
+    ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
+    tags = {"app", "esx41", "full"}
+
+    @classmethod
+    def lacking(cls):
+        """Return why it cannot run: too few cores, too."""
+        few = "" if min(STMV_RANKS) <= counts.cores() else f"needs {min(STMV_RANKS)} cores of a node"
+        return super().lacking() or few
+
+    def arrange(self):
+        """As many ranks as asked for, each on a core of its own."""
+        self.num_tasks = self.num_tasks_per_node = self.ranks
+        self.executable_opts = ["stmv.namd"]
+
+
+@rfm.simple_test
+class namd_stmv_nodes(Stmv):
+    """The virus over the study's numbers of VMs and processes, as far as there are nodes and cores."""
+
+    descr = "NAMD STMV, 500 steps over 2 and 4 nodes with 4, 8 and 16 ranks, elapsed time"
+    nodes = 2
+    layout = parameter(STMV_LAYOUTS, loggable=True)
+    tags = {"app", "mpi", "esx41", "full"}
+
+    @classmethod
+    def lacking(cls):
+        """Return why it cannot run: too few cores, too."""
+        each = ranks_of(STMV_LAYOUTS[0])[1]
+        few = "" if each <= counts.cores() else f"needs {each} cores of a node"
+        return super().lacking() or few
+
+    @run_after("init")
+    def take_nodes(self):
+        """As many as asked for."""
+        self.nodes, self.each = ranks_of(self.layout)
+
+    def arrange(self):
+        """As many ranks on each node as asked for, each on a core of its own."""
+        self.num_tasks, self.num_tasks_per_node = self.nodes * self.each, self.each
+        self.executable_opts = ["stmv.namd"]
+
+
+@rfm.simple_test
 class namd_water_overhead(Overhead):
     """Verdict on NAMD."""
 
     descr = "NAMD, generated water box: virtual against native"
     measured = namd_water
     ranks = parameter(counts.ranks(), loggable=True)
+
+
+@rfm.simple_test
+class namd_water_nodes_overhead(Overhead):
+    """Verdict on NAMD over nodes."""
+
+    descr = "NAMD, generated water box over nodes: virtual against native"
+    measured = namd_water_nodes
+    count = parameter(counts.at_once(), loggable=True)
+
+
+@rfm.simple_test
+class namd_stmv_nodes_overhead(Overhead):
+    """Verdict on the virus over nodes."""
+
+    descr = "NAMD STMV over nodes: virtual against native"
+    measured = namd_stmv_nodes
+    layout = parameter(STMV_LAYOUTS, loggable=True)
 
 
 @rfm.simple_test

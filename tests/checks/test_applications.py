@@ -99,6 +99,14 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
     assert len(found["milc_rating"]["answers"]) == 2
 
 
+def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
+    # On small systems, and these, nodes share the machine's CPUs.
+    done = equipped.reframe("-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL)
+    assert "WITHIN namd_elapsed@water 10125 atoms, 2 ranks, 2 nodes" in outcome(done), outcome(done)
+    found = {run["side"]: run["nodes"] for run in runs(equipped)}
+    assert found == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
+
+
 def test_fields_that_differ_between_the_sides_are_refused(equipped):
     """A virtual partition that computes another wind is not slow or fast, it is wrong."""
     equipped.fault("fault.wind.cloud", "1.01")
@@ -148,6 +156,10 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite")
     assert "wrf_conus12km: the input wrf-conus12km is not here: virtqual inputs fetch" in listed.stdout
     assert "namd_stmv: " in listed.stdout
+    # The study's 4, 8 and 16 processes, divided among its 2 and 4 VMs, as far as a node has cores.
+    cases = sum(count <= os.cpu_count() for count in (2, 4, 8, 1, 2, 4))
+    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", FAKE_NODES="4")
+    assert f"namd_stmv_nodes ({cases} cases): the input namd-stmv is not here" in listed.stdout, listed.stdout
     listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", **SMALL)
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.

@@ -129,22 +129,34 @@ def test_against_an_earlier_session(site):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_another_placement_of_the_vms_is_another_partition(site):
+@pytest.mark.parametrize(
+    ("before", "now", "named"),
+    [
+        ({"prefer_ht": False}, {"prefer_ht": True}, "prefer_ht was no, is yes"),
+        (
+            {"virtual_switches": "one"},
+            {"virtual_switches": "one a VM"},
+            "virtual_switches was one, is one a VM",
+        ),
+        ({"numa_hidden": True}, {}, "numa_hidden was yes, is no"),
+    ],
+)
+def test_another_placement_of_the_vms_is_another_partition(site, before, now, named):
     """Like ESX 4.1's preferHT: no build may be credited with what it did."""
     earlier = Session(
         session="20260101-000000-testsite",
         created="2026-01-01",
         system="testsite",
         hypervisor_class="kvm",
-        identity={"virtual": {"placement": {"prefer_ht": False, "vcpus_pinned": True}}},
+        identity={"virtual": {"placement": {**before, "vcpus_pinned": True}}},
         stack={},
     )
     directory = site.path / "state/sessions" / earlier.session
     directory.mkdir(parents=True)
     earlier.write(directory)
-    done = site.virtqual(*ON, "-n", "lj", "--against", "last", FAKE_HOST='{"prefer_ht": true}')
+    done = site.virtqual(*ON, "-n", "lj", "--against", "last", FAKE_HOST=json.dumps(now))
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "placed otherwise (prefer_ht was no, is yes)" in done.stderr
+    assert f"placed otherwise ({named})" in " ".join(done.stderr.split())
 
 
 def test_ctrl_c_keeps_what_was_measured(site):

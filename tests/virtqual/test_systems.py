@@ -55,6 +55,7 @@ def put(value, *keys):
         (put("local", "partitions", 0, "scheduler"), "cannot keep both partitions apart"),
         (put("big", "partitions", 0, "extras", "scale"), "extras.scale"),
         (put(1, "partitions", 1, "extras", "llc_bytes"), "extras.llc_bytes differs"),
+        (put({"virtual_switches": "two"}, "partitions", 1, "extras", "host"), "'one' or 'one a VM'"),
         (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
         (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],

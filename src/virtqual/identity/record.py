@@ -235,6 +235,9 @@ class Host(Part):
         Pages under the VM's memory, e.g. ``huge pages``.
     latency_sensitivity
         ESXi's setting.
+    virtual_switches
+        ``one`` where the VMs of a host share a virtual switch and their messages stay in its memory, ``one a
+        VM`` where each has its own with an adapter, so that messages go over the wire.
     other_vms
         How many VMs that are not of this partition ran on the host.
     iommu_large_pages
@@ -268,6 +271,7 @@ class Host(Part):
     prefer_ht: Flag = UNTOLD
     memory_backing: Text = UNTOLD
     latency_sensitivity: Text = UNTOLD
+    virtual_switches: Literal["one", "one a VM"] | NotObservable = UNTOLD
     other_vms: Count = UNTOLD
     iommu_large_pages: Flag = UNTOLD
     node_interleaving: Flag = UNTOLD
