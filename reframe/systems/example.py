@@ -17,6 +17,8 @@ HARDWARE = {
     "numa_nodes": 2,
     "llc_bytes": 2 * 48 * 2**20,  # both sockets' last-level caches
     "scale": "standard",
+    "rdma_options": ["-d", "mlx5_0"],
+    "link_gbit": 100,  # EDR: a port at less is refused, also where both sides have less
 }
 
 system = {
@@ -32,7 +34,7 @@ system = {
             "scheduler": "slurm",
             "launcher": "srun",
             "access": ["--partition=bare", "--account=hpcops"],
-            "features": ["native"],
+            "features": ["native", "rdma"],
             "max_jobs": 4,
             "processor": PROCESSOR,
             "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
@@ -44,7 +46,7 @@ system = {
             "scheduler": "slurm",
             "launcher": "srun",
             "access": ["--partition=vm", "--account=hpcops"],
-            "features": ["virtual"],
+            "features": ["virtual", "rdma"],
             "max_jobs": 4,
             "processor": PROCESSOR,
             "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from virtqual.errors import UsageError
 from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
+from virtqual.identity.rates import LinkRate
 
 SIDES = ("native", "virtual")
 M = TypeVar("M", bound=BaseModel)
@@ -65,6 +66,9 @@ class PartitionExtras(BaseModel):
         How many NUMA nodes a node shows.
     node_interleaving
         The firmware's setting, ``on`` or ``off``, where it is part of what is studied; the same for both.
+    link_gbit
+        Rate that the fastest RDMA port should have, Gbit/s; the same for both partitions, and native ones
+        without RDMA have none.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -75,6 +79,7 @@ class PartitionExtras(BaseModel):
     scale: Literal["small", "standard"]
     numa_nodes: int = Field(ge=1, default=1)
     node_interleaving: Literal["on", "off"] | None = None
+    link_gbit: LinkRate | None = None
 
 
 class VirtualExtras(PartitionExtras):
@@ -169,6 +174,8 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
         stated["node_interleaving"] = extras.node_interleaving == "on"
     if extras.numa_hidden:
         stated["numa_hidden"] = True
+    if extras.link_gbit:
+        stated["link_gbit"] = extras.link_gbit
     source = told.source if extras.host else "system file"
     update = {**stated, **hardware, "vendor": extras.hypervisor.vendor, "source": source}
     return told.model_copy(update=update)
@@ -232,6 +239,11 @@ def check(raw: Mapping[str, Any], file: str) -> System:
         raise UsageError(
             f"{file}: extras.node_interleaving differs between the partitions: both run on the same "
             "hardware; two settings of the firmware are two sessions"
+        )
+    if system.native.link_gbit not in (None, system.virtual.link_gbit):
+        raise UsageError(
+            f"{file}: extras.link_gbit differs between the partitions: state the rate that the adapters of "
+            "both should have"
         )
     return system
 

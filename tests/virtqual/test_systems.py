@@ -20,6 +20,7 @@ def test_the_worked_example_is_right(example):
     system = systems.check(example, "example.py")
     assert system.virtual.hypervisor.build == "8.0.3-24022510"
     assert system.partition("native").name == "bare"
+    assert systems.host_of(system.virtual).link_gbit == 100
 
 
 def remove(*keys):
@@ -56,6 +57,13 @@ def put(value, *keys):
         (put("big", "partitions", 0, "extras", "scale"), "extras.scale"),
         (put(1, "partitions", 1, "extras", "llc_bytes"), "extras.llc_bytes differs"),
         (put({"virtual_switches": "two"}, "partitions", 1, "extras", "host"), "'one' or 'one a VM'"),
+        (
+            put("100 Gb/s", "partitions", 0, "extras", "link_gbit"),
+            "extras.link_gbit: Input should be a valid number",
+        ),
+        (put(12.5, "partitions", 0, "extras", "link_gbit"), "12.5 Gbit/s is no rate of an RDMA port"),
+        (put(100_000, "partitions", 0, "extras", "link_gbit"), "the nearest is 2400"),
+        (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
         (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
         (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],

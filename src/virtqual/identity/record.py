@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from virtqual.identity.cpus import cpu_list
+from virtqual.identity.rates import LinkRate
 
 T = TypeVar("T")
 
@@ -247,6 +248,8 @@ class Host(Part):
         on native nodes alike.
     numa_hidden
         Whether the VM shows fewer NUMA nodes than native ones, on purpose.
+    link_gbit
+        Rate that the fastest RDMA port of either side should have, Gbit/s.
     """
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
@@ -276,6 +279,7 @@ class Host(Part):
     iommu_large_pages: Flag = UNTOLD
     node_interleaving: Flag = UNTOLD
     numa_hidden: Flag = UNTOLD
+    link_gbit: LinkRate | NotObservable = UNTOLD
 
     @model_serializer(mode="wrap")
     def _told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -38,15 +38,23 @@ def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("link-rate")
 def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """A port that is down on one side, or trained to a lower rate."""
+    """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
     here, there = ([port for hca in node.hcas for port in hca.ports] for node in (native, virtual))
+    active = [[port for port in ports if _active(port)] for ports in (here, there)]
+    rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
+    stated = virtual.host.link_gbit if seen(virtual.host) else virtual.host
+    if seen(stated):
+        if not active[1]:
+            yield f"the VM has no active RDMA port, extras.link_gbit says {stated:g} Gbit/s"
+        for (side, _), of_side in zip(sides(native, virtual), rates, strict=True):
+            if of_side and max(of_side) != stated:
+                fastest = f"the fastest RDMA port of {side} has {max(of_side):g} Gbit/s"
+                yield f"{fastest}, extras.link_gbit says {stated:g}"
     if not here or not there:
         return
-    active = [[port for port in ports if _active(port)] for ports in (here, there)]
     if len(active[0]) != len(active[1]) or not active[0]:
         states = [", ".join(str(port.state) for port in ports) for ports in (here, there)]
         yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
-    rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
     if not rates[0] or not rates[1]:
         yield NotObservable(not_observable="the rate of an RDMA port: none is active, or a driver hides it")
     elif max(rates[1]) < max(rates[0]):

@@ -20,6 +20,8 @@ SIZED_TO_ONE = {
 }
 BOUND_TO_ONE = {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5"}
 NO_SMT = {r"(cpu(\d)/topology/thread_siblings_list):.*": r"\1:\2"}
+FDR = {r"100 Gb/sec \(4X EDR\)": "56 Gb/sec (4X FDR)"}
+NO_HCA = {r"^/sys/class/infiniband/.*\n": ""}
 KVM = {"VMware, Inc.": "QEMU", "tsc hpet": "tsc kvm-clock hpet"}
 # By item: edits of the native node, of the guest, what the host says, and words of the reason.
 CASES = {
@@ -82,6 +84,9 @@ CASES = {
     "link-rate": [
         ({}, {"4: ACTIVE": "2: INIT"}, {}, "4: ACTIVE natively and 2: INIT"),
         ({}, {"100 Gb/sec": "50 Gb/sec"}, {}, "100 Gbit/s natively and 50"),
+        (FDR, FDR, {"link_gbit": 100}, "port of native has 56 Gbit/s, extras.link_gbit says 100"),
+        (FDR, FDR, {"link_gbit": 100}, "port of virtual has 56 Gbit/s, extras.link_gbit says 100"),
+        (NO_HCA, NO_HCA, {"link_gbit": 100}, "the VM has no active RDMA port"),
     ],
     "pcie-link": [({r"(current_link_width):16": r"\1:8"}, {}, {}, "has the width 8, it could have 16")],
     "nic-rate": [({}, {"(ib0/speed):.*": r"\1:56000"}, {}, "100000 Mbit/s natively and 56000")],
@@ -162,6 +167,15 @@ def test_a_vm_sized_to_one_node_needs_native_runs_bound_to_one():
     assert numa({}, {}) == {"numa-spread": "refuse"}
     assert numa(BOUND_TO_ONE, {}) == {}
     assert numa({}, {"numa_hidden": True}) == {"numa-spread": "report"}
+
+
+def test_a_link_at_its_stated_rate_is_no_fault():
+    for native in ({}, NO_HCA):
+        found = compare(*pair(native, {}, {"link_gbit": 100}), judging.policy(), "production")
+        assert not [one for one in found if one.item == "link-rate"]
+    # What only the system file says catches it: both sides are alike.
+    found = compare(*pair(FDR, FDR, {}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "link-rate"]
 
 
 def test_hidden_nodes_that_are_stated_are_reported():
