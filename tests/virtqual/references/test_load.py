@@ -3,6 +3,7 @@ from datetime import date
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from virtqual.datafile import DataError
@@ -389,6 +390,17 @@ def test_every_class_has_a_budget_for_every_metric_under_its_gate(references):
             budget = references.budget(metric, name)
             assert budget.gate == found.gate
             assert all(term.reason.text for term in budget.terms)
+
+
+def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
+    """Up to a thousand are in flight: 0.1 us would be several times what one of them takes."""
+    metric = references.metrics["rdma_buffers"]
+    for name, found in references.classes.items():
+        budget = references.budget("rdma_buffers", name)
+        limit, margin = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
+        assert limit == pytest.approx(np.full(3, limit[0])), name
+        # Emulation is judged by its change alone.
+        assert np.expm1(limit + margin).max() <= (0.2 if found.gate == "overhead" else 0.35) + 1e-9
 
 
 def test_every_class_can_judge_build_against_build(references):
