@@ -20,10 +20,12 @@ def with_rdma(site):
     """The site with two nodes a side, perftest, and RDMA in the VMs; the machine may be of any speed."""
     stack = site.path / "state/stack/micro"
     stack.mkdir()
-    path = Path(shutil.copy(FAKE / "perftest", stack / "ib_send_lat"))
+    names = ("ib_send_lat", "ib_write_bw")
+    data = {name: Path(shutil.copy(FAKE / "perftest", stack / name)) for name in names}
+    path = data["ib_send_lat"]
     perftest = Program(
         name="perftest", version="4.5", origin="the tests", path=path, sha256=manifest.sha256(path),
-        features=("perftest",), data={"ib_send_lat": path},
+        features=("perftest",), data=data,
     )  # fmt: skip
     Manifest(name="micro", pins="none", programs=(perftest,)).write(stack)
     rules = site.path / "references/preflight.yaml"
@@ -67,3 +69,15 @@ def test_where_overheads_are_judged_there_is_none(with_rdma):
     done, session, (verdict,) = qualify(with_rdma)
     assert (done.returncode, session["outcome"], verdict["outcome"]) == (4, "INVALID", "INVALID"), done.stdout
     assert "native not observable: the native partition has no 'rdma'" in verdict["message"]
+
+
+def test_as_many_messages_are_in_flight_through_few_buffers_as_through_many(with_rdma):
+    """Otherwise few are limited by latency: the stand-in's is ten times what a message takes at full rate."""
+    done = with_rdma.reframe("-n", r"^rdma_buffers%sample=0V", VIRTQUAL_SCOPE="full", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (report,) = (with_rdma.path / "state/reports").glob("run-*.json")
+    cases = json.loads(report.read_text())["runs"][0]["testcases"]
+    records = [json.loads(case["record"]) for case in cases if case.get("record")]
+    (result,) = [one for record in records for one in record["results"] if one["metric"] == "rdma_buffers"]
+    assert (result["points"], result["setting"][-12:]) == ([1, 2, 4, 8, 16], "16 in flight")
+    assert result["values"] == pytest.approx([0.1] * 5)

@@ -135,38 +135,74 @@ def _bump(curve: Curve, below: list[float], inside: list[float]) -> float:
 
 # The study's small messages cost 20 % more with 4 KiB pages (R08) and nothing with 2 MiB pages (R09).
 KNEE = 1.10
+# So many numbers of buffers, over such a factor, show where a curve rises.
+NUMBERS, OVER = 4, 16
 
 
 def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
-    """Tell from a latency against the number of buffers whether the IOMMU maps by large pages.
+    """Tell from the time of a message against the number of buffers whether the IOMMU maps by large pages.
 
     Parameters
     ----------
     virtual
-        Time of one small message in the VM, us, by the number of registered buffers (4 KiB apart) that the
-        messages go through in turn; at least four numbers over a factor of 16.
+        Time of one small message in the VM, us, at full rate, by the number of registered buffers (4 KiB
+        apart) that the messages go through; at least four numbers over a factor of 16.
     native
         The same natively; where given, what the adapter itself takes for more buffers is not counted.
 
     Notes
     -----
-    With 4 KiB pages every buffer needs an entry of the IOTLB: beyond its size the latency rises (claim R11).
+    With 4 KiB pages every buffer needs an entry of the IOTLB: beyond its size the time rises (claim R11).
     With large pages the curve is flat.
+
+    Like is compared with like: numbers of buffers count where the rate of messages limits both sides.  Where
+    a side's time still falls with more buffers, it is latency, and what a VM adds to that is another thing.
+
+    What a VM adds to every message (no write combining, a slow vCPU) overlaps with what the IOMMU adds, and
+    may hide it.  So "present" takes a time with many buffers that is close to native's; where few buffers
+    have an overhead already and many have no larger one, the answer is "unknown".
+
+    It cannot see that native's own IOMMU maps by small pages, too; what else grows with the number of queue
+    pairs in a VM alone; and, without `native`, whether something else limits the VM.
     """
     says = IOMMU_LARGE_PAGES.says
-    counts = sorted(set(virtual) if native is None else set(virtual) & set(native))
-    if len(counts) < 4 or counts[-1] < 16 * counts[0]:
+    curves = [virtual] if native is None else [virtual, native]
+    counts = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not _far_enough(counts):
         return says("unknown", "four numbers of buffers over a factor of 16 are needed")
+    counts = [count for count in counts if all(_limited_by_rate(curve, count) for curve in curves)]
+    if not _far_enough(counts):
+        shown = ", ".join(f"{count:g}" for count in counts)
+        return says(
+            "unknown",
+            "four numbers of buffers over a factor of 16 are needed at which the rate limits both sides; "
+            f"it does at {shown}",
+        )
     times = {count: virtual[count] / (1 if native is None else native[count]) for count in counts}
     few = float(np.median([times[count] for count in counts[:2]]))
-    many = float(np.median([times[count] for count in counts[-2:]]))
+    # The largest alone: the knee may lie before it.
+    many = times[counts[-1]]
     rise = many / few
     unit = " us" if native is None else " of native"
     evidence = f"{many:.2f}{unit} with {counts[-1]:g} buffers, {few:.2f} with {counts[0]:g} ({rise:.2f}x)"
+    if rise <= KNEE and native is not None and many > KNEE:
+        return says(
+            "unknown",
+            f"{evidence}: with few buffers something else takes longer already, and may hide the IOMMU",
+        )
     if rise <= KNEE:
         return says("present", evidence)
     knee = next(count for count in counts if times[count] > math.sqrt(rise) * few)
     return says("missing", f"{evidence}, rising at {knee:g}")
+
+
+def _far_enough(counts: list[float]) -> bool:
+    return len(counts) >= NUMBERS and counts[-1] >= OVER * counts[0]
+
+
+def _limited_by_rate(curve: Curve, count: float) -> bool:
+    """Return whether messages through more buffers take no less time than through so many."""
+    return curve[count] <= KNEE * min(us for other, us in curve.items() if other >= count)
 
 
 # Where the hardware's own nodes differ less than this, nothing can be told from them; nor where a VM has less

@@ -149,7 +149,7 @@ def test_one_pair_that_disagrees_does_not_decide_and_half_of_them_leave_it_open(
 
 
 def test_iommu_large_pages_from_the_number_of_buffers():
-    native = {1: 2.0, 4: 1.0, 16: 0.5, 64: 0.5, 256: 0.5}
+    native = {1: 2.0, 4: 0.5, 16: 0.5, 64: 0.5, 256: 0.5}
     slow = {count: us * (1.2 if count >= 64 else 1.0) for count, us in native.items()}
     found = says(
         measured(sides(curve("rdma_buffers", native), curve("rdma_buffers", slow))), "IOMMU large pages"
