@@ -81,8 +81,13 @@ def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(eq
 
 
 NUMACTL = """#!/bin/bash
-# Memory of another node than the CPUs' is half as fast.
-[ "$1 $2" = "--cpunodebind=0 --membind=1" ] && export FAKE_SLOWER=2
+# Two sockets of two nodes each: memory of the other socket is half as fast.
+if [ "$1" = --hardware ]; then
+    for node in 0 1 2 3; do echo "node $node cpus: $node"; echo "node $node size: 1000 MB"; done
+    echo "node distances:"; echo "node   0   1   2   3"; echo "  0:  10  12  32  32"
+    exit
+fi
+case "$1 $2" in "--cpunodebind=0 --membind="[23]) export FAKE_SLOWER=2 ;; esac
 shift 2; exec "$@"
 """
 
@@ -96,13 +101,13 @@ def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
         directory.mkdir()
         (directory / "numactl").write_text(NUMACTL)
         (directory / "numactl").chmod(0o755)
-    done = equipped.virtqual(*QUALIFY, "-n", "stream_numa", FAKE_NUMA="2")
+    done = equipped.virtqual(*QUALIFY, "-n", "stream_numa", FAKE_NUMA="4")
     assert done.returncode == 0, outcome(done)
     (file,) = (equipped.path / "state/sessions").glob("*/session.json")
     session = json.loads(file.read_text())
     results = [result for run in session["runs"] for result in run["results"]]
     rates = {(r["metric"], r["setting"].rpartition(", ")[2]): r["values"][0] for r in results}
-    ratio = rates["memory_triad", "remote memory"] / rates["memory_triad", "local memory"]
+    ratio = rates["memory_triad", "remote memory (node 3)"] / rates["memory_triad", "local memory (node 0)"]
     assert ratio == pytest.approx(0.5, rel=0.05)
     (found,) = [one for one in session["canaries"] if one["feature"] == "truthful virtual NUMA"]
     assert found["state"] == "present", found

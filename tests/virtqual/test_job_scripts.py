@@ -82,3 +82,47 @@ def test_of_other_tasks_nothing_is_noted(stage):
     env = {**os.environ, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
     subprocess.run(["./task.sh", "/bin/true"], cwd=stage, env=env, check=True, timeout=60)
     assert not list(stage.glob("virtqual.begin*"))
+    assert notes.identities(stage, noted, None)[task.node].node == task.node
+
+
+# What `numactl --hardware` prints of one node, and of the distances from the first.
+NODE = "node {0} cpus: {1}\nnode {0} size: {2} MB\nnode {0} free: 1 MB\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "distances", "node"),
+    [
+        ({0: "0", 1: "1"}, "10 21", "1"),
+        # Two nodes of each socket, and the same told no distances.
+        ({0: "0", 1: "1", 2: "2", 3: "3"}, "10 12 32 32", "3"),
+        ({0: "0", 1: "1", 2: "2", 3: "3"}, "10 20 20 20", "3"),
+        # Four sockets in a ring; numbers with gaps.
+        ({0: "0", 1: "1", 2: "2", 3: "3"}, "10 21 31 21", "2"),
+        ({0: "0", 8: "1", 16: "2"}, "10 80 40", "8"),
+        # Memory of another kind is farther away, and no other socket; a node without memory has none to give.
+        ({0: "0", 1: "1", 2: ""}, "10 21 40", "1"),
+        ({0: "0", 1: "1", 2: None}, "10 21 40", "1"),
+        ({0: "0"}, "10", None),
+        ({0: "0", 1: "1"}, None, None),
+    ],
+)
+def test_remote_memory_is_that_of_the_farthest_node(tmp_path, nodes, distances, node):
+    said = "".join(NODE.format(name, cpus or "", 0 if cpus is None else 9) for name, cpus in nodes.items())
+    table = f"node distances:\nnode {'   '.join(map(str, nodes))} \n  0:  {distances} \n"
+    (tmp_path / "said").write_text(said + (table if distances else "No distance information available.\n"))
+    tool = tmp_path / "numactl"
+    tool.write_text(f'#!/bin/sh\n[ "$1" = --hardware ] && exec cat {tmp_path}/said\necho "$@"\n')
+    tool.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def take(which):
+        command = ["sh", SCRIPTS / "memory.sh", which, "./stream", "-x"]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert take("local").stdout == "--cpunodebind=0 --membind=0 ./stream -x\n"
+    done = take("remote")
+    if node is None:
+        assert (done.returncode, "no distance to another NUMA node" in done.stderr) == (1, True)
+    else:
+        assert done.stdout == f"--cpunodebind=0 --membind={node} ./stream -x\n"
+        assert (tmp_path / "virtqual.memory").read_text() == f"{node}\n"

@@ -32,8 +32,8 @@ DOORBELLS = {
 }
 # MPI over RDMA takes less for a small message between two nodes, natively, us; over TCP more.
 RDMA_US = 6.0
-# What the settings of STREAM's checks say.
-NUMA = ("local memory", "remote memory")
+# What the settings of STREAM's checks say, before the number of the node.
+LOCAL, REMOTE = "local memory", "remote memory"
 ONE_NODE = re.compile(r"^(STREAM, )?\d+ threads?$")
 NO_TRIAD = {False: "no triad of one node was measured", True: "triad's arrays do not exceed the caches"}
 
@@ -147,9 +147,10 @@ def _iommu_large_pages(measured: Measured) -> Canary:
 def _virtual_numa(measured: Measured) -> Canary:
     says = canaries.VIRTUAL_NUMA.says
     for local in measured.of_metric("memory_triad"):
-        remote = measured.series.get(local.id.replace(*NUMA))
-        if remote is not None and remote is not local:
-            return _agreed(_ask_numa, local, remote)
+        before, is_local, _ = local.setting.partition(LOCAL)
+        remote = measured.of_metric("memory_triad", before + REMOTE)
+        if is_local and remote:
+            return _agreed(_ask_numa, local, remote[0])
     return says("unknown", "triad of local and of remote memory was not measured")
 
 

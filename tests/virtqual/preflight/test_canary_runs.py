@@ -165,8 +165,8 @@ def numa(remote, family="memory"):
     """Runs of STREAM from local and remote memory; `remote` is the VM's share, the hardware's is a half."""
     runs = []
     for memory, bandwidth in (
-        ("local memory", {"native": 2e4, "virtual": 2e4}),
-        ("remote memory", {"native": 1e4, "virtual": 2e4 * remote}),
+        ("local memory (node 0)", {"native": 2e4, "virtual": 2e4}),
+        ("remote memory (node 3)", {"native": 1e4, "virtual": 2e4 * remote}),
     ):
         setting = f"STREAM, 4 threads, {memory}"
         runs += measured(
