@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import bring, environment, jobs, lock, manifest, pins, plan, programs
 from virtqual.stack.jobs import Job
 from virtqual.stack.lock import Lock, Package
@@ -25,7 +25,19 @@ _FAILED = re.compile(r"(?:Failed to install|failed to install|Error: )\s*([\w.@+
 
 
 def planned(job: Job, locked: Lock) -> Plan:
-    """Return what a build will do."""
+    """Return what a build will do.
+
+    Raises
+    ------
+    UsageError
+        The lock has not all that is to be built; without its roots a build would be one of nothing.
+    """
+    have = {root.name for root in locked.of(job.names)}
+    if lacking := [name for name in job.names if name not in have]:
+        raise UsageError(
+            f"{job.request.lock or job.made.lock} is a lock without {', '.join(lacking)}: leave them out "
+            f"({' '.join(f'--without {name}' for name in lacking)}), or name a lock that has them"
+        )
     only_install = job.request.choices.side == "virtual"
     return plan.make(locked, job.names, job.made.store, job.request.mirror, only_install=only_install)
 

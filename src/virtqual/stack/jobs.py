@@ -52,6 +52,8 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
         raise UsageError(f"--without {', '.join(sorted(unknown))}: not in the set {request.set!r}")
     state = stacks / NAME
     names = tuple(name for name in members if name not in request.without)
+    if not names:
+        raise UsageError(f"--without leaves nothing of the set {request.set!r}: name fewer packages")
     made = environment.prepare(root, state, request.choices)
     if request.choices.side == "virtual":
         _assert_same_place(request, made.store)

@@ -57,6 +57,19 @@ def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake
     assert "p" * 32 in build.build(job, silent).provider("osu").origin
 
 
+def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start, tmp_path):
+    good = build.build(start(), silent)
+    kept = (tmp_path / "stacks/spack/spack.lock").read_bytes()
+    with pytest.raises(UsageError, match="leaves nothing of the set 'micro'"):
+        start(without=("stream", "osu-micro-benchmarks", "hpl", "perftest"))
+    with pytest.raises(UsageError, match=r"lock\.json is a lock without lammps.*--without lammps"):
+        build.build(
+            start(set="apps", without=("npb", "milc", "wrf", "namd"), lock=fake.path / "lock.json"), silent
+        )
+    assert manifest.installed(tmp_path / "stacks") == [good]
+    assert (tmp_path / "stacks/spack/spack.lock").read_bytes() == kept
+
+
 def test_nothing_to_do_needs_no_spack_run(fake, start):
     build.build(start(), silent)
     fake.breaks("stream")
