@@ -19,9 +19,9 @@ from virtqual.stack.manifest import Manifest
 from virtqual.stack.plan import Plan
 
 Say = Callable[[str], None]
-_BEGINS = re.compile(r"==> Installing (\S+?)-[a-z0-9]{32}|==> Installing (\S+)-[a-z0-9]{7,}")
-_LOG = re.compile(r"^\s+(/\S+/(?:spack-build-out\.txt|spack-build-[^/\s]*\.txt|[^/\s]+\.log))\s*$", re.M)
-_FAILED = re.compile(r"(?:Failed to install|failed to install|Error: )\s*([\w.@+-]+)")
+_BEGINS = re.compile(r"^==> Installing (\S+)-([a-z0-9]{32})\b", re.M)
+# Which package a log is of stands in its path alone: Spack's closing list has only what was asked for.
+_LOG = re.compile(r"^\s+(/\S*/spack-stage-([^/\s]+)-([a-z0-9]{32})/\S+)\s*$", re.M)
 
 
 def planned(job: Job, locked: Lock) -> Plan:
@@ -139,7 +139,7 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
         nonlocal started
         if match := _BEGINS.search(line):
             started += 1
-            say(f"[{min(started, total)}/{total}] {match[1] or match[2]}")
+            say(f"[{min(started, total)}/{total}] {match[1]}")
 
     options = ["install", "--only-concrete"]
     if job.request.choices.side == "virtual":
@@ -156,11 +156,15 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
 def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]) -> str:
     """Say which package failed, where its log is, and what is still in place."""
     text = log.read_text(errors="replace")
-    lacking = [package for package in build if package.hash not in there]
-    named = [name for name in _FAILED.findall(text) if any(name.startswith(p.name) for p in lacking)]
-    logs = _LOG.findall(text)
-    what = named[0] if named else (str(lacking[0]) if lacking else "a package")
-    where = logs[-1] if logs else str(log)
+    lacking = {package.hash: package for package in build if package.hash not in there}
+    # The first: what comes after it may only have failed because of it.
+    found = _LOG.search(text)
+    begun = next((match for match in _BEGINS.finditer(text) if match[2] in lacking), None)
+    if found:
+        where, what = Path(found[1]), str(lacking.get(found[3], found[2]))
+    else:
+        # It failed before it had a log: no source, or its recipe's own mistake.
+        where, what = log, str(lacking[begun[2]]) if begun else "a package"
     good = job.state / "manifest.json"
     last = (
         f"the last good stack ({manifest.load(good).hash}) is still in place"
@@ -168,7 +172,7 @@ def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]
         else "no Spack stack was set up before; the registry stack is not touched"
     )
     return (
-        f"{what} could not be built; its log: {where}\n{tail(Path(where), 8)}\n"
+        f"{what} could not be built; its log: {where}\n{tail(where, 8)}\n"
         f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped, "
         "--without PACKAGE leaves a program out"
     )

@@ -1,4 +1,7 @@
-"""A stand-in for Spack: it concretises to a small lock, and installs programs that are shell scripts."""
+"""A stand-in for Spack: it concretises to a small lock, and installs programs that do nothing.
+
+What it says of failures is what Spack 1.1.0 says.
+"""
 
 import json
 import stat
@@ -57,26 +60,48 @@ if command == "install":
     index = store / ".spack-db/index.json"
     index.parent.mkdir(parents=True, exist_ok=True)
     installs = json.loads(index.read_text())["database"]["installs"] if index.exists() else {}
-    for hash in [word[1:] for word in rest if word.startswith("/")]:
-        package = lock["concrete_specs"][hash]
+    broken = (here / "broken").read_text().split() if (here / "broken").exists() else []
+    failed = []
+    roots = [lock["concrete_specs"][word[1:]] for word in rest if word.startswith("/")]
+    for package in roots:
         for each in [*package["dependencies"], package]:
             one = lock["concrete_specs"][each["hash"]]
             name = "{name}-{version}-{hash}".format(**one)
-            print("==> Installing", name, flush=True)
-            if (here / "broken").exists() and (here / "broken").read_text() == one["name"]:
-                log = store / "spack-build-out.txt"
-                log.write_text("cc: fatal error: no such thing\n")
-                print("==> Error: Failed to install", one["name"], "due to ProcessError")
-                print("See build log for details:\n ", log)
-                sys.exit(1)
-            if "external" not in one:
-                paths = ["bin/stream_c.exe"] + ["libexec/osu-micro-benchmarks/mpi/pt2pt/osu_" + w
-                         for w in ("latency", "bw")]
-                for path in paths:
-                    (store / name / path).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy("/bin/true", store / name / path)
-                installs[one["hash"]] = {"installed": True}
+            if "external" in one:
+                print("[+]", one["external"]["path"], f"(external {name})")
+                continue
+            if one["hash"] in installs or name in failed:
+                continue
+            needed = ["{name}-{version}-{hash}".format(**lock["concrete_specs"][d["hash"]])
+                      for d in one["dependencies"]]
+            if lacking := [need for need in needed if need in failed]:
+                print(f"==> Warning: Skipping build of {name} since {lacking[0]} failed")
+                failed.append(name)
+                continue
+            print("==> Installing", name, "[2/3]", flush=True)
+            if one["name"] in broken:
+                failed.append(name)
+                log = env.parent / f"stage/root/spack-stage-{name}/spack-build-out.txt"
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_text(f"{one['name']}.c:1: fatal error: no such thing\n")
+                print("==> Error: ProcessError: Command exited with status 2:\n    '/usr/bin/make' '-j1'\n")
+                if "nolog" not in broken:
+                    print("1 error found in build log:\n  >> 437    make: *** [all] Error 1\n")
+                    print(f"See build log for details:\n  {log}\n")
+                continue
+            paths = ["bin/stream_c.exe"] + ["libexec/osu-micro-benchmarks/mpi/pt2pt/osu_" + w
+                     for w in ("latency", "bw")]
+            for path in paths:
+                (store / name / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy("/bin/true", store / name / path)
+            installs[one["hash"]] = {"installed": True}
+    for package in roots:
+        if package["hash"] not in installs:
+            print("==> Error: {name}-{version}-{hash}: Package was not installed".format(**package))
+    if failed:
+        print("==> Error: Installation request failed.  Refer to reported errors for failing package(s).")
     index.write_text(json.dumps({"database": {"installs": installs}}))
+    sys.exit(bool(failed))
 """
 
 
@@ -98,5 +123,6 @@ class FakeSpack:
     def lock(self, content):
         (self.path / "lock.json").write_text(json.dumps(content))
 
-    def breaks(self, name):
-        (self.path / "broken").write_text(name)
+    def breaks(self, *names):
+        """Have packages fail; with ``nolog`` among them, before they have a log."""
+        (self.path / "broken").write_text(" ".join(names))

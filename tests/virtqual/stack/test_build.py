@@ -57,6 +57,25 @@ def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake
     assert "p" * 32 in build.build(job, silent).provider("osu").origin
 
 
+@pytest.mark.parametrize(
+    ("breaks", "what", "log"),
+    [
+        (["mpich"], "mpich@4.3.2/mmmmmmm", "spack-stage-mpich-4.3.2-"),
+        # The last log is another's.
+        (["stream", "osu-micro-benchmarks"], "stream@5.10/sssssss", "spack-stage-stream-5.10-"),
+        (["mpich", "nolog"], "mpich@4.3.2/mmmmmmm", "-install.log"),
+    ],
+    ids=["a dependency", "two", "before it has a log"],
+)
+def test_the_package_that_failed_is_named_with_its_own_log(fake, start, breaks, what, log):
+    fake.breaks(*breaks)
+    with pytest.raises(InfrastructureError) as caught:
+        build.build(start(), silent)
+    first = str(caught.value).splitlines()[0]
+    assert first.startswith(f"{what} could not be built; its log: /")
+    assert log in first
+
+
 def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start, tmp_path):
     good = build.build(start(), silent)
     kept = (tmp_path / "stacks/spack/spack.lock").read_bytes()
