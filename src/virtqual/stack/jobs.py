@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virtqual.errors import UsageError
@@ -55,6 +55,8 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
     if not names:
         raise UsageError(f"--without leaves nothing of the set {request.set!r}: name fewer packages")
     made = environment.prepare(root, state, request.choices)
+    if request.lock is not None:
+        made = _own(made, request.lock)
     if request.choices.side == "virtual":
         _assert_same_place(request, made.store)
     # A lock of everything serves every set; where there is none, a set is worked out alone.
@@ -105,13 +107,38 @@ def known_lock(job: Job) -> Lock | None:
 
 
 def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
-    """Return the lock that was worked out before: here, by another side, for a mirror, or by us."""
+    """Return the lock that was worked out before: here, by another side, for a mirror, or by us.
+
+    Raises
+    ------
+    UsageError
+        One was named, or comes with a mirror, that is for another operating system.
+    """
     if request.lock is not None:
-        return request.lock
+        return _for_this_machine(request.lock)
     if made.lock.is_file():
         return made.lock
     if request.mirror and (inventory := request.mirror / "mirror.json").is_file():
         kept = json.loads(inventory.read_text())
         if kept.get("environment") == made.directory.name:
-            return request.mirror / "spack.lock"
+            return _for_this_machine(request.mirror / "spack.lock")
     return environment.shipped_lock(root, made)
+
+
+def _for_this_machine(file: Path) -> Path:
+    system, here = lock.load(file).system.partition("-")[0], environment.host_system()
+    if system not in ("", here):
+        raise UsageError(
+            f"{file} is a lock for {system}, and this is {here}: what it takes from the machine, such as "
+            f"the compiler, is another there. Take a lock or mirror that was made on {here}"
+        )
+    return file
+
+
+def _own(made: Environment, given: Path) -> Environment:
+    """Return an environment of its own for a lock that was named: later builds must not keep that lock."""
+    if not given.is_file():
+        raise UsageError(f"--lock {given}: no such file")
+    digest = f"{made.digest}-lock-{manifest.sha256(given)[:12]}"
+    directory = made.directory.with_name(f"environment-{digest}")
+    return replace(made, directory=directory, digest=digest, plain=False)

@@ -119,7 +119,9 @@ class Lock:
 
     @property
     def system(self) -> str:
-        """Operating system and target that it is for, e.g. ``debian12-x86_64_v3``."""
+        """Operating system and target, e.g. ``debian12-x86_64_v3``; empty for a lock of nothing."""
+        if not self.roots:
+            return ""
         arch = self.packages[self.roots[0]].raw["arch"]
         target = arch["target"]
         return f"{arch['platform_os']}-{target if isinstance(target, str) else target['name']}"

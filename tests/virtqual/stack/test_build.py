@@ -197,6 +197,23 @@ def test_another_mpi_is_another_environment(checkout, tmp_path):
         environment.prepare(checkout, state, Choices(mpi="openmpi"))
 
 
+def test_a_lock_that_is_named_counts_for_that_build_only(fake, start, tmp_path):
+    given = tmp_path / "given.lock"
+    given.write_text(json.dumps(lock_of()).replace("o" * 32, "p" * 32))
+    assert "p" * 32 in build.build(start(lock=given), silent).provider("osu").origin
+    assert "o" * 32 in build.build(start(), silent).provider("osu").origin
+    with pytest.raises(UsageError, match="no such file"):
+        start(lock=tmp_path / "none")
+
+
+def test_a_lock_for_another_operating_system_is_refused(fake, start, tmp_path):
+    here = environment.host_system()
+    given = tmp_path / "given.lock"
+    given.write_text(json.dumps(lock_of()).replace(here, "rocky9"))
+    with pytest.raises(UsageError, match=rf"given\.lock is a lock for rocky9, and this is {here}"):
+        start(lock=given)
+
+
 def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, checkout, tmp_path):
     job = start(set="all")
     build.locked(job, silent)

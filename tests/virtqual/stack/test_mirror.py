@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, jobs, lock, mirror
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.stack import bring, build, environment, jobs, lock, mirror
 from virtqual.stack.pins import Repository
 
 
@@ -91,5 +91,11 @@ def test_a_mirror_brings_the_lock_of_the_same_configuration(fake, start, checkou
     request = jobs.Request(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
     elsewhere = jobs.make(request, checkout, tmp_path / "elsewhere")
     assert jobs.known_lock(elsewhere) is not None
+    locked, here = tmp_path / "mirror/spack.lock", environment.host_system()
+    kept = locked.read_text()
+    locked.write_text(kept.replace(here, "rocky9"))
+    with pytest.raises(UsageError, match=rf"spack\.lock is a lock for rocky9, and this is {here}"):
+        jobs.known_lock(elsewhere)
+    locked.write_text(kept)
     (checkout / "config/common/config.yaml").write_text("config: {deprecated: false}\n")
     assert jobs.known_lock(jobs.make(request, checkout, tmp_path / "elsewhere")) is None
