@@ -21,8 +21,12 @@ def mpi(path: str) -> str:
     """Return what MPI says of itself: it may be asked before MPI is initialised."""
     text, length = ctypes.create_string_buffer(16384), ctypes.c_int()
     ctypes.CDLL(path).MPI_Get_library_version(text, ctypes.byref(length))
-    words = text.value.decode(errors="replace").replace(",", " ").split()
-    return " ".join(words[:3])
+    return clause(text.value.decode(errors="replace"))
+
+
+def clause(text: str) -> str:
+    """Return the first line up to its first comma: name and version, not when or where it was built."""
+    return " ".join(text.strip().partition("\n")[0].partition(",")[0].split())
 
 
 def openblas(path: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import virtqual.job
 from virtqual import judging
+from virtqual.job import seen_says
 from virtqual.runs import Run
 from virtqual.stack import same
 from virtqual.stack.same import Difference
@@ -136,6 +137,25 @@ def test_another_mpi_is_named(see, tree, tmp_path):
     assert found[0] == Difference("software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2")
     assert str(tree / "a/libmpi.so.12") in found[1].one
     assert str(mixed / "libmpi.so.12") in found[1].other
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "MVAPICH2 Version      :\t2.3.6\nMVAPICH2 Release date : Mon March 29\n",
+            "MVAPICH2 Version : 2.3.6",
+        ),
+        ("MVAPICH2 Version      :\t2.3.7-1\nMVAPICH2 Device : ch3:mrail\n", "MVAPICH2 Version : 2.3.7-1"),
+        ("MVAPICH Version:      4.1\nMVAPICH Release date: 04/2025\n", "MVAPICH Version: 4.1"),
+        ("Intel(R) MPI Library 2021.11 for Linux* OS\n", "Intel(R) MPI Library 2021.11 for Linux* OS"),
+        ("MPICH Version:      4.0.2\nMPICH Release date: Thu Apr 7\n", "MPICH Version: 4.0.2"),
+        ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, May 26, 2022", "Open MPI v4.1.4"),
+        ("", ""),
+    ],
+)
+def test_every_mpi_library_says_its_version(text, said):
+    assert seen_says.clause(text) == said
 
 
 def test_another_openblas_kernel_is_named(see):
