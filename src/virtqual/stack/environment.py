@@ -133,7 +133,7 @@ def _content(file: Path) -> bytes:
     """Return what a file says; a comment in a configuration decides nothing."""
     if file.suffix != ".yaml":
         return file.read_bytes()
-    return json.dumps(YAML(typ="safe").load(file.read_text()), sort_keys=True, default=str).encode()
+    return json.dumps(pins.read(file), sort_keys=True, default=str).encode()
 
 
 def write(

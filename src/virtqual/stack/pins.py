@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
 
 from virtqual.errors import UsageError
 
@@ -68,19 +69,42 @@ def stack(root: Path) -> Stack:
     """
     file = root / "spack.yaml"
     try:
-        text = file.read_text()
+        said = read(file)["spack"]
+        sets = {
+            name: tuple(dict.fromkeys(map(name_of, specs)))
+            for definition in said["definitions"]
+            for name, specs in definition.items()
+        }
+        builtin = said["repos"]["builtin"]
+        packages = Repository(builtin["git"], str(builtin.get("commit", "")), "")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; run this from a checkout of virtqual") from error
-    said = YAML(typ="safe").load(text)["spack"]
-    sets = {
-        name: tuple(dict.fromkeys(map(name_of, specs)))
-        for definition in said["definitions"]
-        for name, specs in definition.items()
-    }
-    builtin = said["repos"]["builtin"]
-    if not re.fullmatch(r"[0-9a-f]{40}", str(builtin.get("commit", ""))):
+    except KeyError as error:
+        raise UsageError(f"{file}: the key {error} is missing") from None
+    except (TypeError, AttributeError):
+        raise UsageError(
+            f"{file}: spack, definitions and repos.builtin do not hold what they should (docs/stack.md)"
+        ) from None
+    if not re.fullmatch(r"[0-9a-f]{40}", packages.commit):
         raise UsageError(f"{file}: repos.builtin.commit: the package repository is not pinned by a commit")
-    return Stack(text, sets, Repository(builtin["git"], builtin["commit"], ""))
+    return Stack(file.read_text(), sets, packages)
+
+
+def read(file: Path) -> Any:
+    """Return what a YAML file says.
+
+    Raises
+    ------
+    UsageError
+        It is no YAML; says in which line.
+    """
+    try:
+        return YAML(typ="safe").load(file.read_text())
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise UsageError(f"{file} line {mark.line + 1 if mark else 1}: {error.problem}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no text in UTF-8 ({error.reason})") from None
 
 
 def name_of(spec: str) -> str:

@@ -231,6 +231,27 @@ def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, chec
     assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices())) is None
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("config/site/packages.yaml", "", "packages:\n  gcc: {a: b\n", r"packages\.yaml line \d: "),
+        ("config/site/packages.yaml", "", "a: b\na: c\n", r"packages\.yaml line 2: .*duplicate key"),
+        ("spack.yaml", "    builtin:\n", "    builtin: [\n", r"spack\.yaml line \d+: "),
+        ("spack.yaml", "  repos:", "  others:", r"spack\.yaml: the key 'repos' is missing"),
+        ("spack.yaml", "      commit: ", "      tag: ", "not pinned by a commit"),
+        ("spack.yaml", "      git: ", "      from: ", "the key 'git' is missing"),
+        ("spack.yaml", "  definitions:", "  definitions: 1\n  others:", "do not hold what they should"),
+    ],
+)
+def test_a_mistake_in_yaml_is_named(checkout, tmp_path, file, old, new, told):
+    path = checkout / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(path.read_text().replace(old, new, 1) if old else new)
+    choices = Choices(site=environment.site_directory(checkout, None))
+    with pytest.raises(UsageError, match=told):
+        jobs.make(jobs.Request(choices=choices), checkout, tmp_path / "stacks")
+
+
 def test_the_side_changes_no_hash(checkout, tmp_path):
     sides = [environment.prepare(checkout, tmp_path, Choices(side=side)) for side in ("native", "virtual")]
     assert sides[0] == sides[1]
