@@ -15,7 +15,7 @@ from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
 from virtqual.stack import jobs as jobbing
 from virtqual.stack import mirror as mirroring
-from virtqual.stack.environment import Choices
+from virtqual.stack.environment import Choices, Side
 from virtqual.stack.plan import Plan
 
 app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def build(
     buildcache: Annotated[str, typer.Option(help="URL or directory of a build cache")] = "",
     offline: Annotated[bool, typer.Option("--offline", help="use no network at all")] = False,
     side: Annotated[
-        str, typer.Option(help="native builds; virtual installs the same lock from --buildcache only")
+        Side, typer.Option(help="native builds; virtual installs the same lock from --buildcache only")
     ] = "native",
     lock: Annotated[Path | None, typer.Option(help="lock file to install, as another side made it")] = None,
     jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="processes of one build")] = None,

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack.pins import SPACK, Repository
 
 # What a mirror directory holds, besides sources and binaries.
@@ -93,6 +93,8 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
 
     Raises
     ------
+    UsageError
+        ``SPACK_ROOT`` names none.
     InfrastructureError
         There is none that can be used, and none can be brought.
     """
@@ -107,7 +109,11 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
             [found, "--version"], env=env, capture_output=True, text=True, timeout=120, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise InfrastructureError(f"{found} --version does not run: {error}") from error
+        why = getattr(error, "strerror", None) or getattr(error, "stderr", None) or str(error)
+        raise InfrastructureError(
+            f"{found} --version does not run: {why.strip()[-500:]}; unset SPACK_ROOT, and take it off PATH, "
+            f"to have {SPACK.release} brought"
+        ) from error
     version = done.stdout.split()[0]
     if not re.match(r"1\.[1-9]", version):
         raise InfrastructureError(
@@ -119,7 +125,13 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
 
 def _found(state: Path) -> Path | None:
     if root := os.environ.get("SPACK_ROOT"):
-        return Path(root) / "bin/spack"
+        named = Path(root) / "bin/spack"
+        if not named.is_file():
+            raise UsageError(
+                f"SPACK_ROOT is {root}, but {named} is not there: name the directory of a Spack, or unset it "
+                f"to have {SPACK.release} brought"
+            )
+        return named
     brought = state / f"spack-{SPACK.release}/bin/spack"
     if brought.is_file():
         return brought

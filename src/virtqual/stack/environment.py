@@ -8,7 +8,7 @@ import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
 
@@ -16,6 +16,7 @@ from virtqual.errors import UsageError
 from virtqual.stack import lock, pins
 
 SITE = "VIRTQUAL_SPACK_SITE"
+Side = Literal["native", "virtual"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Choices:
 
     mpi: str = ""
     site: Path | None = None
-    side: str = "native"
+    side: Side = "native"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from virtqual.stack.environment import Choices, Environment
 from virtqual.stack.lock import Lock
 from virtqual.stack.programs import NAME
 
+INVENTORY = "mirror.json"
+
 
 @dataclass(frozen=True)
 class Request:
@@ -46,6 +48,7 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
     UsageError
         Something was named that is not there.
     """
+    _assert_there(request)
     said = pins.stack(root)
     members = said.members(request.set)
     if unknown := set(request.without) - set(members):
@@ -66,6 +69,17 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
         if set(names) != set(said.members("all")):
             made = made.part(names)
     return Job(request, root, state, made, names)
+
+
+def _assert_there(request: Request) -> None:
+    """Assert that what a build is to take from is there: Spack passes over a mirror that is not."""
+    if request.mirror and not (request.mirror / INVENTORY).is_file():
+        raise UsageError(
+            f"the mirror {request.mirror}: {INVENTORY} is not there, so this is no directory that "
+            "`virtqual stack mirror` has filled; a URL will not do, copy or mount it"
+        )
+    if request.buildcache and "://" not in request.buildcache and not Path(request.buildcache).is_dir():
+        raise UsageError(f"--buildcache {request.buildcache}: neither a URL nor a directory that is there")
 
 
 def _assert_same_place(request: Request, store: Path) -> None:
@@ -118,8 +132,8 @@ def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
         return _for_this_machine(request.lock)
     if made.lock.is_file():
         return made.lock
-    if request.mirror and (inventory := request.mirror / "mirror.json").is_file():
-        kept = json.loads(inventory.read_text())
+    if request.mirror:
+        kept = json.loads((request.mirror / INVENTORY).read_text())
         if kept.get("environment") == made.directory.name:
             return _for_this_machine(request.mirror / "spack.lock")
     return environment.shipped_lock(root, made)

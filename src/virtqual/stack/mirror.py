@@ -11,7 +11,7 @@ from pathlib import Path
 from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, environment, lock, pins
 from virtqual.stack.build import Say
-from virtqual.stack.jobs import Job
+from virtqual.stack.jobs import INVENTORY, Job
 from virtqual.stack.pins import SPACK, Repository
 
 
@@ -91,7 +91,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
         "packages": pinned._asdict(),
         "lacking": lacking,
     }
-    (target / "mirror.json").write_text(json.dumps(inventory, indent=2) + "\n")
+    (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n")
     return lacking
 
 

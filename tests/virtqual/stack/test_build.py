@@ -115,6 +115,7 @@ def test_a_mirror_may_have_what_a_person_supplied(fake, start, tmp_path, monkeyp
     monkeypatch.setitem(pins.programs()["by-hand"]["namd"], "sha256", sha256)
     place = tmp_path / f"mirror/sources/_source-cache/archive/{sha256[:2]}/{sha256}.tar.gz"
     place.parent.mkdir(parents=True)
+    (tmp_path / "mirror/mirror.json").write_text("{}")
     job = start(set="apps", without=("lammps", "npb", "milc", "wrf"), mirror=tmp_path / "mirror")
     locked = lock.load(fake.path / "lock.json")
     for text, supplied in ((b"another", False), (content, True)):
@@ -170,6 +171,23 @@ def test_a_set_is_added_to_what_is_there(fake, start):
 def test_an_older_spack_is_refused(fake, start, version):
     fake.version(version)
     with pytest.raises(InfrastructureError, match=r"v1\.1\.0 is supported"):
+        build.build(start(), silent)
+
+
+def test_what_is_not_there_is_refused_before_anything_is_done(fake, start, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"mirror\.json is not there.*`virtqual stack mirror` has filled"):
+        start(mirror=tmp_path)
+    with pytest.raises(UsageError, match="neither a URL nor a directory"):
+        start(buildcache=str(tmp_path / "none"))
+    assert start(buildcache="https://cache.example/stack")
+    monkeypatch.setenv("SPACK_ROOT", "/nonexistent")
+    with pytest.raises(
+        UsageError, match=r"SPACK_ROOT is /nonexistent, but .* unset it to have v1\.1\.0 brought"
+    ):
+        build.build(start(), silent)
+    monkeypatch.setenv("SPACK_ROOT", str(fake.path))
+    (fake.path / "bin/spack").chmod(0o644)
+    with pytest.raises(InfrastructureError, match=r"does not run: Permission denied; unset SPACK_ROOT"):
         build.build(start(), silent)
 
 
@@ -271,27 +289,29 @@ def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start,
         start(choices=Choices(side="virtual"), lock=kept)
     # What only builds need may be lacking here.
     kept.write_text(kept.read_text().replace("/bin/true", "/none/gcc"))
-    job = start(choices=Choices(side="virtual"), lock=kept, buildcache="/cache", without=("hpl", "perftest"))
+    job = start(
+        choices=Choices(side="virtual"), lock=kept, buildcache=str(tmp_path), without=("hpl", "perftest")
+    )
     virtual = build.build(job, silent)
     assert "--use-buildcache=only" in (fake.path / "asked").read_text()
     assert virtual.hash == native.hash
     assert [p.origin for p in virtual.programs] == [p.origin for p in native.programs]
     written = (job.made.directory / "spack.yaml").read_text()
     assert "config/virtual" in written
-    assert "file:///cache" in written
+    assert f"url: {tmp_path.as_uri()}\n" in written
 
 
 def test_the_virtual_side_is_refused_at_another_path(fake, start, checkout, tmp_path):
     build.build(start(without=("hpl", "perftest")), silent)
     native = tmp_path / "stacks/spack/spack.lock"
     request = jobs.Request(
-        set="micro", choices=Choices(side="virtual"), lock=native, buildcache="/cache", without=("hpl",)
+        set="micro", choices=Choices(side="virtual"), lock=native, buildcache=str(tmp_path), without=("hpl",)
     )
     with pytest.raises(UsageError, match=f"Set VIRTQUAL_STATE to {tmp_path} here too"):
         jobs.make(request, checkout, tmp_path / "other/stacks")
     # Spack's own lock says no place.
     with pytest.raises(UsageError, match="does not say where"):
-        start(choices=Choices(side="virtual"), lock=fake.path / "lock.json", buildcache="/cache")
+        start(choices=Choices(side="virtual"), lock=fake.path / "lock.json", buildcache=str(tmp_path))
 
 
 def test_offline_lets_nothing_out(tmp_path):
