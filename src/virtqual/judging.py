@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from virtqual import paths, store
+from virtqual import earlier, paths, store
 from virtqual.errors import UsageError
 from virtqual.preflight import canary_runs
 from virtqual.preflight.canaries import Canary
@@ -48,15 +48,25 @@ def canaries(runs: Sequence[Run], hypervisor_class: str) -> tuple[Canary, ...]:
     return canary_runs.of_session(canary_runs.Measured.of(kept, store.series_of(kept, references())))
 
 
-def earlier_runs(against: str) -> Sequence[Run]:
-    """Return the runs of an earlier session, none for an empty name.
+def refused_checks(checked: Checked) -> dict[str, tuple[str, ...]]:
+    """Return the checks of a session of which nothing may be judged, with the reasons.
 
-    Raises
-    ------
-    UsageError
-        There is no such session.
+    Parameters
+    ----------
+    checked
+        All runs of the session, after preflight.
     """
-    return store.load(store.find(against, paths.sessions())).runs if against else ()
+    runs, found = checked.runs, dict[str, tuple[str, ...]]()
+    if reasons := refusals(checked.findings):
+        found |= dict.fromkeys((run.check for run in runs), reasons)
+    inputs = ((check, (reason,)) for check, reason in other_inputs(runs))
+    for check, reasons in [*other_software(runs), *other_answers(runs), *inputs]:
+        _add(found, check, *reasons)
+    return found
+
+
+def _add(refused: dict[str, tuple[str, ...]], check: str, *reasons: str) -> None:
+    refused[check] = tuple(dict.fromkeys((*refused.get(check, ()), *reasons)))
 
 
 def judge_runs(
@@ -80,7 +90,7 @@ def judge_runs(
     system
         Whose own noise history counts, where it has one.
     against
-        An earlier session (id or path), or empty.
+        An earlier session (id, path or ``last``), or empty.
     refused
         Reasons by name of check for which nothing of it may be judged.
     build
@@ -91,18 +101,12 @@ def judge_runs(
     known = references()
     checked = preflight(runs, hypervisor_class)
     runs, refused = checked.runs, dict(refused or {})
-    if reasons := refusals(checked.findings):
-        refused |= {run.check: (*refused.get(run.check, ()), *reasons) for run in runs}
-    for check, reasons in [*other_software(runs), *other_answers(runs)]:
-        refused[check] = (*refused.get(check, ()), *reasons)
-    # What disturbed a run of the earlier session makes its overhead no better a measure.
-    earlier = preflight(earlier_runs(against), hypervisor_class).runs
-    for reason in refusals(of_sessions(runs, earlier, policy(), hypervisor_class)):
-        for check in dict.fromkeys(run.check for run in runs if run.instead):
-            refused[check] = (*refused.get(check, ()), reason)
-    for check, reason in [*other_software_since(runs, earlier), *other_inputs([*earlier, *runs])]:
-        refused[check] = (*refused.get(check, ()), reason)
-    cases = store.cases_of(runs, known, hypervisor_class, system=system, against=earlier, refused=refused)
+    for check, reasons in refused_checks(checked).items():
+        _add(refused, check, *reasons)
+    before, since = _since(runs, against, hypervisor_class, system) if against else (None, None)
+    cases = store.cases_of(
+        runs, known, hypervisor_class, system=system, against=before, refused=refused, since=since
+    )
     return judge_session(
         cases,
         hypervisor_class=known.hypervisor_class(hypervisor_class),
@@ -110,6 +114,27 @@ def judge_runs(
         build=build,
         design=design or Design(),
     )
+
+
+def _since(
+    runs: Sequence[Run], against: str, hypervisor_class: str, system: str
+) -> tuple[Sequence[Run], dict[str, tuple[str, ...]]]:
+    """Return the runs of the earlier session, and why changes of a check since then may not be judged."""
+    session = earlier.load(earlier.find(against, system))
+    # What disturbed a run of the earlier session, or refused one of its checks, makes it no better a measure.
+    checked = preflight(session.runs, hypervisor_class)
+    native = session.identity.get("native", {}).get("partition", "")
+    unfit: dict[str, tuple[str, ...]] = {}
+    for check, reasons in refused_checks(checked).items():
+        _add(unfit, check, *(f"earlier session: {reason}" for reason in reasons))
+    for failure in session.failures:
+        _add(unfit, failure.check, f"earlier session: {failure.why(native)}")
+    for reason in refusals(of_sessions(runs, checked.runs, policy(), hypervisor_class)):
+        for check in dict.fromkeys(run.check for run in runs if run.instead):
+            _add(unfit, check, reason)
+    for check, reason in [*other_software_since(runs, checked.runs), *other_inputs([*checked.runs, *runs])]:
+        _add(unfit, check, reason)
+    return checked.runs, unfit
 
 
 def other_software(runs: Sequence[Run], *, processor: bool = False) -> list[tuple[str, tuple[str, ...]]]:

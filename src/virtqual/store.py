@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,6 +52,17 @@ class Failure(BaseModel):
     partition: str
     phase: str
     reason: str
+
+    @property
+    def check(self) -> str:
+        """Name of the check and its parameters, without the sample."""
+        return " ".join(part for part in self.case.split(" ") if not part.startswith("%sample="))
+
+    def why(self, native: str) -> str:
+        """Return why nothing of the check may be judged; `native` is the name of the native partition."""
+        if self.phase == "performance" and self.partition == native:
+            return f"native misses its absolute reference ({self.reason})"
+        return f"{self.partition}: {self.reason}"
 
 
 class Session(BaseModel):
@@ -198,8 +209,19 @@ def runs_of_report(report: Path) -> tuple[list[Run], list[Failure], dict[str, An
     return sorted(runs, key=lambda run: run.start), failures, dict(info)
 
 
-def series_of(runs: Iterable[Run], references: References) -> dict[str, Series]:
+def series_of(
+    runs: Iterable[Run], references: References, only: Container[str] | None = None
+) -> dict[str, Series]:
     """Pair up the samples of runs, by series id in order of appearance.
+
+    Parameters
+    ----------
+    runs
+        Of one session.
+    references
+        Metrics.
+    only
+        Ids of the series that are wanted; all if not given.
 
     Raises
     ------
@@ -216,6 +238,8 @@ def series_of(runs: Iterable[Run], references: References) -> dict[str, Series]:
             instead[run.check].append(run)
             continue
         for result in run.results:
+            if only is not None and result.series not in only:
+                continue
             _, samples = found.setdefault(result.series, (result, []))
             samples.append(_sample(run, result))
             by_series[result.series] = run.check
@@ -237,8 +261,9 @@ def cases_of(
     hypervisor_class: str,
     *,
     system: str = "",
-    against: Sequence[Run] = (),
+    against: Sequence[Run] | None = None,
     refused: dict[str, tuple[str, ...]] | None = None,
+    since: dict[str, tuple[str, ...]] | None = None,
 ) -> list[Case]:
     """Return what the verdict needs to judge every series of some runs.
 
@@ -256,9 +281,11 @@ def cases_of(
     system
         Whose own noise history counts, where it has one.
     against
-        Runs of an earlier session; a series that it does not have is judged without it, and refused.
+        Runs of an earlier session, None without one; of a series that it does not have the change is refused.
     refused
         Reasons by name of check for which nothing of it may be judged.
+    since
+        Reasons by name of check, now or in the earlier session, for which its change may not be judged.
 
     Raises
     ------
@@ -266,11 +293,12 @@ def cases_of(
         No budget covers a metric under this class.
     """
     by_check = {result.series: run.check for run in runs for result in run.results}
-    earlier = series_of(against, references)
+    earlier = series_of(against or (), references, by_check)
+    was_check = {result.series: run.check for run in against or () for result in run.results}
     gates: list[Gate] = ["change"]
     if references.hypervisor_class(hypervisor_class).gate == "overhead":
         # Over budget, and worse than before: two answers, and either may be the bad one.
-        gates = ["overhead", "change"] if against else ["overhead"]
+        gates = ["overhead", "change"] if against is not None else ["overhead"]
     cases = []
     for name, series in series_of(runs, references).items():
         for gate in gates:
@@ -278,7 +306,9 @@ def cases_of(
             if gate == "overhead" and series.yardstick:
                 reasons = (*reasons, f"native not observable: {series.yardstick}")
             baseline = earlier.get(name) if gate == "change" else None
-            if gate == "change" and against:
+            if gate == "change" and against is not None:
+                for check in dict.fromkeys((by_check[name], was_check.get(name, ""))):
+                    reasons = (*reasons, *(since or {}).get(check, ()))
                 if baseline is None:
                     reasons = (*reasons, "the earlier session did not measure it")
                 elif bool(baseline.yardstick) != bool(series.yardstick):

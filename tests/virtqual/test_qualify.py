@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from virtqual.runs import Run
 from virtqual.store import Session
 
 ON = ("qualify", "--system", "testsite")
@@ -118,6 +119,7 @@ def test_against_an_earlier_session(site):
     # "last" is the session before this one, in every look: never this one itself.
     done = site.virtqual(*ON, "-n", "lj", "--against", "last")
     assert done.returncode == 1, done.stdout + done.stderr
+    assert f"last session of testsite that measured something is {first}." in " ".join(done.stdout.split())
     assert "change of the overhead since the earlier session 1.5" in done.stdout
     # Two answers: over its budget, and worse than before.
     assert "OVER lammps_loop_time@lj: overhead 1.5" in done.stdout
@@ -143,6 +145,8 @@ def test_against_an_earlier_session(site):
 )
 def test_another_placement_of_the_vms_is_another_partition(site, before, now, named):
     """Like ESX 4.1's preferHT: no build may be credited with what it did."""
+    measured = {"start": 0, "end": 1, "clock": "", "job": "1", "nodes": (), "seconds": 1}
+    made = {"stack": "fake", "stack_hash": "0", "reference": "none", "results": ()}
     earlier = Session(
         session="20260101-000000-testsite",
         created="2026-01-01",
@@ -150,6 +154,7 @@ def test_another_placement_of_the_vms_is_another_partition(site, before, now, na
         hypervisor_class="kvm",
         identity={"virtual": {"placement": {**before, "vcpus_pinned": True}}},
         stack={},
+        runs=[Run(check="lammps", pair=0, side="native", **measured, **made)],
     )
     directory = site.path / "state/sessions" / earlier.session
     directory.mkdir(parents=True)

@@ -111,13 +111,11 @@ def _take_in(job: Qualification, files: Files, first: int, last: int, seconds: f
 
 def _classify(job: Qualification, failure: Failure) -> None:
     """Tell what makes a series unjudgeable from what is broken."""
-    check = " ".join(part for part in failure.case.split(" ") if not part.startswith("%sample="))
-    why = f"{failure.partition}: {failure.reason}"
-    if failure.phase == "performance" and failure.partition == job.system.partition("native").name:
-        why = f"native misses its absolute reference ({failure.reason})"
-    elif failure.phase != "sanity" or "job exited with exit code" in failure.reason:
+    native = job.system.partition("native").name
+    missed = failure.phase == "performance" and failure.partition == native
+    if not missed and (failure.phase != "sanity" or "job exited with exit code" in failure.reason):
         job.broken.append(f"{failure.case} on {failure.partition}: {failure.reason}")
-    job.refused[check] = (*job.refused.get(check, ()), why)
+    job.refused[failure.check] = (*job.refused.get(failure.check, ()), failure.why(native))
 
 
 def _judge(job: Qualification) -> None:

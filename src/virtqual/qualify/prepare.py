@@ -6,7 +6,7 @@ import datetime
 from dataclasses import replace
 from pathlib import Path
 
-from virtqual import conclusion, judging, paths, placement, site, store, systems
+from virtqual import conclusion, earlier, judging, paths, placement, site, systems
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.nodes import Watch
 from virtqual.preflight import partitions
@@ -29,10 +29,10 @@ def prepare(request: Request, screen: Screen) -> Qualification:
         What was asked for makes no sense, must not be judged, or cannot run.
     """
     system = site.load_system(request.system)
-    chosen = _class(request, system)
+    chosen, asked = _class(request, system), request.against
     if request.against:
         # Once, before this session is itself the last one.
-        request = replace(request, against=str(store.find(request.against, paths.sessions())))
+        request = replace(request, against=str(earlier.find(request.against, system.name)))
     against = _earlier(request, system)
     stack = _stack(request)
     watch = Watch(system)
@@ -55,7 +55,10 @@ def prepare(request: Request, screen: Screen) -> Qualification:
     )
     directory = paths.sessions() / session.session
     directory.mkdir(parents=True)
-    screen.begin(session, system, _notes(session, against, chosen.gate, stack))
+    notes = _notes(session, against, chosen.gate, stack)
+    if against and asked == "last":
+        notes.insert(0, f"The last session of {system.name} that measured something is {against.session}.")
+    screen.begin(session, system, notes)
     return Qualification(request, screen, system, session, directory, watch)
 
 
@@ -83,7 +86,7 @@ def _earlier(request: Request, system: System) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not request.against:
         return None
-    against = store.load(Path(request.against))
+    against = earlier.load(Path(request.against))
     if against.system != system.name:
         raise RefusedError(f"session {against.session} was measured on system {against.system!r}")
     if others := placement.differences(_placed(against), placement.of(system)):
