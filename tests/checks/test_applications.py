@@ -107,12 +107,15 @@ def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
     assert found == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
 
 
-def test_fields_that_differ_between_the_sides_are_refused(equipped):
-    """A virtual partition that computes another wind is not slow or fast, it is wrong."""
+def test_results_that_differ_between_the_sides_are_refused(equipped):
+    """A virtual partition that computes another wind, or energy, is not slow or fast, it is wrong."""
     equipped.fault("fault.wind.cloud", "1.01")
-    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
+    equipped.fault("fault.energy.cloud", "20.0")
+    names = r"^(wrf_ideal|namd_water)(%.*ranks=2\b|_overhead%ranks=2\b)"
+    done = equipped.reframe("-n", names, **ONE_PAIR)
     assert done.returncode != 0
-    assert "not the same result: RMS of U is" in outcome(done), outcome(done)
+    for answer in ("RMS of U", "potential energy at step 0", "total energy at step 100"):
+        assert f"not the same result: {answer} is" in outcome(done), outcome(done)
     assert "WITHIN" not in outcome(done)
 
 

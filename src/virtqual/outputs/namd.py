@@ -52,6 +52,8 @@ class Namd:
         Seconds from start to end of the program.
     energy
         Total energy in kcal/mol by step, of that part.
+    start
+        Potential energy in kcal/mol at step 0: of the coordinates as they were given.
     """
 
     version: str
@@ -63,6 +65,7 @@ class Namd:
     step_time: float
     wall_clock: float
     energy: dict[int, float]
+    start: float
 
     @property
     def drift(self) -> float:
@@ -93,7 +96,7 @@ def parse(text: str) -> Namd:
     one(NAME, r"^(?:\[Partition 0\]\[Node 0\] )?End of program$", text[wall.end() :], "end of program")
     last = int(one(NAME, r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", text, "final velocities")[1])
     begin, steps = _last_part(text)
-    energy = _energy(text, begin, last)
+    energy, start = _energy(text, begin, last)
     if min(energy) != last - steps:
         raise OutputError(
             NAME, f"energies from step {min(energy)} to {last}, but {steps} steps were asked for"
@@ -114,6 +117,7 @@ def parse(text: str) -> Namd:
         step_time=statistics.median(rates),
         wall_clock=wall_clock,
         energy=energy,
+        start=start,
     )
 
 
@@ -132,7 +136,8 @@ def _every(text: str, what: str) -> int:
     return int(one(NAME, rf"^Info: {what} OUTPUT STEPS +(\d+)$", text, f"interval of {what}")[1])
 
 
-def _energy(text: str, begin: int, last: int) -> dict[int, float]:
+def _energy(text: str, begin: int, last: int) -> tuple[dict[int, float], float]:
+    """Return the total energies of the last part by step, and the potential energy at step 0."""
     titles = {match[0] for match in every(r"^ETITLE:.*$", text)}
     if len(titles) != 1:
         raise OutputError(NAME, f"{len(titles)} different headers (ETITLE) of the energies")
@@ -140,6 +145,7 @@ def _energy(text: str, begin: int, last: int) -> dict[int, float]:
     numbered = [(line, row) for line, row in enumerate(text.split("\n"), 1) if row.startswith("ENERGY:")]
     since = line_of(text, begin)
     energy: dict[int, float] = {}
+    start: float | None = None
     for (line, _), row in zip(numbered, aligned(NAME, numbered, "energies"), strict=True):
         if len(row) != len(names) + 1:
             raise OutputError(NAME, f"line {line} has {len(row) - 1} energies, the header {len(names)}")
@@ -150,13 +156,19 @@ def _energy(text: str, begin: int, last: int) -> dict[int, float]:
         total = sum(value[term] for term in _TERMS)
         if abs(total - value["TOTAL"]) > 1e-4 * len(_TERMS):
             raise OutputError(NAME, f"line {line}: the terms add up to {total:.4f}, not {value['TOTAL']}")
+        now = int(value["TS"])
+        if start is None:
+            if now != 0:
+                raise OutputError(NAME, f"line {line}: the first energies are of step {now}, not 0")
+            start = value["TOTAL"] - value["KINETIC"]
         if line > since:
-            now = int(value["TS"])
             if now in energy:
                 raise OutputError(NAME, f"line {line}: the energies of step {now} are there twice")
             energy[now] = value["TOTAL"]
     _regular(list(energy), _every(text, "ENERGY"), last, "energies")
-    return energy
+    if start is None:
+        raise OutputError(NAME, "no energies")
+    return energy, start
 
 
 def _regular(steps: list[int], interval: int, last: int, what: str) -> None:

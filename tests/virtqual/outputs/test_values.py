@@ -116,7 +116,7 @@ def test_namd():
     run = parse("namd.water.out")
     assert (run.version, run.processes, run.atoms, run.timestep) == ("2.12", 2, 10125, 1.0)
     assert (run.first, run.last, run.step_time, run.wall_clock) == (100, 500, 0.0122175, 6.643943)
-    assert len(run.energy) == 9
+    assert (len(run.energy), run.start) == (9, -2791.7506)
     assert (run.energy[100], run.energy[500]) == (-31170.8515, -31164.6330)
     assert run.drift == pytest.approx(1.995e-4, rel=1e-3)
 
@@ -255,6 +255,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ),
         ("namd.water.out", "-31164.6330", "-31166.6330", "terms add up to"),
         ("namd.water.out", "End of program", "", "end of program"),
+        ("namd.water.out", "\nENERGY:       0 ", "\nENERGY:       7 ", "first energies are of step 7"),
         ("wrf.em_b_wave.out", "SUCCESS COMPLETE", "FATAL CALLED FROM", "FATAL"),
         ("wrf.em_b_wave.out", "_01:00:00 on", "_01:05:00 on", "steps are missing"),
         ("milc.su3_rmd.out", "PLAQ:\t1", "PLAQ:\t9", "the range of SU"),
