@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtqual.identity.record import Identity, seen
+from virtqual.identity.record import Identity, NotObservable, seen
 from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
@@ -36,8 +36,13 @@ def command_line(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def tuned_profile(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A profile sets governor, pages and scheduling together."""
     here, there = native.tuned_profile, virtual.tuned_profile
-    # Where neither has tuned there is nothing that could differ.
-    if seen(here) or seen(there):
+    if isinstance(there, NotObservable):
+        # Where neither has a profile there is nothing that could differ.
+        if seen(here):
+            yield f"the tuned profile is {here} natively, none is seen in the VM ({there.not_observable})"
+    elif isinstance(here, NotObservable):
+        yield f"the tuned profile is {there} in the VM, none is seen natively ({here.not_observable})"
+    else:
         yield from differs("the tuned profile", here, there)
 
 

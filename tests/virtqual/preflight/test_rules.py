@@ -23,6 +23,7 @@ NO_SMT = {r"(cpu(\d)/topology/thread_siblings_list):.*": r"\1:\2"}
 FDR = {r"100 Gb/sec \(4X EDR\)": "56 Gb/sec (4X FDR)"}
 NO_HCA = {r"^/sys/class/infiniband/.*\n": ""}
 KVM = {"VMware, Inc.": "QEMU", "tsc hpet": "tsc kvm-clock hpet"}
+NO_TUNED = {r"^/etc/tuned/active_profile:.*\n": ""}
 # By item: edits of the native node, of the guest, what the host says, and words of the reason.
 CASES = {
     "hypervisor-stated": [
@@ -97,7 +98,11 @@ CASES = {
     "command-line": [
         ({}, {"mitigations=auto": "mitigations=off idle=poll"}, {}, "idle=poll mitigations=off")
     ],
-    "tuned-profile": [({}, {"hpc-compute": "virtual-guest"}, {}, "hpc-compute natively and virtual-guest")],
+    "tuned-profile": [
+        ({}, {"hpc-compute": "virtual-guest"}, {}, "hpc-compute natively and virtual-guest"),
+        ({}, NO_TUNED, {}, "hpc-compute natively, none is seen in the VM (/etc/tuned/active_profile: "),
+        (NO_TUNED, {}, {}, "hpc-compute in the VM, none is seen natively"),
+    ],
     "numa-balancing": [({}, {"(numa_balancing):0": r"\1:1"}, {}, "0 natively and 1 in the VM")],
     "locked-memory": [
         ({}, {"memory         unlimited": "memory         65536"}, {}, "unlimited natively and 65536")
@@ -189,3 +194,8 @@ def test_hidden_nodes_that_are_stated_are_reported():
 def test_node_interleaving_that_is_stated_is_no_fault():
     found = compare(*pair(ONE_NODE, ONE_NODE, {"node_interleaving": True}), judging.policy(), "production")
     assert not [one for one in found if one.item == "numa-interleaved"]
+
+
+def test_without_tuned_on_both_sides_there_is_nothing_to_say():
+    found = compare(*pair(NO_TUNED, NO_TUNED, {}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "tuned-profile"]
