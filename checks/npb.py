@@ -1,4 +1,4 @@
-"""NAS Parallel Benchmarks: memory-bound IS and CG, and the others, in the class that fits a node."""
+"""NAS Parallel Benchmarks: memory-bound IS and CG, and the others, each in the class that fits a node."""
 
 import math
 
@@ -32,7 +32,7 @@ class npb(Measurement):
 
     def arrange(self):
         """As many ranks as the benchmark can use of the cores."""
-        self.problem_class = sizes.npb_class(self.node_memory, small=self.small)
+        self.problem_class = sizes.npb_class(self.kernel, self.node_memory, self.cores, small=self.small)
         self.run_instead(f"{self.kernel}.{self.problem_class}.x")
         square = self.kernel in SQUARE
         self.num_tasks = math.isqrt(self.cores) ** 2 if square else 1 << self.cores.bit_length() - 1

@@ -120,20 +120,58 @@ def hpl_size(memory_bytes: int, cores: int, *, small: bool) -> tuple[int, int]:
     return int(min(math.sqrt(0.8 * memory_bytes / 8), bound)) // block * block, block
 
 
-def npb_class(memory_bytes: int, *, small: bool) -> str:
-    """Return the largest class of the NAS Parallel Benchmarks that all fit into a node.
+# Bytes that the main arrays of each benchmark take for a point, a key or a nonzero, and how many of those
+# there are by class (NPB 3.4 for MPI: the arrays that each allocates, and the sizes in `sys/setparams.c`).
+_GRID = {"D": 408**3, "C": 162**3, "B": 102**3}
+NPB: dict[str, tuple[float, dict[str, int]]] = {
+    "is": (3 * 1.5 * 4, {"D": 2**31, "C": 2**27, "B": 2**25}),
+    "cg": (3 * 4 + 2 * 8, {"D": 1500000 * 22**2, "C": 150000 * 16**2, "B": 75000 * 14**2}),
+    "ft": (3 * 16 + 8, {"D": 2048 * 1024 * 1024, "C": 512**3, "B": 512 * 256 * 256}),
+    "mg": ((1 + 2 * 8 / 7) * 8, {"D": 1024**3, "C": 512**3, "B": 256**3}),
+    "lu": (20 * 8, _GRID),
+    "bt": (46 * 8, _GRID),
+    "sp": (38 * 8, _GRID),
+    # It only counts.
+    "ep": (0, {"D": 0, "C": 0, "B": 0}),
+}
+# BT's 5.8e13 operations in class D take the two hours of a run on so many cores at one GFLOP/s each.
+_CORES_OF_D = 8
 
-    FT needs most: three complex arrays, 103 GB in class D (2048 x 1024 x 1024) and 6.4 GB in class C
-    (512 x 512 x 512); half of the memory is left to the rest.
+
+def npb_bytes(kernel: str, problem_class: str) -> float:
+    """Return what the main arrays of a NAS Parallel Benchmark take on all ranks together, bytes."""
+    each, count = NPB[kernel]
+    return each * count[problem_class]
+
+
+def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str:
+    """Return the largest class of a NAS Parallel Benchmark that fits a node.
+
+    Half of the memory is left to halos, MPI and the system; class D is for nodes of 8 cores at least.
+
+    Parameters
+    ----------
+    kernel
+        Its name, e.g. ``is``.
+    memory_bytes
+        Memory of the node.
+    cores
+        Of the node.
+    small
+        Whether the system is a small one.
 
     Examples
     --------
-    >>> npb_class(256 * 2**30, small=False), npb_class(64 * 2**30, small=False), npb_class(2**31, small=True)
-    ('D', 'C', 'A')
+    The machine of the OpenStack study ran IS and CG in class D; FT's arrays take 120 GB there.
+
+    >>> [npb_class(kernel, 128 * 10**9, 20, small=False) for kernel in ("is", "cg", "ft")]
+    ['D', 'D', 'C']
+    >>> npb_class("ft", 256 * 2**30, 64, small=False), npb_class("is", 2**31, 2, small=True)
+    ('D', 'A')
     """
     if small:
         return "A"
-    for name, bytes_needed in (("D", 103e9), ("C", 6.4e9), ("B", 1.6e9)):
-        if memory_bytes >= 2 * bytes_needed:
+    for name in _GRID:
+        if memory_bytes >= 2 * npb_bytes(kernel, name) and (name != "D" or cores >= _CORES_OF_D):
             return name
     return "A"

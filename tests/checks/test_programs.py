@@ -35,6 +35,7 @@ def equipped(site):
     programs = (
         program("stream", stream, version="5.10"),
         program("osu", osu["osu_latency"], version="7.4", data=osu),
+        program("npb", stream, version="3.4.3"),
     )
     Manifest(name="micro", pins="none", programs=programs).write(stack)
     return site
@@ -78,6 +79,14 @@ def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(eq
         threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", text)[1])
         asked.setdefault(threads, set()).add("--threads-per-core=1" in text)
     assert asked == {threads: {threads == 1} for threads in (1, os.cpu_count())}
+
+
+def test_each_of_npb_takes_the_class_that_fits_it(equipped):
+    """4 GiB hold CG's arrays of class C (1.1 GB) twice, not those of IS (2.4 GB)."""
+    done = equipped.reframe("-n", "^npb.*%kernel=(is|cg)$", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    for binary in ("is.B.x", "cg.C.x"):
+        assert f"stack 'micro' provides no {binary}" in outcome(done), outcome(done)
 
 
 NUMACTL = """#!/bin/bash

@@ -28,6 +28,21 @@ def test_arrays_that_do_not_exceed_the_caches_are_not_called_memory():
     assert sizes.arrays(64 * 2**20, 8 * 2**30, small=False).bytes_each >= 4 * 64 * 2**20
 
 
+def test_npb_on_the_studys_machine_and_on_others():
+    """128 GB and 20 cores ran class D (claim D05), where the arrays of all but FT leave half of it."""
+    chosen = {name: sizes.npb_class(name, 128 * 10**9, 20, small=False) for name in sizes.NPB}
+    assert chosen == {**dict.fromkeys(("is", "cg", "mg", "lu", "bt", "sp", "ep"), "D"), "ft": "C"}
+    # BT would take hours on few cores, and a node of little memory takes what fits.
+    assert sizes.npb_class("bt", 128 * 10**9, 4, small=False) == "C"
+    assert [sizes.npb_class("is", gb * 10**9, 64, small=False) for gb in (77, 78, 4, 1)] == [
+        "C",
+        "D",
+        "B",
+        "A",
+    ]
+    assert sizes.npb_bytes("ft", "D") == pytest.approx(3 * 16 * 2**31 + 8 * 2**31)
+
+
 @pytest.mark.parametrize("text", ["3:1", "a:b", "1", "-1:2"])
 def test_broken_pair_numbers_are_refused(monkeypatch, text):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
