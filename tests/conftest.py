@@ -72,6 +72,7 @@ def site(tmp_path: Path) -> Site:
                 sha256=manifest.sha256(Path(program)),
                 features=("lammps",),
                 data={"bench": bench},
+                sums=manifest.checksums({"bench": bench}),
             ),
         ),
     ).write(stack)

@@ -56,6 +56,7 @@ def equipped(site):
             origin=origin,
             sha256=sha256,
             features=(feature,),
+            sums=manifest.checksums(more.get("data", {})),
             **more,
         )
 

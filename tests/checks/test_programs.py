@@ -34,7 +34,7 @@ def equipped(site):
 
     programs = (
         program("stream", stream, version="5.10"),
-        program("osu", osu["osu_latency"], version="7.4", data=osu),
+        program("osu", osu["osu_latency"], version="7.4", data=osu, sums=manifest.checksums(osu)),
         program("npb", stream, version="3.4.3"),
     )
     Manifest(name="micro", pins="none", programs=programs).write(stack)

@@ -25,7 +25,7 @@ def with_rdma(site):
     path = data["ib_send_lat"]
     perftest = Program(
         name="perftest", version="4.5", origin="the tests", path=path, sha256=manifest.sha256(path),
-        features=("perftest",), data=data,
+        features=("perftest",), data=data, sums=manifest.checksums(data),
     )  # fmt: skip
     Manifest(name="micro", pins="none", programs=(perftest,)).write(stack)
     rules = site.path / "references/preflight.yaml"

@@ -171,7 +171,8 @@ def check(
                     f"  {program.name} {program.version}{mpi}: {', '.join(program.features)}", markup=False
                 )
         if changed:
-            raise InfrastructureError("\n  ".join(["files of the stack have changed:", *changed]))
+            again = "ci/setup sets the registry stack up again, ci/build-stack Spack's"
+            raise InfrastructureError("\n  ".join(["not as they were set up:", *changed, again]))
 
 
 def _compare(session: str) -> None:

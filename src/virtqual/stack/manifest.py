@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +38,9 @@ class Program(BaseModel):
     env
         Environment variables that a run of it needs, the same on both partitions.
     data
-        Input files and directories by name.
+        Other programs, input files and directories by name.
+    sums
+        Checksums of ``data``, by the same names.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +56,21 @@ class Program(BaseModel):
     launch: tuple[str, ...] = ()
     env: dict[str, str] = {}
     data: dict[str, Path] = {}
+    sums: dict[str, str] = {}
+
+    def changed(self) -> Iterator[str]:
+        """Yield one sentence a file or directory that is not what its checksum says."""
+        known = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
+        for name, path in self.data.items():
+            if name not in self.sums:
+                yield f"{self.name}: {path} has no checksum: an older virtqual set it up"
+                return
+            known[path] = self.sums[name]
+        for path, sum_ in known.items():
+            if not path.exists():
+                yield f"{self.name}: {path} is gone"
+            elif checksum(path) != sum_:
+                yield f"{self.name}: {path} has changed since the stack was set up"
 
 
 class Manifest(BaseModel):
@@ -73,8 +90,11 @@ class Manifest(BaseModel):
 
     @property
     def hash(self) -> str:
-        """Identity of the stack: equal exactly when every program and library is the same."""
-        parts = sorted((p.name, p.version, p.sha256, sorted(p.libraries.values())) for p in self.programs)
+        """Identity of the stack: equal exactly when every program, library and data file is the same."""
+        parts = sorted(
+            (p.name, p.version, p.sha256, sorted(p.libraries.values()), sorted(p.sums.items()))
+            for p in self.programs
+        )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def provider(self, feature: str) -> Program:
@@ -94,13 +114,9 @@ class Manifest(BaseModel):
         )
 
     def changed(self) -> Iterator[str]:
-        """Yield one sentence a file whose checksum is not what the manifest says."""
+        """Yield one sentence a file or directory whose checksum is not what the manifest says."""
         for program in self.programs:
-            for path, known in {str(program.path): program.sha256, **program.libraries}.items():
-                if not Path(path).is_file():
-                    yield f"{program.name}: {path} is gone"
-                elif sha256(Path(path)) != known:
-                    yield f"{program.name}: {path} has changed since the stack was set up"
+            yield from program.changed()
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
@@ -133,3 +149,17 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the names and contents of all files below a directory."""
+    if not path.is_dir():
+        return sha256(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def checksums(data: Mapping[str, Path]) -> dict[str, str]:
+    """Return the checksums of files and directories by the same names."""
+    return {name: checksum(path) for name, path in data.items()}

@@ -62,6 +62,7 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
         )
     mpi = _mpi(root, locked)
     env = {key: str(value) for key, value in entry.get("env", {}).items()}
+    data = dict(_data(entry.get("data", {}), prefix))
     return Program(
         name=name,
         version=root.version,
@@ -73,7 +74,8 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
         launch=tuple(pins.programs()["launch"].get(mpi.name, ())) if mpi else (),
         env=env,
-        data=dict(_data(entry.get("data", {}), prefix)),
+        data=data,
+        sums=manifest.checksums(data),
     )
 
 

@@ -165,6 +165,7 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
         version = versions[entry["wheel"]]
         origin = f"PyPI wheel {entry['wheel']}"
     mpi = entry.get("mpi")
+    data = {key: Path(fill(value)) for key, value in entry.get("data", {}).items()}
     return Program(
         name=name,
         version=version,
@@ -176,7 +177,8 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
         mpi=f"{mpi} {versions[mpi]}" if mpi in versions else mpi,
         launch=tuple(entry.get("launch", ())),
         env={key: fill(str(value)) for key, value in entry.get("env", {}).items()},
-        data={key: Path(fill(value)) for key, value in entry.get("data", {}).items()},
+        data=data,
+        sums=manifest.checksums(data),
     )
 
 

@@ -57,6 +57,30 @@ def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake
     assert "p" * 32 in build.build(job, silent).provider("osu").origin
 
 
+def test_every_file_that_checks_run_or_read_has_a_checksum(fake, start, tmp_path):
+    made = build.build(start(), silent)
+    bench = tmp_path / "bench"
+    (bench / "sub").mkdir(parents=True)
+    (bench / "sub/in.lj").write_text("run 100")
+    stream, osu = made.provider("stream"), made.provider("osu")
+    sums = {"bench": manifest.checksum(bench)}
+    stream = stream.model_copy(update={"data": {"bench": bench}, "sums": sums})
+    made = made.model_copy(update={"programs": (stream, osu)})
+    assert list(made.changed()) == []
+    # A program that is not the one that names the package, and an input in a directory.
+    osu.data["osu_bw"].write_bytes(b"another")
+    (bench / "sub/in.lj").write_text("run 101")
+    assert list(made.changed()) == [
+        f"stream: {bench} has changed since the stack was set up",
+        f"osu: {osu.data['osu_bw']} has changed since the stack was set up",
+    ]
+    other = stream.model_copy(update={"sums": {"bench": manifest.checksum(bench)}})
+    assert made.model_copy(update={"programs": (other, osu)}).hash != made.hash
+    # One that an older virtqual wrote can be read, but does not pass.
+    older = made.model_copy(update={"programs": (stream.model_copy(update={"sums": {}}),)})
+    assert list(older.changed()) == [f"stream: {bench} has no checksum: an older virtqual set it up"]
+
+
 @pytest.mark.parametrize(
     ("breaks", "what", "log"),
     [
