@@ -15,6 +15,7 @@ from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
 from virtqual.stack import jobs as jobbing
 from virtqual.stack import mirror as mirroring
+from virtqual.stack.alone import alone
 from virtqual.stack.environment import Choices, Side
 from virtqual.stack.plan import Plan
 
@@ -112,7 +113,8 @@ def lock_() -> None:
     with speaking():
         root = paths.root()
         job = jobbing.make(jobbing.Request(), root, paths.stacks())
-        building.locked(job, lambda line: _say.print(line, markup=False), anew=True)
+        with alone(job.state):
+            building.locked(job, lambda line: _say.print(line, markup=False), anew=True)
         _say.print(f"written: {environment.ship(job.made, root)}", markup=False)
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import bring, environment, jobs, lock, manifest, pins, plan, programs
+from virtqual.stack.alone import alone
 from virtqual.stack.jobs import Job
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest
 from virtqual.stack.plan import Plan
 
 Say = Callable[[str], None]
+Show = Callable[[Plan], None]
 _BEGINS = re.compile(r"^==> Installing (\S+)-([a-z0-9]{32})\b", re.M)
 # Which package a log is of stands in its path alone: Spack's closing list has only what was asked for.
 _LOG = re.compile(r"^\s+(/\S*/spack-stage-([^/\s]+)-([a-z0-9]{32})/\S+)\s*$", re.M)
@@ -42,25 +44,32 @@ def planned(job: Job, locked: Lock) -> Plan:
     return plan.make(locked, job.names, job.made.store, job.request.mirror, only_install=only_install)
 
 
-def build(job: Job, say: Say) -> Manifest:
+def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
     """Build what is not there, and write the manifest.
+
+    Parameters
+    ----------
+    job, say
+        What is to be built, and who is told of every step.
+    show
+        Given the plan before anything is built.
 
     Raises
     ------
     InfrastructureError
         Something is missing or failed; the stack that was set up before stays as it was.
     """
-    found, made = locked(job, say)
-    todo = planned(job, made)
-    if todo.lacking:
-        missing = "\n  ".join(todo.lacking)
-        raise InfrastructureError(
-            f"this machine lacks what the build needs:\n  {missing}\n--without PACKAGE leaves a program out"
-        )
-    if todo.build:
-        supply(job, todo)
-        _install(job, found, todo, say)
-    return _finish(job, made, todo.roots)
+    with alone(job.state):
+        found, made = locked(job, say)
+        todo = planned(job, made)
+        show(todo)
+        if todo.lacking:
+            lines = ["this machine lacks what the build needs:", *todo.lacking]
+            raise InfrastructureError("\n  ".join(lines) + "\n--without PACKAGE leaves a program out")
+        if todo.build:
+            supply(job, todo)
+            _install(job, found, todo, say)
+        return _finish(job, made, todo.roots)
 
 
 def locked(job: Job, say: Say, *, anew: bool = False) -> tuple[bring.Spack, Lock]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, environment, lock, pins
+from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
 from virtqual.stack.jobs import INVENTORY, Job
 from virtqual.stack.pins import SPACK, Repository
@@ -37,6 +38,11 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
     InfrastructureError
         Nothing can be gathered: no Spack, or no package repository.
     """
+    with alone(job.state):
+        return _gather(job, target, say)
+
+
+def _gather(job: Job, target: Path, say: Say) -> list[str]:
     request, pinned = job.request, pins.stack(job.root).packages
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
     upstream = bring.packages(job.state, pinned, mirror=request.mirror, offline=request.offline)

@@ -9,6 +9,7 @@ from fakespack import lock_of
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import bring, build, environment, jobs, lock, manifest, pins, plan
+from virtqual.stack.alone import alone
 from virtqual.stack.environment import Choices
 
 
@@ -98,6 +99,18 @@ def test_the_package_that_failed_is_named_with_its_own_log(fake, start, breaks, 
     first = str(caught.value).splitlines()[0]
     assert first.startswith(f"{what} could not be built; its log: /")
     assert log in first
+
+
+def test_two_at_once_are_refused(fake, start, tmp_path):
+    state = tmp_path / "stacks/spack"
+    job = start()
+    with (
+        alone(state),
+        pytest.raises(InfrastructureError, match=f"another `virtqual stack` is at work in {state}"),
+    ):
+        build.build(job, silent)
+    assert not state.exists()
+    assert build.build(job, silent)
 
 
 def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start, tmp_path):
