@@ -18,6 +18,7 @@ from virtqual.references import References, load_references
 from virtqual.references.load import claim_ids
 from virtqual.runs import Run
 from virtqual.stack import same
+from virtqual.store import Session
 from virtqual.verdict import Design, Outcome, SessionVerdict, Verdict, judge_session
 
 BASELINE = Outcome.BASELINE
@@ -32,9 +33,12 @@ def references() -> References:
 @cache
 def policy() -> Policy:
     """Return what each item of preflight means, read once a process."""
-    directory = paths.references()
-    claims = claim_ids(directory / "published")
-    return load_policy(directory / "preflight.yaml", references().classes, claims)
+    return policy_in(paths.references(), references())
+
+
+def policy_in(directory: Path, known: References) -> Policy:
+    """Read what each item of preflight means by the reviewed data of a directory, which is `known`."""
+    return load_policy(directory / "preflight.yaml", known.classes, claim_ids(directory / "published"))
 
 
 def preflight(runs: Sequence[Run], hypervisor_class: str) -> Checked:
@@ -62,6 +66,23 @@ def refused_checks(checked: Checked) -> dict[str, tuple[str, ...]]:
     inputs = ((check, (reason,)) for check, reason in other_inputs(runs))
     for check, reasons in [*other_software(runs), *other_answers(runs), *inputs]:
         _add(found, check, *reasons)
+    return found
+
+
+def refused_in(session: Session, checked: Checked) -> dict[str, tuple[str, ...]]:
+    """Return the checks of a stored session of which nothing counts: refused ones, and those that failed.
+
+    Parameters
+    ----------
+    session
+        The session.
+    checked
+        All its runs, after preflight.
+    """
+    found = refused_checks(checked)
+    native = session.identity.get("native", {}).get("partition", "")
+    for failure in session.failures:
+        _add(found, failure.check, failure.why(native))
     return found
 
 
@@ -123,12 +144,10 @@ def _since(
     session = earlier.load(earlier.find(against, system))
     # What disturbed a run of the earlier session, or refused one of its checks, makes it no better a measure.
     checked = preflight(session.runs, hypervisor_class)
-    native = session.identity.get("native", {}).get("partition", "")
-    unfit: dict[str, tuple[str, ...]] = {}
-    for check, reasons in refused_checks(checked).items():
-        _add(unfit, check, *(f"earlier session: {reason}" for reason in reasons))
-    for failure in session.failures:
-        _add(unfit, failure.check, f"earlier session: {failure.why(native)}")
+    unfit = {
+        check: tuple(f"earlier session: {reason}" for reason in reasons)
+        for check, reasons in refused_in(session, checked).items()
+    }
     for reason in refusals(of_sessions(runs, checked.runs, policy(), hypervisor_class)):
         for check in dict.fromkeys(run.check for run in runs if run.instead):
             _add(unfit, check, reason)

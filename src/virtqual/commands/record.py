@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from virtqual import paths, store
+from virtqual import judging, paths, store
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.preflight.compare import check_runs
+from virtqual.preflight.policy import Policy
 from virtqual.proposals import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
 from virtqual.references import References, load_references
 
-Loader = Callable[[Path, References], Recorded]
 
-
-def recorded(path: Path, references: References) -> Recorded:
-    """Read what references are made of from a stored session.
+def recorded(path: Path, references: References, policy: Policy) -> Recorded:
+    """Read what references are made of from a stored session: what a verdict would rest on, and no more.
 
     Raises
     ------
     UsageError
-        If it is no session, or no native run of it says which CPU it saw.
+        If it is no session, has no native run, or nothing of it counts.
     """
     session = store.load(path)
     checks = {result.series: run.check for run in session.runs for result in run.results}
     native = [run for run in session.runs if run.side == "native"]
     if not native:
         raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
-    series = store.series_of(session.runs, references)
+    checked = check_runs(session.runs, policy, session.hypervisor_class)
+    refused = judging.refused_in(session, checked)
+    series = store.series_of((run for run in checked.runs if run.check not in refused), references)
+    left_out = tuple(
+        f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
+        for check, reasons in refused.items()
+    )
+    if not series:
+        raise UsageError("; ".join(left_out))
     hypervisor = session.identity.get("virtual", {}).get("hypervisor", {})
     return Recorded(
         session=session.session,
@@ -39,6 +47,7 @@ def recorded(path: Path, references: References) -> Recorded:
         cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
         stack=native[0].stack_hash,
         series=tuple(RecordedSeries(checks[name], one) for name, one in series.items()),
+        left_out=left_out,
     )
 
 
@@ -61,11 +70,14 @@ def command(
     directory = references or paths.references()
     try:
         known = load_references(directory)
-        found = [recorded(store.find(name, paths.sessions()), known) for name in sessions]
+        policy = judging.policy_in(directory, known)
+        found = [recorded(store.find(name, paths.sessions()), known, policy) for name in sessions]
         proposals = propose(found, directory / "systems", false_alarms)
     except (VirtqualError, ValueError) as error:
         typer.echo(f"virtqual: {error}", err=True)
         raise typer.Exit(UsageError.exit_code) from None
+    for note in dict.fromkeys(note for one in found for note in one.left_out):
+        typer.echo(f"# {note}", err=True)
     show(proposals, write)
 
 

@@ -54,6 +54,8 @@ class Recorded:
         Hash of the software stack.
     series
         What it measured.
+    left_out
+        What of it is not taken, and why.
     """
 
     session: str
@@ -63,6 +65,7 @@ class Recorded:
     cpu: str
     stack: str
     series: tuple[RecordedSeries, ...]
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from made_series import REFERENCES
 from typer.testing import CliRunner
 
 from virtqual.commands.record import app
-from virtqual.identity import look, readers
+from virtqual.identity import Load, look, readers
 from virtqual.references import load_references
-from virtqual.runs import Result, Run
-from virtqual.store import Session
+from virtqual.runs import Answer, Result, Run
+from virtqual.store import Session, load
 
 EMPTY = readers.read(look.Look({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
@@ -80,6 +80,34 @@ def test_what_was_shown_is_written_when_asked_for(place):
     assert "2 sessions, s1 to s2, build 9.2" in source
     again = CliRunner().invoke(app, ["s1", "s2"])
     assert "nothing to change" in again.output
+
+
+def damage(place, name, change):
+    """Change the runs of a stored session."""
+    file = place.parent / "state" / "sessions" / name
+    session = load(file)
+    session.runs = [change(run) for run in session.runs]
+    session.write(file)
+
+
+def test_runs_that_preflight_leaves_out_make_no_reference(place):
+    busy = Load(seconds=5.0, steal=0.5, foreign=0.0, waiting=0.0, ballooned=0, swapped=0, memory_drift_mib=0)
+    damage(place, "s2", lambda run: run.model_copy(update={"load": busy if run.pair else None}))
+    result = CliRunner().invoke(app, ["s1", "s2"])
+    assert "lammps_loop_time@lj, runs: 5," in result.output
+
+
+def test_a_check_that_was_refused_makes_no_reference(place):
+    """What the virtual side computed is wrong: its speed is nobody's noise."""
+
+    def wrong(run):
+        answer = Answer(name="energy", value=-5.0 if run.side == "native" else -9.0, tolerance=1e-6)
+        return run.model_copy(update={"answers": (answer,)})
+
+    damage(place, "s2", wrong)
+    result = CliRunner().invoke(app, ["s2"])
+    assert result.exit_code == 2
+    assert "session s2: nothing of Lammps %problem=lj is taken: not the same result: energy" in result.output
 
 
 def test_a_session_that_is_not_there_is_a_usage_error(place):
