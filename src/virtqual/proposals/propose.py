@@ -109,7 +109,8 @@ def propose(
     Parameters
     ----------
     sessions
-        Of one system and one software stack: numbers of two stacks are not one reference.
+        Of one system and one software stack: numbers of two stacks are not one reference. One that is
+        named twice counts once.
     directory
         ``references/systems``. Nothing is written.
     false_alarms
@@ -118,8 +119,10 @@ def propose(
     Raises
     ------
     ValueError
-        If there is no session, or they are of several systems, CPU models or stacks.
+        If there is no session, or they are of several systems, CPU models or stacks, or measured a curve
+        at other sizes.
     """
+    sessions = list({session.session: session for session in sessions}.values())
     for what in ("system", "stack", "cpu"):
         found = sorted({str(getattr(session, what)) for session in sessions})
         if len(found) != 1:
@@ -147,11 +150,25 @@ def _parameters(check: str) -> dict[str, str | int]:
 def _groups(sessions: Iterable[Recorded], name: str | None = None) -> dict[tuple[str, str], list[Series]]:
     """Return the series of all sessions by check and id."""
     groups: dict[tuple[str, str], list[Series]] = {}
+    first: dict[tuple[str, str], str] = {}
     for session in sessions:
         for recorded in session.series:
             if name is None or _class(recorded.check) == name:
-                groups.setdefault((recorded.check, recorded.series.id), []).append(recorded.series)
+                key = recorded.check, recorded.series.id
+                group = groups.setdefault(key, [])
+                before = first.setdefault(key, session.session)
+                if group and group[0].points != recorded.series.points:
+                    raise ValueError(
+                        f"sessions {before} and {session.session} measured {key[1]} at other sizes "
+                        f"({_sizes(group[0])}; {_sizes(recorded.series)}): name sessions of one kind."
+                    )
+                group.append(recorded.series)
     return groups
+
+
+def _sizes(series: Series) -> str:
+    points = series.points
+    return f"{len(points)} from {points[0]:g} to {points[-1]:g}" if points else "none"
 
 
 def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms: float) -> Proposal:

@@ -201,3 +201,17 @@ def test_invalid_pairs_are_left_out(metrics):
     runs[0] = Sample("native", 0, (1e9,), runs[0].start, runs[0].end, invalid=("loud",))
     (entry,) = reference_entries([pair_up(metrics["hpl"], "here", (), runs)])
     assert (entry.runs, entry.value) == (7, 10)
+
+
+def test_a_session_that_is_named_twice_counts_once(sessions, tmp_path):
+    once, twice = (propose(some, tmp_path) for some in (sessions[:2], sessions[:2] * 2))
+    assert [(one.after, one.notes) for one in twice] == [(one.after, one.notes) for one in once]
+    assert "runs: 8," in once[0].after
+
+
+def test_sessions_with_other_sizes_are_named(metrics, sessions, tmp_path):
+    rng = np.random.default_rng(2)
+    other = session(4, noisy(metrics["mpi_latency"], rng, 0.05, 4, SIZES[:3]))
+    says = r"sessions s1 and s4 measured mpi_latency@here at other sizes \(12 from 1 to 2048; 3 from 1 to 4\)"
+    with pytest.raises(ValueError, match=says):
+        propose([*sessions, other], tmp_path)
