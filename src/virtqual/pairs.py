@@ -11,7 +11,8 @@ Two kinds of trouble are kept apart:
     is no time, a number below zero. No verdict can mean anything, so nothing is returned.
 invalid - a fact of the session
     A run without peer, runs of one series that overlap, a pair in the wrong order or interrupted by
-    another pair, a value that is not a positive number, a sample that a validity gate refused. The
+    another pair, a run that ended before it started (a clock was set back), a value that is not a
+    positive number, a sample that a validity gate refused. The
     pair stays in the series with its reasons, is left out of the numbers, and is asked for again.
 """
 
@@ -288,7 +289,7 @@ def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
         raise PairingError(f"{what}: {len(sample.values)} values for {expected}.")
     if sample.points and tuple(float(point) for point in sample.points) != points:
         raise PairingError(f"{what}: its points {sample.points} are not the series' {points}.")
-    if not (math.isfinite(sample.start) and math.isfinite(sample.end)) or sample.end < sample.start:
+    if not (math.isfinite(sample.start) and math.isfinite(sample.end)):
         raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
 
 
@@ -301,6 +302,9 @@ def _faults(pair: Pair) -> tuple[str, ...]:
             reasons.append(f"no {side} run")
             continue
         reasons += [f"{side} run refused: {reason}" for reason in sample.invalid]
+        if sample.end < sample.start:
+            back = sample.start - sample.end
+            reasons.append(f"{side} run ended {back:.3g} s before it started: a clock was set back")
         bad = [value for value in sample.values if not (math.isfinite(value) and value > 0)]
         if bad:
             reasons.append(f"{side} run reported {bad[0]:g}, which is no positive number")

@@ -111,6 +111,13 @@ def test_a_pair_interrupted_by_another_is_invalid(metrics, runs):
     assert "a run of pair 1 lies between its two runs" in faults(metrics, runs)[0]
 
 
+def test_a_clock_that_was_set_back_costs_a_pair(metrics, runs):
+    runs[3] = replace(runs[3], end=runs[3].start - 1)
+    says = f"{runs[3].side} run ended 1 s before it started: a clock was set back"
+    assert says in faults(metrics, runs)[1]
+    assert list(faults(metrics, runs)) == [1]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -119,7 +126,7 @@ def test_a_pair_interrupted_by_another_is_invalid(metrics, runs):
         ({"values": (1.0, 2.0)}, r"2 values for a scalar"),
         ({"values": ()}, r"0 values for a scalar"),
         ({"points": (8.0,)}, r"its points \(8.0,\) are not the series' \(\)"),
-        ({"end": 0.0}, r"cannot have started at .* and ended at 0.0"),
+        ({"end": float("inf")}, r"cannot have started at .* and ended at inf"),
         ({"start": float("nan")}, r"cannot have started at nan"),
         ({"side": "host"}, r"a side is one of native, virtual"),
     ],

@@ -105,6 +105,8 @@ def _take_in(job: Qualification, files: Files, first: int, last: int, seconds: f
         if "_overhead" not in failure.case.split(" ")[0] and failure.phase != "dependencies":
             session.failures.append(failure.model_copy(update={"look": number}))
             _classify(job, failure)
+    # First of all: what cannot be judged has been measured all the same.
+    session.write(job.directory)
     _judge(job)
     session.write(job.directory)
 

@@ -184,8 +184,8 @@ def _pair_up(samples: Samples, count: int) -> _Pairs:
     series, number = samples.series, samples.number
     if len(series) and (series.min() < 0 or series.max() >= count or number.min() < 0):
         raise PairingError(f"series run from 0 to {count - 1} and pair numbers from 0.")
-    if not np.all(np.isfinite(samples.start) & np.isfinite(samples.end) & (samples.end >= samples.start)):
-        raise PairingError("a sample cannot have ended before it started.")
+    if not np.all(np.isfinite(samples.start) & np.isfinite(samples.end)):
+        raise PairingError("a sample needs times at which it started and ended.")
     key = np.lexsort((samples.virtual, number, series))
     series, number, virtual = series[key], number[key], samples.virtual[key]
     new = np.ones(len(key), dtype=np.bool_)
@@ -203,6 +203,7 @@ def _pair_up(samples: Samples, count: int) -> _Pairs:
         return filled
 
     usable = np.isfinite(samples.value) & (samples.value > 0) & ~samples.refused
+    usable &= samples.end >= samples.start
     good = column(usable.astype(np.float64), False) * column(usable.astype(np.float64), True) == 1
     native_start, virtual_start = column(samples.start, False), column(samples.start, True)
     in_order = (native_start < virtual_start) == (number[new] % 2 == 0)
