@@ -100,13 +100,13 @@ NODE = "node {0} cpus: {1}\nnode {0} size: {2} MB\nnode {0} free: 1 MB\n"
         ({0: "0", 8: "1", 16: "2"}, "10 80 40", "8"),
         # Memory of another kind is farther away, and no other socket; a node without memory has none to give.
         ({0: "0", 1: "1", 2: ""}, "10 21 40", "1"),
-        ({0: "0", 1: "1", 2: None}, "10 21 40", "1"),
+        ({0: "0", 1: "1", 2: "2 (and no memory)"}, "10 21 40", "1"),
         ({0: "0"}, "10", None),
         ({0: "0", 1: "1"}, None, None),
     ],
 )
 def test_remote_memory_is_that_of_the_farthest_node(tmp_path, nodes, distances, node):
-    said = "".join(NODE.format(name, cpus or "", 0 if cpus is None else 9) for name, cpus in nodes.items())
+    said = "".join(NODE.format(name, cpus, 0 if "no memory" in cpus else 9) for name, cpus in nodes.items())
     table = f"node distances:\nnode {'   '.join(map(str, nodes))} \n  0:  {distances} \n"
     (tmp_path / "said").write_text(said + (table if distances else "No distance information available.\n"))
     tool = tmp_path / "numactl"
