@@ -20,6 +20,50 @@ def test_the_list_reads_like_a_catalogue(site):
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
 
 
+# What `-t` selects by (docs/checks.md).
+TOPICS, SCOPES = {"memory", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
+FEATURES = (
+    "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
+    "lammps", "namd", "wrf-ideal", "wrf-real", "milc",
+)  # fmt: skip
+
+
+def test_every_entry_is_described_and_found_by_topic_and_scope(site):
+    path = Path("/bin/true")
+    program = Program(
+        name="all",
+        version="1",
+        origin="the tests",
+        path=path,
+        sha256=manifest.sha256(path),
+        features=FEATURES,
+    )
+    (site.path / "state/stack/all").mkdir()
+    Manifest(name="all", pins="none", programs=(program,)).write(site.path / "state/stack/all")
+    checks = Path(site.env["VIRTQUAL_ROOT"]) / "checks"
+    env = {"VIRTQUAL_SCOPE": "full", "FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_cloud": "rdma"}
+    done = site.run("reframe", "-c", str(checks), "-L", "--system", "testsite", **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)
+    assert len(entries) == len(re.findall("^- ", done.stdout, re.MULTILINE))
+    for name, description, tags in entries:
+        words = set(tags.split(", "))
+        assert len(description.split()) > 2, name
+        assert words & TOPICS, (name, tags)
+        # The full scope has all; the quick one some of it.
+        assert "full" in words & SCOPES, (name, tags)
+    # All that there is, but for what has to be fetched first.
+    defined = {
+        name
+        for file in checks.glob("*.py")
+        for name in re.findall(r"^@rfm.simple_test\nclass (\w+)", file.read_text(), re.MULTILINE)
+        if not name.endswith("_overhead")
+    }
+    fetched = {"namd_stmv", "namd_stmv_nodes", "wrf_conus12km", "wrf_conus12km_scaling"}
+    assert {name for name, *_ in entries} == defined - fetched
+    assert set(re.findall(r"^  (\w+).*: the input .* is not here", done.stdout, re.MULTILINE)) == fetched
+
+
 def test_rdma_of_the_virtual_partition_alone_is_measured(site):
     """Its native runs take a yardstick; without RDMA in the VMs there is nothing to measure."""
     path = Path("/bin/true")
