@@ -64,30 +64,37 @@ def build(
         )
         job = jobbing.make(request, root, paths.stacks())
         locked = jobbing.known_lock(job)
-        if locked is not None:
-            show(building.planned(job, locked), request.set)
-        else:
-            _say.print(
-                f"set {request.set}: {', '.join(job.names)}; the versions of what they need are not worked "
-                "out yet for this machine and configuration: the build begins with it, a few minutes"
-            )
         if dry_run:
+            show(building.planned(job, locked) if locked else building.outlined(job), job)
             return
-        made = building.build(job, lambda line: _say.print(line, markup=False))
+        if locked is None:
+            show(building.outlined(job), job)
+        made = building.build(
+            job, lambda line: _say.print(line, markup=False), lambda planned: show(planned, job)
+        )
         _say.print(f"Spack stack {made.hash}:")
         for program in made.programs:
             _say.print(f"  {program.name} {program.version} ({program.origin})", markup=False)
 
 
-def show(plan: Plan, name: str) -> None:
-    """Print what a build will do."""
-    _say.print(f"set {name}: {', '.join(f'{p.name}@{p.version}' for p in plan.roots)}", markup=False)
-    _say.print(
-        f"{len(plan.build)} packages to install, {plan.installed} there, {len(plan.machine)} from the "
-        f"machine ({', '.join(f'{p.name}@{p.version}' for p in plan.machine)}); "
-        f"{plan.free / 2**30:.0f} GiB free",
-        markup=False,
-    )
+def show(plan: Plan, job: jobbing.Job) -> None:
+    """Print what a build will do, or what can be said of it before its versions are worked out."""
+    name = job.request.set
+    if plan.roots:
+        _say.print(f"set {name}: {', '.join(f'{p.name}@{p.version}' for p in plan.roots)}", markup=False)
+        _say.print(
+            f"{len(plan.build)} packages to install, {plan.installed} there, {len(plan.machine)} from the "
+            f"machine ({', '.join(f'{p.name}@{p.version}' for p in plan.machine)}); "
+            f"{plan.free / 2**30:.0f} GiB free",
+            markup=False,
+        )
+    else:
+        _say.print(
+            f"set {name}: {', '.join(job.names)}; the versions of what they need are not worked out yet for "
+            "this machine and configuration: the build begins with it, a few minutes, and then says which "
+            f"packages it takes; {plan.free / 2**30:.0f} GiB free",
+            markup=False,
+        )
     for package in plan.build:
         notes = [f"{package.name}@{package.version}"]
         if size := plan.sizes.get(package.name):
@@ -97,9 +104,10 @@ def show(plan: Plan, name: str) -> None:
         _say.print(f"  {', '.join(notes)}", markup=False)
     if plan.tried:
         minutes, size = (sum(part) for part in zip(*plan.tried.values(), strict=True))
+        unknown = len(plan.build) - len(plan.tried)
         _say.print(
-            f"together {minutes:.0f} min on two cores and {size:.0f} MiB for the {len(plan.tried)} that were "
-            "tried"
+            f"{minutes:.0f} min on two cores and {size:.0f} MiB for the {len(plan.tried)} that were tried; "
+            + (f"what the other {unknown} take is not known" if unknown else "that is all of them")
         )
     for entry in plan.by_hand:
         _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}", markup=False)

@@ -44,6 +44,12 @@ def planned(job: Job, locked: Lock) -> Plan:
     return plan.make(locked, job.names, job.made.store, job.request.mirror, only_install=only_install)
 
 
+def outlined(job: Job) -> Plan:
+    """Return what can be said of a build whose lock Spack has still to work out."""
+    only_install = job.request.choices.side == "virtual"
+    return plan.outline(job.names, job.made.store, job.request.mirror, only_install=only_install)
+
+
 def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
     """Build what is not there, and write the manifest.
 

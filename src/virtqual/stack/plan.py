@@ -128,21 +128,49 @@ def make(
         installed=sum(p.hash in there for p in every),
         machine=tuple(machine),
         missing=tuple(_missing(build, [] if only_install else machine)),
-        by_hand=() if only_install else tuple(_by_hand(build, store.parent / "by-hand", mirror)),
+        by_hand=()
+        if only_install
+        else tuple(_by_hand([p.name for p in build], store.parent / "by-hand", mirror)),
         free=shutil.disk_usage(_existing(store)).free,
         sizes=_sizes(every, mirror),
         tried={p.name: Tried(**took[p.name]) for p in build if p.name in took},
     )
 
 
-def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
-    if not build:
-        return
+def outline(
+    names: Iterable[str], store: Path, mirror: Path | None = None, *, only_install: bool = False
+) -> Plan:
+    """Return what can be said before there is a lock: which commands and sources are lacking.
+
+    Parameters are those of :func:`make`; no packages are in it.
+    """
+    wanted = list(names)
+    return Plan(
+        roots=(),
+        build=(),
+        installed=0,
+        machine=(),
+        missing=tuple(_commands(wanted)),
+        by_hand=() if only_install else tuple(_by_hand(wanted, store.parent / "by-hand", mirror)),
+        free=shutil.disk_usage(_existing(store)).free,
+        sizes={},
+        tried={},
+    )
+
+
+def _commands(build: Iterable[str]) -> Iterator[str]:
     known = pins.programs()
     for who, wanted in {"Spack": known["commands"], **known["own-commands"]}.items():
         lacking = {name: brings for name, brings in wanted.items() if shutil.which(name) is None}
-        if lacking and (who == "Spack" or any(who == package.name for package in build)):
+        if lacking and (who == "Spack" or who in build):
             yield f"{who} needs {', '.join(lacking)} (Debian: apt-get install {' '.join(lacking.values())})"
+
+
+def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
+    if not build:
+        return
+    yield from _commands([package.name for package in build])
+    known = pins.programs()
     site = "config/site/packages.yaml"
     for package in machine:
         prefix = package.external or Path()
@@ -160,15 +188,15 @@ def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
             )
 
 
-def _by_hand(build: list[Package], place: Path, mirror: Path | None) -> Iterator[ByHand]:
+def _by_hand(build: Iterable[str], place: Path, mirror: Path | None) -> Iterator[ByHand]:
     for package in build:
-        if entry := pins.programs()["by-hand"].get(package.name):
+        if entry := pins.programs()["by-hand"].get(package):
             sha256 = entry["sha256"]
             # A mirror may have been made where it was supplied.
             cache = (mirror or place) / f"sources/_source-cache/archive/{sha256[:2]}"
             path = next(cache.glob(f"{sha256}*"), place / entry["file"])
             there = path.is_file() and manifest.sha256(path) == sha256
-            yield ByHand(package.name, entry["file"], sha256, entry["from"], path, there)
+            yield ByHand(package, entry["file"], sha256, entry["from"], path, there)
 
 
 def _sizes(packages: Iterable[Package], mirror: Path | None) -> dict[str, int]:

@@ -1,0 +1,85 @@
+"""`virtqual stack` as people start it, with a stand-in for Spack."""
+
+import re
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual.commands.stack import app
+from virtqual.stack import bring, manifest
+
+MICRO = ("--set", "micro", "--without", "hpl", "--without", "perftest")
+
+
+@pytest.fixture
+def stack(fake, checkout, tmp_path, monkeypatch):
+    """Start the command in a checkout without a lock, where no network is."""
+    (tmp_path / "recipes/a/b").mkdir(parents=True)
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(checkout))
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
+    monkeypatch.delenv("VIRTQUAL_SPACK_SITE", raising=False)
+    monkeypatch.setattr(bring, "packages", lambda *_, **__: tmp_path / "recipes/a/b")
+
+    def start(*arguments, code=0):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    return start
+
+
+def test_a_plan_without_a_lock_says_what_a_person_must_do(stack, fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("csh", "patch") else f"/bin/{name}")
+    said = stack("build", "--dry-run")
+    assert said.startswith("set all: stream, osu-micro-benchmarks, hpl, perftest, lammps")
+    assert re.search(r"not worked out yet.* \d+ GiB free", said)
+    assert "TO SUPPLY BY HAND: namd needs NAMD_2.14_Source.tar.gz: get it from https://" in said
+    assert "MISSING: Spack needs patch (Debian: apt-get install patch)" in said
+    assert "MISSING: namd needs csh (Debian: apt-get install tcsh)" in said
+    assert not (tmp_path / "state").exists()
+    assert not (fake.path / "asked").exists()
+    said = stack("build", "--dry-run", "--without", "namd")
+    assert "BY HAND" not in said
+    assert "csh" not in said
+
+
+def test_a_build_shows_its_plan_as_soon_as_there_is_one(stack, tmp_path):
+    said = stack("build", *MICRO)
+    steps = (
+        "not worked out yet",
+        "concretising",
+        "set micro: stream@5.10, osu-micro-benchmarks@7.5.2\n3 packages to install, 0 there, 1 from",
+        "that were tried; what the other 1 take is not known",
+        "] mpich-4.3.2",
+        "osu 7.5.2 (Spack package",
+    )
+    places = [said.find(step) for step in steps]
+    assert -1 not in places
+    assert places == sorted(places)
+    (made,) = manifest.installed(tmp_path / "state/stack")
+    assert f"Spack stack {made.hash}" in said
+    assert "0 packages to install, 3 there" in stack("build", *MICRO, "--dry-run")
+    assert made.hash in stack("check")
+    made.provider("osu").data["osu_bw"].write_text("another")
+    assert "osu_bw has changed" in stack("check", code=5)
+
+
+def test_exit_codes(stack, fake):
+    assert "'native'" in stack("build", "--side", "vritual", code=2)
+    assert "no mpi" in stack("build", "--mpi", "mpi2", code=2).lower()
+    fake.breaks("mpich")
+    assert "mpich@4.3.2/mmmmmmm could not be built" in stack("build", *MICRO, code=5)
+
+
+def test_a_mirror_lists_what_it_lacks(stack, tmp_path):
+    said = stack("mirror", str(tmp_path / "mirror"), *MICRO, code=5)
+    assert "LACKING: spack.git: " in said
+    assert "is not complete" in said
+
+
+def test_a_lock_is_worked_out_anew(stack, fake, tmp_path):
+    stack("lock")
+    assert '"inputs"' in (tmp_path / "checkout/spack.lock").read_text()
+    assert (fake.path / "asked").read_text() == "concretize\n"
