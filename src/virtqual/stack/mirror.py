@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, environment, lock, pins
+from virtqual.stack import bring, build, environment, lock, pins, wheels
 from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
 from virtqual.stack.jobs import INVENTORY, Job
@@ -62,6 +62,7 @@ def _gather(job: Job, target: Path, say: Say) -> list[str]:
     )
     for repository, have, name in repositories:
         part(name, lambda r=repository, h=have, n=name: _bare(r, h, target / n))  # type: ignore[misc]
+    part(wheels.DIRECTORY, lambda: wheels.gather(job.root, target))
     environment.write(job.made, job.root, request.choices, upstream, build.mirrors(job))
     locked = build.concretised(job, found, say)
     todo = build.planned(job, locked)

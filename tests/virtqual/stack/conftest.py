@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fakespack import FakeSpack
 
-from virtqual.stack import bring, jobs
+from virtqual.stack import bring, jobs, wheels
 from virtqual.stack.jobs import Request
 
 ROOT = Path(__file__).parents[3]
@@ -17,6 +17,13 @@ def fake(tmp_path, monkeypatch):
     spack = FakeSpack(tmp_path / "spack")
     monkeypatch.setenv("SPACK_ROOT", str(spack.path))
     return spack
+
+
+@pytest.fixture(autouse=True)
+def _no_wheels(request, monkeypatch):
+    """No package index is asked; the tests of the wheels have one of their own."""
+    if "wheels" not in request.node.name:
+        monkeypatch.setattr(wheels, "gather", lambda root, target: None)
 
 
 @pytest.fixture
