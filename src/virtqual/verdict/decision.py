@@ -282,7 +282,8 @@ def decide(
             part.bound(level, -1),
         )
         over = (lower > limits) & agreeing(fresh, windows, covariance, design.contradiction)
-        over &= _most(fresh, windows, limits, design.majority)
+        # A pair of this session says something of a change only beside the overhead there was before.
+        over &= _most(fresh, windows, limits if before is None else limits + before.mean, design.majority)
         if d.shape[-2] < 3:
             over &= windows.length > 1
     convicted = np.any(over, axis=-1)

@@ -197,3 +197,24 @@ def test_history_is_robust_to_one_wild_pair_and_not_blind_to_two_speeds():
     assert np.median(sigma_of_history(two_speeds)) > 0.018
     with pytest.raises(ValueError, match="at least 2 pairs, 1 were given"):
         sigma_of_history(np.array([0.1]))
+
+
+@pytest.mark.parametrize("before", [-0.30, 0.0, 2.7])
+def test_most_pairs_must_show_the_change_whatever_the_overhead_was(before):
+    """A guest faster than native, or twenty times slower, is held to the same rule about bursts."""
+
+    def over(change):
+        found = decide(
+            (before + np.array(change))[:, None],
+            limit=np.array([0.05]),
+            margin=np.array([0.05]),
+            covariance=ONE,
+            df=20,
+            design=Design(),
+            look=3,
+            earlier=np.full((6, 1), before),
+        )
+        return bool(found.over[0])
+
+    assert over([0.2] * 6)
+    assert not over([0.0, 0.0, 0.3, 0.3, 0.3, 0.3])  # four of six
