@@ -322,6 +322,7 @@ def _hopeless(
 
     At the last look the noise counts as it was seen. Before, its kind reading does (the 5 % quantile),
     and only if neither answer would be in reach at the last look should the estimate stay where it is.
+    How many series share the error rate says nothing of the noise.
     """
     points = margin.shape[-1]
     last = len(design.looks) - 1
@@ -330,7 +331,7 @@ def _hopeless(
     needed = pairs_needed(
         variance[..., :points],
         margin,
-        design,
+        design.alone(),
         now.df,
         limits.shape[-1],
         None if earlier is None else earlier.pairs,
@@ -380,11 +381,27 @@ def pairs_needed(
     ndarray
         Not rounded; infinite where no number of pairs in this session would do.
     """
-    level = design.over_level(len(design.looks) - 1, windows)
-    reach = special.ndtri(FOUND) - special.stdtrit(df, level)
-    information = (margin / reach) ** 2 - (2 * between**2)
+    information = (margin / _reach(design, df, windows)) ** 2 - (2 * between**2)
     if earlier_pairs is not None:
         information = information - variance / earlier_pairs
     with np.errstate(divide="ignore"):
         needed: Floats = np.where(information > 0, variance / np.maximum(information, 0), np.inf)
     return needed
+
+
+def resolved_margin(
+    variance: Floats, design: Design, df: float, windows: int, earlier_pairs: int, between: float
+) -> Floats:
+    """Return the margin of a change for which `pairs_needed` is the maximum of pairs.
+
+    Parameters are those of `pairs_needed`; the result is in log units and has the shape of `variance`.
+    """
+    error = np.sqrt(variance / design.max_pairs + variance / earlier_pairs + 2 * between**2)
+    margin: Floats = _reach(design, df, windows) * error
+    return margin
+
+
+def _reach(design: Design, df: float, windows: int) -> float:
+    """Return how many standard errors a margin must be wide to be found in 95 % of cases at the last look."""
+    level = design.over_level(len(design.looks) - 1, windows)
+    return float(special.ndtri(FOUND) - special.stdtrit(df, level))

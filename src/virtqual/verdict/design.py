@@ -28,6 +28,9 @@ class Design:
     over_shares, curve_shares, within_shares
         Shares of `alpha` (for a scalar, for a curve) and of `beta` spent at each look. A scalar cannot
         be OVER with two pairs, of which nobody can say which one is the outlier.
+    change_shares
+        Takes the place of `over_shares` and `curve_shares` where a session judges a change: the earlier
+        session's pairs do not grow in number, so that only the late looks are much surer than the first.
     screen_shares
         Takes the place of `within_shares` in a session, where the screen must acquit nearly everything:
         every metric that it flags costs more runs.
@@ -46,7 +49,7 @@ class Design:
         Number of first pairs that may acquit but not convict: OVER is decided on the pairs after
         them. 0 outside a session.
     family
-        Number of series among which `alpha` is divided (Holm); 1 outside a session.
+        Number of ways into which `alpha` is divided (Holm); 1 outside a session.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Design:
     looks: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 18)
     over_shares: tuple[float, ...] = (0.00, 0.10, 0.40, 0.41, 0.03, 0.03, 0.03)
     curve_shares: tuple[float, ...] = (0.40, 0.15, 0.15, 0.15, 0.05, 0.05, 0.05)
+    change_shares: tuple[float, ...] = (0.00, 0.05, 0.20, 0.20, 0.10, 0.10, 0.35)
     within_shares: tuple[float, ...] = (0.30, 0.20, 0.20, 0.10, 0.10, 0.05, 0.05)
     screen_shares: tuple[float, ...] = (0.64, 0.12, 0.08, 0.05, 0.05, 0.03, 0.03)
     clip: float = 2.0
@@ -73,7 +77,7 @@ class Design:
             raise ValueError(f"error rates lie between 0 and 0.5: alpha {self.alpha}, beta {self.beta}.")
         if not self.looks or self.looks[0] < 2 or sorted(set(self.looks)) != list(self.looks):
             raise ValueError(f"looks must rise from 2 pairs or more: {self.looks}.")
-        for name in ("over_shares", "curve_shares", "within_shares", "screen_shares"):
+        for name in ("over_shares", "curve_shares", "change_shares", "within_shares", "screen_shares"):
             shares = getattr(self, name)
             if len(shares) != len(self.looks):
                 raise ValueError(f"{name} needs one share for each of the {len(self.looks)} looks.")
@@ -138,10 +142,18 @@ class Design:
             looks=tuple(self.looks[index] for index in keep),
             over_shares=scaled(self.over_shares),
             curve_shares=scaled(self.curve_shares),
+            change_shares=scaled(self.change_shares),
             within_shares=scaled(self.within_shares),
             screen_shares=scaled(self.screen_shares),
         )
 
-    def in_session(self, screen: int, family: int) -> Design:
-        """Return this design for one of `family` flagged series, screened with `screen` pairs."""
-        return replace(self, screen=screen, family=max(family, 1), majority=self.session_majority)
+    def in_session(self, screen: int, family: int, *, change: bool = False) -> Design:
+        """Return this design for one of `family` series, screened with `screen` pairs."""
+        design = replace(self, screen=screen, family=max(family, 1), majority=self.session_majority)
+        if change:
+            design = replace(design, over_shares=self.change_shares, curve_shares=self.change_shares)
+        return design
+
+    def alone(self) -> Design:
+        """Return this design for a series that shares its error rate with no other."""
+        return replace(self, family=1)

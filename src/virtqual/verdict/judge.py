@@ -282,7 +282,7 @@ def _too_noisy(evidence: Evidence, look: int, margin: Floats) -> str:
     needed = pairs_needed(
         now.variance[: series.width],
         margin,
-        design,
+        design.alone(),
         now.df,
         len(windows),
         earlier.pairs if earlier else None,

@@ -1,10 +1,11 @@
 """Judge all series of a session with one error rate, and say what is still to be run.
 
 Every series is screened with its first two pairs. The screen can acquit (WITHIN, with the usual error
-rate) but not convict: what it does not acquit is *flagged* and confirmed on fresh pairs alone, Holm's
-procedure dividing the session's error rate among the flagged series. Because flags come from other
-pairs than convictions do, the chance of any false OVER in the whole session stays below alpha, whether
-it judges five metrics or five hundred.
+rate) but not convict: what it does not acquit is *flagged* and confirmed on fresh pairs alone, with
+Holm's procedure. Of overheads, the flagged ones share the error rate: flags come from other pairs than
+convictions do. Of changes, all share it, flagged or not: flags and convictions have the pairs of the
+earlier session in common. Where both are asked for, each has half of it. So the chance of any false OVER
+in the whole session stays below alpha, whether it judges five metrics or five hundred.
 """
 
 from __future__ import annotations
@@ -258,26 +259,29 @@ def _judge_one(case: Case, series: Series, design: Design) -> Verdict:
 def _judge_all(cases: Sequence[Case], design: Design) -> list[Verdict]:
     # An acquittal by the screen stands: later pairs of the series, run for the sake of another metric of
     # the same program, would have to share in the error rate to count.
-    screening = design.in_session(SCREEN, 1)
-    verdicts = [_judge_one(case, case.series.first(SCREEN), screening) for case in cases]
+    gates = {case.gate for case in cases}
+    screening = {gate: design.in_session(SCREEN, 1, change=gate == "change") for gate in gates}
+    verdicts = [_judge_one(case, case.series.first(SCREEN), screening[case.gate]) for case in cases]
     for i, case in enumerate(cases):
         later = len(case.series.valid) - SCREEN
         if verdicts[i].outcome is Outcome.BASELINE:
-            verdicts[i] = _judge_one(case, case.series, screening)
+            verdicts[i] = _judge_one(case, case.series, screening[case.gate])
         elif verdicts[i].outcome is Outcome.WITHIN and later > 0:
-            note = f"decided on the screen; {later} later pairs were run for other metrics"
+            note = f"decided on the screen of {SCREEN} pairs; {later} more were run"
             verdicts[i] = replace(verdicts[i], reasons=(*verdicts[i].reasons, note))
     flagged = [
         i
         for i, verdict in enumerate(verdicts)
         if verdict.outcome is Outcome.UNDECIDED and len(cases[i].series.valid) >= SCREEN
     ]
-    family = len(flagged)
     convicted: set[int] = set()
     while True:
-        confirming = design.in_session(SCREEN, family - len(convicted))
+        share = {i for i, case in enumerate(cases) if case.gate == "change"}.union(flagged) - convicted
+        family = Counter(cases[i].gate for i in share)
         for i in flagged:
             if i not in convicted:
+                gate = cases[i].gate
+                confirming = design.in_session(SCREEN, len(gates) * family[gate], change=gate == "change")
                 verdicts[i] = _judge_one(cases[i], cases[i].series, confirming)
         fresh = {i for i in flagged if verdicts[i].outcome is Outcome.OVER} - convicted
         if not fresh:

@@ -10,6 +10,7 @@ from virtqual.verdict.decision import (
     contrast,
     decide,
     pairs_needed,
+    resolved_margin,
     scanned,
     summarise,
     window_variance,
@@ -218,3 +219,32 @@ def test_most_pairs_must_show_the_change_whatever_the_overhead_was(before):
 
     assert over([0.2] * 6)
     assert not over([0.0, 0.0, 0.3, 0.3, 0.3, 0.3])  # four of six
+
+
+def test_a_resolved_margin_needs_the_maximum_of_pairs():
+    variance, design = np.array([0.03**2, 0.01**2]), Design()
+    margin = resolved_margin(variance, design, 23, 1, 4, 0.003)
+    assert pairs_needed(variance, margin, design, 23, 1, 4, 0.003) == pytest.approx([18, 18])
+    assert np.all(resolved_margin(variance, design, 23, 1, 12, 0.003) < margin)
+
+
+def test_company_does_not_make_noise_hopeless():
+    """Sharing the error rate with many series makes a conviction harder; it is no fault of the noise."""
+
+    def hopeless(family, noise):
+        found = decide(
+            np.resize([0.068 + noise, 0.068 - noise], 18)[:, None],
+            limit=np.array([0.05]),
+            margin=np.array([0.03]),
+            covariance=ONE,
+            df=20,
+            design=Design().in_session(2, family),
+            look=6,
+        )
+        assert not np.any(found.over)
+        assert not found.within
+        return bool(found.hopeless)
+
+    assert not hopeless(1, 0.02)
+    assert not hopeless(500, 0.02)
+    assert hopeless(1, 0.06)

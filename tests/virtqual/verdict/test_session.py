@@ -255,7 +255,7 @@ def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, m
 
 def test_later_pairs_of_an_acquitted_series_are_accounted_for(case):
     (three,) = judge_session([case(0.0, 3)]).verdicts
-    assert three.reasons == ("decided on the screen; 1 later pairs were run for other metrics",)
+    assert three.reasons == ("decided on the screen of 2 pairs; 1 more were run",)
     assert three.passes
     (two,) = judge_session([case(0.0, 2)]).verdicts
     assert two.reasons == ()
@@ -349,3 +349,45 @@ def test_three_of_four_fresh_pairs_do_not_convict(metrics, make):
     assert verdict.outcome is Outcome.UNDECIDED
     (verdict,) = judge_session([bursts], design=Design(session_majority=0.75)).verdicts
     assert verdict.outcome is Outcome.OVER
+
+
+# -- changes share the earlier session's pairs ---------------------------------------------------------
+
+
+@pytest.fixture
+def changed(case, metrics, make):
+    """A series that is judged by its change since an earlier session without overhead."""
+    held = Budget.of(0.05, margin=0.05, gate="change")
+
+    def build(level, pairs, setting):
+        before = make(metrics["hpl"], np.zeros(12), setting=setting)
+        return case(level, pairs, setting, budget=held, baseline=before)
+
+    return build
+
+
+def families(session):
+    return {(v.gate, v.setting): v.evidence.design.family for v in session.verdicts if v.pairs > 2}
+
+
+def test_all_changes_share_the_error_rate_flagged_or_not(changed):
+    # What made an earlier session look fast would flag a series and convict it, too.
+    clean = [changed(0.0, 2, str(i)) for i in range(9)]
+    session = judge_session([changed(0.08, 4, "x"), *clean])
+    assert families(session) == {("change", "x"): 10}
+    session = judge_session([changed(0.08, 4, "x"), changed(2.0, 4, "y"), *clean])
+    assert session.verdict("hpl@y").outcome is Outcome.OVER
+    assert families(session)["change", "x"] == 10  # a conviction gives its share back
+
+
+def test_two_questions_have_half_of_the_error_rate_each(case, changed):
+    clean = [case(0.0, 2, str(i)) for i in range(9)] + [changed(0.0, 2, str(i)) for i in range(9)]
+    session = judge_session([case(0.08, 4, "x"), changed(0.08, 4, "x"), *clean])
+    assert families(session) == {("overhead", "x"): 2, ("change", "x"): 20}
+    assert families(judge_session([case(0.08, 4, "x"), *clean[:9]])) == {("overhead", "x"): 1}
+
+
+def test_changes_are_decided_late(changed):
+    design = judge_session([changed(0.08, 4, "x")]).verdicts[0].evidence.design
+    assert design.over_shares == design.curve_shares == Design().change_shares
+    assert design.over_level(6) > design.over_level(2)
