@@ -17,6 +17,10 @@ COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record
 
 
 class _OnDemand(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        with speaking():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *COMMANDS]
 

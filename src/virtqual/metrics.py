@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.datafile import DataError, Document, Entry, Problem, files, near, parse
+from virtqual.errors import UsageError
 
 Direction = Literal["lower", "higher"]
 Kind = Literal["scalar", "curve"]
@@ -64,7 +65,7 @@ class Metric(Entry):
         return self
 
 
-class UnknownMetricError(KeyError):
+class UnknownMetricError(UsageError, KeyError):
     """A metric that no catalogue file declares."""
 
     def __str__(self) -> str:

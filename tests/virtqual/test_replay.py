@@ -129,8 +129,11 @@ def test_the_command_prints_every_claim():
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-def test_the_command_prints_json():
-    result = CliRunner().invoke(app, ["--references", str(REFERENCES), "--json"])
+def test_the_command_prints_json(tmp_path, monkeypatch):
+    # The project's own references, wherever one is.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(REFERENCES.parent))
+    result = CliRunner().invoke(app, ["--json"])
     rows = json.loads(result.output)
     assert len(rows) == 96
     assert [row["virtqual"] for row in rows if row["id"] == "D01"] == ["OVER"]

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from virtqual import judging, paths, store
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
 from virtqual.preflight.compare import check_runs
 from virtqual.preflight.policy import Policy
 from virtqual.proposals import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
@@ -68,14 +69,11 @@ def command(
     Nothing is written without `--write`, and nothing is written that was not shown.
     """
     directory = references or paths.references()
-    try:
+    with speaking():
         known = load_references(directory)
         policy = judging.policy_in(directory, known)
         found = [recorded(store.find(name, paths.sessions()), known, policy) for name in sessions]
         proposals = propose(found, directory / "systems", false_alarms)
-    except (VirtqualError, ValueError) as error:
-        typer.echo(f"virtqual: {error}", err=True)
-        raise typer.Exit(UsageError.exit_code) from None
     for note in dict.fromkeys(note for one in found for note in one.left_out):
         typer.echo(f"# {note}", err=True)
     show(proposals, write)

@@ -11,20 +11,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from virtqual.datafile import DataError
-from virtqual.metrics import UnknownMetricError
-from virtqual.references.load import NoReferenceError, load_references
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
 from virtqual.replay import Row, replay
 
-USAGE = 2
 NOT_AS_PUBLISHED = 1
 
 
 def command(
-    references: Annotated[Path, typer.Option(help="Directory with budgets and published/.")] = Path(
-        "references"
-    ),
+    references: Annotated[
+        Path | None, typer.Option(help="Directory with budgets and published/ (default: the project's).")
+    ] = None,
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="Class whose budgets are used.")
     ] = "production",
@@ -34,12 +33,10 @@ def command(
 
     Ends with 1 if a conclusion differs and no reason is known.
     """
-    try:
-        published = load_published(references / "published")
-        rows = replay(published, load_references(references), hypervisor_class)
-    except (DataError, NoReferenceError, UnknownMetricError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(USAGE) from None
+    directory = references or paths.references()
+    with speaking():
+        published = load_published(directory / "published")
+        rows = replay(published, load_references(directory), hypervisor_class)
     if as_json:
         typer.echo(json.dumps([record(row) for row in rows], indent=1))
     else:

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from virtqual.errors import UsageError, VirtqualError
+from virtqual import paths
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 
-_complain = Console(highlight=False, soft_wrap=True, stderr=True)
+_complain = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 
 @contextmanager
 def speaking() -> Iterator[None]:
-    """Turn an error that people have to know into one message and its exit code."""
+    """Turn an error into one message and its exit code: never 1, which says that a build is over budget."""
     try:
         yield
+    except (typer.Exit, typer.Abort):
+        raise
     except VirtqualError as error:
-        _complain.print(f"virtqual: {error}", style="red", markup=False)
+        _complain.print(f"virtqual: {error}", style="red")
         raise typer.Exit(error.exit_code) from None
-    except ValueError as error:
-        # Reviewed data with a mistake names file, line and key itself.
-        _complain.print(f"virtqual: {error}", style="red", markup=False)
-        raise typer.Exit(UsageError.exit_code) from None
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            raise  # of the command line's options: click's own, wherever this version of typer keeps it
+        if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
+            # Reviewed data with a mistake names file, line and key itself.
+            _complain.print(f"virtqual: {error}", style="red")
+            raise typer.Exit(UsageError.exit_code) from None
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        _complain.print(f"virtqual: failed by what nobody foresaw, {what}; {_kept()}", style="red")
+        raise typer.Exit(InfrastructureError.exit_code) from None
+
+
+def _kept() -> str:
+    """Write the traceback to a file, and say where it is."""
+    name = f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    # The disk that is full, or not ours to write, may be what failed.
+    for directory in (paths.state() / "errors", Path(tempfile.gettempdir())):
+        file = directory / name
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            file.write_text(traceback.format_exc(), encoding="utf-8")
+        except OSError:
+            continue
+        return f"the traceback is in {file}"
+    return "its traceback could not be written anywhere"

@@ -39,8 +39,9 @@ def prepare(request: Request, screen: Screen) -> Qualification:
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
     now = datetime.datetime.now(datetime.UTC).astimezone()
+    directory = _directory(now, system.name)
     session = Session(
-        session=f"{now:%Y%m%d-%H%M%S}-{system.name}",
+        session=directory.name,
         label=request.label,
         created=now.isoformat(timespec="seconds"),
         system=system.name,
@@ -53,13 +54,23 @@ def prepare(request: Request, screen: Screen) -> Qualification:
         },
         against=against.session if against else None,
     )
-    directory = paths.sessions() / session.session
-    directory.mkdir(parents=True)
     notes = _notes(session, against, chosen.gate, stack)
     if against and asked == "last":
         notes.insert(0, f"The last session of {system.name} that measured something is {against.session}.")
     screen.begin(session, system, notes)
     return Qualification(request, screen, system, session, directory, watch)
+
+
+def _directory(now: datetime.datetime, system: str) -> Path:
+    """Make the session's directory, whose name is its id: of two in one second, one takes the next second."""
+    while True:
+        directory = paths.sessions() / f"{now:%Y%m%d-%H%M%S}-{system}"
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            now += datetime.timedelta(seconds=1)
+        else:
+            return directory
 
 
 def _class(request: Request, system: System) -> HypervisorClass:

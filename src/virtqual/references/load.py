@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from virtqual.datafile import DataError, Document, EntryT, Key, Problem, dotted, files, near, parse
+from virtqual.errors import UsageError
 from virtqual.metrics import Metric, Metrics, load_metrics
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.noise import Prior
@@ -43,7 +44,7 @@ class Measured(Protocol):
         """Sizes of a curve; empty for a scalar."""
 
 
-class NoReferenceError(LookupError):
+class NoReferenceError(UsageError, LookupError):
     """A metric, class or system for which the references say nothing."""
 
 

@@ -1,0 +1,78 @@
+"""What the command says of an error, and how it ends: 1 is for builds that are over budget alone."""
+
+import datetime
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual import cli, qualify
+from virtqual.errors import RefusedError
+from virtqual.metrics import Metrics
+from virtqual.qualify.prepare import _directory
+
+ON = ["qualify", "--system", "x"]
+
+
+@pytest.fixture
+def failing(tmp_path, monkeypatch):
+    """Return how to run the command while the main job fails with an error."""
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+
+    def run(error):
+        def fail(*_):
+            raise error
+
+        monkeypatch.setattr(qualify, "qualify", fail)
+        return CliRunner().invoke(cli.app, ON)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        KeyError("x"),
+        OverflowError("math range error"),
+        RuntimeError(),
+    ],
+)
+def test_what_nobody_foresaw_is_no_verdict(failing, tmp_path, error):
+    done = failing(error)
+    assert done.exit_code == 5
+    (log,) = (tmp_path / "state/errors").iterdir()
+    assert f"failed by what nobody foresaw, {type(error).__name__}" in done.output
+    assert f"the traceback is in {log}" in done.output
+    assert done.output.count("\n") == 1
+    assert "raise error" in log.read_text()
+
+
+def test_the_traceback_finds_a_place_where_the_state_has_none(failing, tmp_path, monkeypatch):
+    (tmp_path / "state").write_text("no directory")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert f"the traceback is in {tmp_path}/2" in failing(KeyError("x")).output
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "state"))
+    assert "its traceback could not be written anywhere" in failing(KeyError("x")).output
+
+
+def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "virtqual.commands.record", None)
+    assert CliRunner().invoke(cli.app, ["record", "last"]).exit_code == 5
+
+
+def test_what_people_can_mend_is_said_in_its_own_words(failing):
+    with pytest.raises(KeyError) as unknown:
+        Metrics([])["hlp"]
+    for error, code in ((unknown.value, 2), (ValueError("line 3"), 2), (RefusedError("no"), 4)):
+        done = failing(error)
+        assert (done.exit_code, done.output) == (code, f"virtqual: {error}\n")
+    assert CliRunner().invoke(cli.app, ["qualify"]).exit_code == 2
+
+
+def test_two_sessions_of_one_second_have_two_ids(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    now = datetime.datetime(2026, 1, 1, 23, 59, 59)
+    made = [_directory(now, "x").name for _ in range(3)]
+    assert made == ["20260101-235959-x", "20260102-000000-x", "20260102-000001-x"]
