@@ -86,7 +86,8 @@ def conclude(
         yes, why = False, session.outcome.lower()
     elif studied:
         yes, why = False, studied
-    session.qualified = "yes" if yes else f"no ({why})"
+    accepted = f" ({verdict.accepted} accepted by waiver)" if verdict and verdict.accepted else ""
+    session.qualified = f"yes{accepted}" if yes else f"no ({why})"
 
 
 def _sentence(verdict: SessionVerdict, answer: Outcome, build: str, against: str | None) -> str:
@@ -109,6 +110,9 @@ def _sentence(verdict: SessionVerdict, answer: Outcome, build: str, against: str
     if answer is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
     held = " and the ".join(text for gate, text in limits.items() if totals[gate])
+    if verdict.accepted:
+        every = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
+        return f"{build} is within the {held}, except {verdict.accepted} of {every} accepted by waiver."
     return f"{build} is within the {held}: {_metrics(total)}."
 
 

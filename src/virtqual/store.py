@@ -91,7 +91,7 @@ class Session(BaseModel):
     judged
         The session verdict's record, from which it can be judged again.
     outcome, qualified, exit_code
-        The conclusion; ``qualified`` is ``yes`` or ``no (reason)``.
+        The conclusion; ``qualified`` is ``yes``, ``yes (N accepted by waiver)`` or ``no (reason)``.
     """
 
     model_config = ConfigDict(extra="forbid")

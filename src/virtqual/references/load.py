@@ -438,9 +438,19 @@ class _Loader:
             if entry.class_ not in self._classes:
                 known = near(entry.class_, self._classes)
                 self._problem(document, (*key, "class"), f"unknown class {entry.class_!r}: {known}")
+            elif entry.gate == "overhead" and self._classes[entry.class_].gate == "change":
+                text = f"class {entry.class_!r} judges changes only: no overhead needs a waiver."
+                self._problem(document, (*key, "gate"), text)
+            metric = self._metrics.get(entry.metric)
+            if metric and (entry.up_to <= 1 if metric.better == "lower" else entry.up_to >= 1):
+                side = "above" if metric.better == "lower" else "below"
+                text = f"{entry.up_to:g}x is no worse than native: for {metric.name} that is {side} 1."
+                self._problem(document, (*key, "up_to"), text)
             waiver = Waiver(
                 metric=entry.metric,
                 setting=entry.setting,
+                gate=entry.gate,
+                up_to=entry.up_to,
                 hypervisor_class=entry.class_,
                 build=entry.build,
                 owner=entry.owner,
@@ -449,9 +459,10 @@ class _Loader:
                 where=document.where(key),
             )
             for other in self._waivers:
-                if (other.metric, other.setting, other.hypervisor_class, other.build) == (
+                if (other.metric, other.setting, other.gate, other.hypervisor_class, other.build) == (
                     waiver.metric,
                     waiver.setting,
+                    waiver.gate,
                     waiver.hypervisor_class,
                     waiver.build,
                 ):

@@ -132,10 +132,12 @@ class NoiseFile(Entry):
 
 
 class WaiverEntry(Entry):
-    """An accepted OVER."""
+    """An accepted OVER, up to a ratio."""
 
     metric: Text
     setting: Text | None = None
+    gate: Literal["overhead", "change"]
+    up_to: Positive
     class_: Annotated[Text, Field(alias="class")]
     build: Text
     owner: Text

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
+
+from virtqual.metrics import Metric
+from virtqual.references.budgets import Gate
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """An OVER that somebody has accepted for a time.
+    """An OVER that somebody has accepted for a time, up to a size.
 
     Parameters
     ----------
@@ -16,6 +20,11 @@ class Waiver:
         Name of the metric.
     setting
         Its setting; None for every setting.
+    gate
+        Whether the ``overhead`` is accepted or its ``change`` since an earlier session: they are two answers.
+    up_to
+        The worst that is accepted, as virtual/native (of a change: as the ratio of two overheads): below 1
+        for rates, above 1 for times.
     hypervisor_class
         The class it holds under.
     build
@@ -32,6 +41,8 @@ class Waiver:
 
     metric: str
     setting: str | None
+    gate: Gate
+    up_to: float
     hypervisor_class: str
     build: str
     owner: str
@@ -39,14 +50,20 @@ class Waiver:
     expires: date
     where: str = ""
 
-    def matches(self, metric: str, setting: str, hypervisor_class: str, build: str) -> bool:
-        """Return whether it is about this result, expired or not."""
+    def matches(self, metric: str, setting: str, gate: Gate, hypervisor_class: str, build: str) -> bool:
+        """Return whether it is about this result, expired or not, and however bad the result is."""
         return (
             self.metric == metric
             and self.setting in (None, setting)
+            and self.gate == gate
             and self.hypervisor_class == hypervisor_class
             and self.build == build
         )
+
+    def covers(self, log: float, metric: Metric) -> bool:
+        """Return whether a log difference (positive is worse) is no worse than what is accepted."""
+        worst = math.log(self.up_to) if metric.better == "lower" else -math.log(self.up_to)
+        return log <= worst
 
     def holds(self, today: date) -> bool:
         """Return whether it has not expired by `today`."""
@@ -54,6 +71,12 @@ class Waiver:
 
     def text(self, today: date) -> str:
         """Return it as a report shows it."""
-        if self.holds(today):
-            return f"accepted by {self.owner} until {self.expires}: {self.reason}"
-        return f"waiver of {self.owner} expired on {self.expires} ({self.where})"
+        if not self.holds(today):
+            return f"waiver of {self.owner} expired on {self.expires} ({self.where})"
+        name = self.metric if self.setting is None else f"{self.metric}@{self.setting}"
+        return f"{self.gate} of {name} accepted up to {self.accepted}: {self.reason}"
+
+    @property
+    def accepted(self) -> str:
+        """What is accepted, by whom, until when: ``0.92x by ops until 2026-06-01``."""
+        return f"{self.up_to:g}x by {self.owner} until {self.expires}"

@@ -42,10 +42,8 @@ def message(verdict: Verdict) -> str:
     if series.yardstick and not any(series.yardstick in reason for reason in tail):
         tail.append(f"native not observable: {series.yardstick}")
     if verdict.waiver is not None:
-        state = "accepted" if verdict.waived else "no longer accepted"
-        tail.append(
-            f"{state}: {verdict.waiver.reason} ({verdict.waiver.owner}, until {verdict.waiver.expires})"
-        )
+        state = "accepted up to" if verdict.waived else "not accepted: the waiver is for up to"
+        tail.append(f"{state} {verdict.waiver.accepted}: {verdict.waiver.reason}")
     if verdict.before is not None:
         tail.append(_before(verdict.before))
     if verdict.next_look is not None:

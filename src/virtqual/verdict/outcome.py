@@ -192,9 +192,9 @@ class Verdict:
     evidence
         What it was decided from.
     waiver
-        The accepted OVER that applies, or an expired one.
+        The waiver that is about an OVER; it may have expired, or accept less.
     waived
-        Whether `waiver` applies today.
+        Whether `waiver` accepts it today.
     before
         Second answer: worse than under the last qualified build?
     """
@@ -246,6 +246,11 @@ class Verdict:
     def judged(self) -> Estimate | None:
         """The estimate that was compared with the budget."""
         return self.change if self.evidence.judges_change else self.overhead
+
+    @property
+    def worst(self) -> Estimate | None:
+        """The worst that was found over budget; without findings, what was judged."""
+        return max((one.judged for one in self.findings), key=lambda one: one.log, default=self.judged)
 
     @property
     def passes(self) -> bool:

@@ -103,6 +103,7 @@ def session_to_record(session: SessionVerdict) -> dict[str, Any]:
         "schema": SESSION_SCHEMA,
         "outcome": session.outcome.value,
         "outcomes": {outcome.value: count for outcome, count in sorted(session.outcomes.items(), key=str)},
+        "accepted": session.accepted,
         "qualified": "yes" if qualified else f"no ({why})",
         "class": None if session.hypervisor_class is None else asdict(session.hypervisor_class),
         "alpha": session.design.alpha,

@@ -164,10 +164,16 @@ class SessionVerdict:
     def outcome(self) -> Outcome:
         """One answer for all: INVALID, OVER, UNDECIDED, BASELINE, WITHIN, the first that occurs.
 
-        A waived OVER does not count. A session in which nothing was judged is INVALID.
+        A waived OVER does not count; `accepted` says how many there are. A session in which nothing was
+        judged is INVALID.
         """
         present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in self.verdicts}
         return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
+
+    @property
+    def accepted(self) -> int:
+        """How many verdicts are OVER and accepted by a waiver."""
+        return sum(verdict.waived for verdict in self.verdicts)
 
     @property
     def qualified(self) -> tuple[bool, str]:
@@ -290,11 +296,14 @@ def _judge_all(cases: Sequence[Case], design: Design) -> list[Verdict]:
 
 
 def _waived(verdict: Verdict, waivers: Sequence[Waiver], name: str, build: str, today: date) -> Verdict:
-    about = [w for w in waivers if w.matches(verdict.metric.name, verdict.setting, name, build)]
-    if verdict.outcome is not Outcome.OVER or not about:
+    metric, gate = verdict.metric, verdict.gate
+    about = [w for w in waivers if w.matches(metric.name, verdict.setting, gate, name, build)]
+    worst = verdict.worst
+    if verdict.outcome is not Outcome.OVER or worst is None or not about:
         return verdict
-    best = max(about, key=lambda waiver: waiver.expires)
-    return replace(verdict, waiver=best, waived=best.holds(today))
+    accepting = [waiver for waiver in about if waiver.holds(today) and waiver.covers(worst.log, metric)]
+    best = max(accepting or about, key=lambda waiver: waiver.expires)
+    return replace(verdict, waiver=best, waived=bool(accepting))
 
 
 def _second_answer(case: Case, verdict: Verdict, design: Design) -> Verdict:

@@ -34,7 +34,7 @@ noise:
 WAIVERS = """\
 schema: virtqual-waivers/1
 waivers:
-  - {metric: speed, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
+  - {metric: speed, gate: overhead, up_to: 0.9, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
 """
 CLAIMS = "schema: virtqual-published/1\nclaims:\n  - {id: A1}\n"
 
@@ -282,6 +282,17 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         ),
         ("waivers.yaml", "metric: speed", "metric: sped", 3, "waivers[0].metric", "did you mean speed"),
         ("waivers.yaml", "class: good", "class: god", 3, "waivers[0].class", "did you mean good"),
+        ("waivers.yaml", "gate: overhead, ", "", 3, "waivers[0].gate", "is missing"),
+        ("waivers.yaml", "up_to: 0.9, ", "", 3, "waivers[0].up_to", "is missing"),
+        (
+            "waivers.yaml",
+            "up_to: 0.9",
+            "up_to: 1.1",
+            3,
+            "waivers[0].up_to",
+            "speed that is below 1",
+        ),
+        ("waivers.yaml", "up_to: 0.9", "up_to: 1", 3, "waivers[0].up_to", "1x is no worse than native"),
         ("waivers.yaml", "owner: me, ", "", 3, "waivers[0].owner", "is missing"),
         ("waivers.yaml", "2026-05-31", "soon", 3, "waivers[0].expires", "valid date"),
         ("metrics/m.yaml", "unit: us", "units: us", 5, "metrics[2].units", "is not a key"),
@@ -330,6 +341,12 @@ def test_a_result_is_waived_once(tree):
     entry = WAIVERS.splitlines()[2]
     with pytest.raises(DataError, match=r"waivers\[1\]: the same result is waived already"):
         load_references(tree("waivers.yaml", entry, f"{entry}\n{entry}"))
+
+
+def test_an_overhead_that_nobody_judges_needs_no_waiver(tree):
+    says = r"waivers\[0\].gate: class 'good' judges changes only: no overhead needs a waiver"
+    with pytest.raises(DataError, match=says):
+        load_references(tree("budgets/good.yaml", "gate: overhead", "gate: change"))
 
 
 def test_an_expired_waiver_is_a_problem_with_file_and_line(tree):

@@ -69,7 +69,7 @@ def test_a_value_that_is_no_number_survives_json(metrics):
 
 def test_a_session_is_judged_again_to_the_same_record(metrics, make, curve):
     kvm = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
-    waiver = Waiver("hpl", None, "kvm", "b1", "ops", "known", date(2026, 6, 1))
+    waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "b1", "ops", "known", date(2026, 6, 1))
     five = Budget.of(0.05, margin=0.05)
     cases = [
         Case(curve, Budget.of(0.05, margin=0.1), PRIOR),
@@ -118,7 +118,7 @@ VERDICT_KEYS = [
     *("reasons", "waiver", "waived", "before", "evidence"),
 ]
 SESSION_KEYS = [
-    *("schema", "outcome", "outcomes", "qualified", "class", "alpha", "beta", "today", "waivers"),
+    *("schema", "outcome", "outcomes", "accepted", "qualified", "class", "alpha", "beta", "today", "waivers"),
     *("plan", "design", "cases", "build", "verdicts"),
 ]
 

@@ -30,6 +30,8 @@ def waiver(**change):
     fields = {
         "metric": "hpl",
         "setting": None,
+        "gate": "overhead",
+        "up_to": 0.5,
         "hypervisor_class": "kvm",
         "build": "b1",
         "owner": "ops",
@@ -175,12 +177,18 @@ def test_a_waived_over_stays_over_and_no_longer_stops_the_session(case):
     assert verdict.outcome is Outcome.OVER
     assert verdict.passes
     assert session.outcome is Outcome.WITHIN
-    assert verdict.message.splitlines()[1] == "accepted: known (ops, until 2026-06-01)"
+    assert verdict.message.splitlines()[1] == "accepted up to 0.5x by ops until 2026-06-01: known"
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"build": "b2"}, {"hypervisor_class": "esxi"}, {"metric": "dgemm"}, {"setting": "there"}],
+    [
+        {"build": "b2"},
+        {"hypervisor_class": "esxi"},
+        {"metric": "dgemm"},
+        {"setting": "there"},
+        {"gate": "change"},
+    ],
 )
 def test_a_waiver_for_something_else_does_not_apply(case, change):
     session = judge_session(
@@ -194,7 +202,38 @@ def test_an_expired_waiver_is_shown_and_does_not_apply(case):
     expired = waiver(expires=date(2026, 5, 31))
     session = judge_session([case(0.5, 4)], hypervisor_class=KVM, waivers=[expired], build="b1", today=TODAY)
     assert session.outcome is Outcome.OVER
-    assert "no longer accepted: known (ops, until 2026-05-31)" in session.verdicts[0].message
+    assert (
+        "not accepted: the waiver is for up to 0.5x by ops until 2026-05-31: known"
+        in session.verdicts[0].message
+    )
+
+
+def test_what_is_worse_than_a_waiver_accepts_is_over_in_spite_of_it(case):
+    """The cases lose 1 - exp(-0.5) = 39 %."""
+    outcomes = {}
+    for up_to in (0.6, 0.61):
+        waivers = [waiver(up_to=up_to)]
+        session = judge_session(
+            [case(0.5, 4)], hypervisor_class=KVM, waivers=waivers, build="b1", today=TODAY
+        )
+        outcomes[up_to] = session.outcome, session.qualified[0], session.accepted
+    assert outcomes == {0.6: (Outcome.WITHIN, True, 1), 0.61: (Outcome.OVER, False, 0)}
+    assert "not accepted: the waiver is for up to 0.61x by ops until" in session.verdicts[0].message
+
+
+def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
+    """On the mean this curve loses no more than the waiver says."""
+    sizes = tuple(2.0**i for i in range(9))
+    made = make(metrics["mpi_latency"], [[0.4] * 2 + [0.0] * 7] * 4, sizes)
+    (verdict,) = judge_session(
+        [Case(made, FIVE, PRIOR)],
+        hypervisor_class=KVM,
+        waivers=[waiver(metric="mpi_latency", up_to=1.3)],
+        build="b1",
+        today=TODAY,
+    ).verdicts
+    assert verdict.judged.ratio(verdict.metric)[0] < 1.3
+    assert (verdict.outcome, verdict.waived) == (Outcome.OVER, False)
 
 
 def test_waivers_are_shown_even_where_they_are_not_needed(case):
@@ -324,7 +363,8 @@ def test_all_repeated_series_are_named(case):
 
 
 def test_waivers_as_a_report_shows_them():
-    assert waiver().text(TODAY) == "accepted by ops until 2026-06-01: known"
+    assert waiver().text(TODAY) == "overhead of hpl accepted up to 0.5x by ops until 2026-06-01: known"
+    assert waiver(setting="here", gate="change").text(TODAY).startswith("change of hpl@here accepted up to")
     expired = waiver(where="waivers.yaml:3").text(date(2026, 6, 2))
     assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"
 
