@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from virtqual.commands.stack import app
-from virtqual.stack import bring, manifest
+from virtqual.errors import InfrastructureError
+from virtqual.stack import bring, manifest, wheels
 
 MICRO = ("--set", "micro", "--without", "hpl", "--without", "perftest")
 
@@ -73,9 +74,14 @@ def test_exit_codes(stack, fake):
     assert "mpich@4.3.2/mmmmmmm could not be built" in stack("build", *MICRO, code=5)
 
 
-def test_a_mirror_lists_what_it_lacks(stack, tmp_path):
+def test_a_mirror_lists_what_it_lacks(stack, tmp_path, monkeypatch):
+    def no_index(root, target):
+        raise InfrastructureError("pip could not have all")
+
+    monkeypatch.setattr(wheels, "gather", no_index)
     said = stack("mirror", str(tmp_path / "mirror"), *MICRO, code=5)
     assert "LACKING: spack.git: " in said
+    assert "LACKING: wheels: pip could not have all" in said
     assert "is not complete" in said
 
 
