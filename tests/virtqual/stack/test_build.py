@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import shutil
 
 import pytest
 from fakespack import lock_of
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, build, environment, jobs, lock, manifest, pins, plan
+from virtqual.stack import bring, build, jobs, lock, manifest, pins, plan
 from virtqual.stack.alone import alone
 from virtqual.stack.environment import Choices
 
@@ -238,131 +237,7 @@ def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatc
     assert not (tmp_path / "stacks").exists()
 
 
-def test_another_mpi_is_another_environment(checkout, tmp_path):
-    state = tmp_path / "state"
-    ours = environment.prepare(checkout, state, Choices())
-    other = environment.prepare(checkout, state, Choices(mpi="mpich"))
-    assert ours.directory != other.directory
-    assert (ours.plain, other.plain) == (True, False)
-    environment.write(other, checkout, Choices(mpi="mpich"), tmp_path / "recipes", {})
-    written = (other.directory / "spack.yaml").read_text()
-    assert "config/common/mpi/mpich.yaml" in written
-    assert "mvapich2.yaml" not in written.partition("definitions")[0]
-    with pytest.raises(UsageError, match="there are: mpich, mvapich, mvapich2"):
-        environment.prepare(checkout, state, Choices(mpi="openmpi"))
-
-
-def test_a_lock_that_is_named_counts_for_that_build_only(fake, start, tmp_path):
-    given = tmp_path / "given.lock"
-    given.write_text(json.dumps(lock_of()).replace("o" * 32, "p" * 32))
-    assert "p" * 32 in build.build(start(lock=given), silent).provider("osu").origin
-    assert "o" * 32 in build.build(start(), silent).provider("osu").origin
-    with pytest.raises(UsageError, match="no such file"):
-        start(lock=tmp_path / "none")
-
-
-def test_a_lock_for_another_operating_system_is_refused(fake, start, tmp_path):
-    here = environment.host_system()
-    given = tmp_path / "given.lock"
-    given.write_text(json.dumps(lock_of()).replace(here, "rocky9"))
-    with pytest.raises(UsageError, match=rf"given\.lock is a lock for rocky9, and this is {here}"):
-        start(lock=given)
-
-
-def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, checkout, tmp_path):
-    job = start(set="all")
-    build.locked(job, silent)
-    environment.ship(job.made, checkout)
-    assert environment.shipped_lock(checkout, job.made) == checkout / "spack.lock"
-    # Worked out anew, neither it nor the environment's own counts; it stays until there is another.
-    fake.lock(json.loads(json.dumps(lock_of()).replace("o" * 32, "p" * 32)))
-    assert "p" * 32 not in build.locked(start(set="all"), silent)[1].packages
-    assert "p" * 32 in build.locked(start(set="all"), silent, anew=True)[1].packages
-    assert "o" * 32 in (checkout / "spack.lock").read_text()
-    text = (checkout / "spack.yaml").read_text()
-    (checkout / "spack.yaml").write_text("# a comment\n" + text)
-    assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices()))
-    (checkout / "spack.yaml").write_text(text.replace("mpi/mvapich2.yaml", "mpi/mpich.yaml"))
-    assert environment.shipped_lock(checkout, environment.prepare(checkout, tmp_path, Choices())) is None
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
-    [
-        ("config/site/packages.yaml", "", "packages:\n  gcc: {a: b\n", r"packages\.yaml line \d: "),
-        ("config/site/packages.yaml", "", "a: b\na: c\n", r"packages\.yaml line 2: .*duplicate key"),
-        ("spack.yaml", "    builtin:\n", "    builtin: [\n", r"spack\.yaml line \d+: "),
-        ("spack.yaml", "  repos:", "  others:", r"spack\.yaml: the key 'repos' is missing"),
-        ("spack.yaml", "      commit: ", "      tag: ", "not pinned by a commit"),
-        ("spack.yaml", "      git: ", "      from: ", "the key 'git' is missing"),
-        ("spack.yaml", "  definitions:", "  definitions: 1\n  others:", "do not hold what they should"),
-    ],
-)
-def test_a_mistake_in_yaml_is_named(checkout, tmp_path, file, old, new, told):
-    path = checkout / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(path.read_text().replace(old, new, 1) if old else new)
-    choices = Choices(site=environment.site_directory(checkout, None))
-    with pytest.raises(UsageError, match=told):
-        jobs.make(jobs.Request(choices=choices), checkout, tmp_path / "stacks")
-
-
-def test_the_side_changes_no_hash(checkout, tmp_path):
-    sides = [environment.prepare(checkout, tmp_path, Choices(side=side)) for side in ("native", "virtual")]
-    assert sides[0] == sides[1]
-
-
-def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start, tmp_path):
-    said = lock_of()
-    said["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": "/bin/true"}}
-    fake.lock(said)
-    native = build.build(start(without=("hpl", "perftest")), silent)
-    shipped = tmp_path / "stacks/spack/spack.lock"
-    (tmp_path / "shipped").mkdir()
-    kept = shutil.copy(shipped, tmp_path / "shipped/spack.lock")
-    shutil.rmtree(tmp_path / "stacks")
-    fake.lock({"concrete_specs": {}, "roots": []})  # concretising again would give this
-    with pytest.raises(UsageError, match="needs --buildcache"):
-        start(choices=Choices(side="virtual"), lock=kept)
-    # What only builds need may be lacking here.
-    kept.write_text(kept.read_text().replace("/bin/true", "/none/gcc"))
-    job = start(
-        choices=Choices(side="virtual"), lock=kept, buildcache=str(tmp_path), without=("hpl", "perftest")
-    )
-    virtual = build.build(job, silent)
-    assert "--use-buildcache=only" in (fake.path / "asked").read_text()
-    assert virtual.hash == native.hash
-    assert [p.origin for p in virtual.programs] == [p.origin for p in native.programs]
-    written = (job.made.directory / "spack.yaml").read_text()
-    assert "config/virtual" in written
-    assert f"url: {tmp_path.as_uri()}\n" in written
-
-
-def test_the_virtual_side_is_refused_at_another_path(fake, start, checkout, tmp_path):
-    build.build(start(without=("hpl", "perftest")), silent)
-    native = tmp_path / "stacks/spack/spack.lock"
-    request = jobs.Request(
-        set="micro", choices=Choices(side="virtual"), lock=native, buildcache=str(tmp_path), without=("hpl",)
-    )
-    with pytest.raises(UsageError, match=f"Set VIRTQUAL_STATE to {tmp_path} here too"):
-        jobs.make(request, checkout, tmp_path / "other/stacks")
-    # Spack's own lock says no place.
-    with pytest.raises(UsageError, match="does not say where"):
-        start(choices=Choices(side="virtual"), lock=fake.path / "lock.json", buildcache=str(tmp_path))
-
-
 def test_offline_lets_nothing_out(tmp_path):
     env = bring.environment(tmp_path, offline=True)
     assert env["GIT_ALLOW_PROTOCOL"] == "file"
     assert env["https_proxy"].startswith("http://127.0.0.1:")
-
-
-def test_what_spack_yaml_pins():
-    said = pins.stack(build.Path(__file__).parents[3])
-    assert set(said.members("micro")) == {"stream", "osu-micro-benchmarks", "hpl", "perftest"}
-    assert {"namd", "wrf", "lammps", "npb", "milc"} <= set(said.members("all"))
-    known = {entry["package"] for entry in pins.programs()["programs"].values()}
-    assert known == set(said.members("all"))
-    assert all(
-        "@=" in line for line in said.text.splitlines() if line.strip().startswith("- ") and "@" in line
-    )
