@@ -3,8 +3,9 @@
 # say is kept in memory until the linker resolves other files or one of them changes.
 virtqual_seen() {
     program=$1
-    # Anybody may make a directory there.  Only our own counts: nobody else can replace it, or write into it.
-    memory=/dev/shm/virtqual.${USER:-$LOGNAME}
+    # Anybody may make a directory there.  Only our own counts: nobody else can replace it, or write into it.  The
+    # number rises with what is asked: what an older version has been told is not what this one would be.
+    memory=/dev/shm/virtqual-2.${USER:-$LOGNAME}
     [ -e "$memory" ] || mkdir -m 700 "$memory" 2> /dev/null
     known=/dev/null/nothing
     if [ -d "$memory" ] && [ ! -L "$memory" ] && [ -O "$memory" ]; then known=$memory$program; fi
