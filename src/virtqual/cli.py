@@ -39,7 +39,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_say = Console(highlight=False, soft_wrap=True)
+_say = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

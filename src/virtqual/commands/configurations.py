@@ -11,7 +11,7 @@ from rich.table import Table
 from virtqual import configurations, judging, paths, store
 from virtqual.commands.speaking import speaking
 
-_say = Console(highlight=False)
+_say = Console(highlight=False, markup=False)
 _HEADS = ("VM-1/BM-1", "VM-2/BM-2", "VM-2/BM-1", "BM-2/BM-1")
 
 

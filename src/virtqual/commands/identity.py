@@ -76,7 +76,7 @@ def command(
 
     from virtqual.report import identity as report
 
-    report.show(identity, Console(highlight=False))
+    report.show(identity, Console(highlight=False, markup=False))
 
 
 app = typer.Typer(add_completion=False)

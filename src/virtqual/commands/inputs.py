@@ -16,7 +16,7 @@ from virtqual.inputs import kept, known
 from virtqual.inputs.known import Input
 
 app = typer.Typer(help="Inputs to download before a run; no run downloads anything.", no_args_is_help=True)
-_say = Console(highlight=False, soft_wrap=True)
+_say = Console(highlight=False, markup=False, soft_wrap=True)
 
 Names = Annotated[list[str] | None, typer.Argument(help="inputs by name (default: all)")]
 
@@ -41,11 +41,11 @@ def show(names: Names = None) -> None:
     """List the inputs: where each comes from, with which checksum, and whether it is here."""
     with speaking():
         for one in _chosen(names):
-            _say.print(f"{one.name}: {_state(one)[0]}", style="bold", markup=False)
-            _say.print(f"  {one.description}", markup=False)
-            _say.print(f"  {one.url}", markup=False)
+            _say.print(f"{one.name}: {_state(one)[0]}", style="bold")
+            _say.print(f"  {one.description}")
+            _say.print(f"  {one.url}")
             checksum = f"{one.sha256} ({one.checksum_from})" if one.sha256 else "nobody has recorded one"
-            _say.print(f"  sha256: {checksum}", markup=False)
+            _say.print(f"  sha256: {checksum}")
 
 
 @app.command()
@@ -68,14 +68,14 @@ def fetch(
         for one in _chosen(names):
             if not names and not kept.missing(one):
                 continue
-            _say.print(f"{one.name}: {source or one.url}", markup=False)
+            _say.print(f"{one.name}: {source or one.url}")
             try:
                 found = kept.fetch(one, source=source.resolve().as_uri() if source else "", trust=record)
             except VirtqualError as error:
                 failed.append(error)
                 continue
             megabytes = sum(file.size for file in found.files.values()) / 1e6
-            _say.print(f"  {len(found.files)} files, {megabytes:.0f} MB, sha256 {found.sha256}", markup=False)
+            _say.print(f"  {len(found.files)} files, {megabytes:.0f} MB, sha256 {found.sha256}")
             if one.sha256 is None:
                 _record(one, found.sha256)
         if failed:
@@ -88,7 +88,7 @@ def check(names: Names = None) -> None:
     with speaking():
         states = [(one, *_state(one, thoroughly=True)) for one in _chosen(names)]
         for one, text, _ in states:
-            _say.print(text if text.startswith("the input") else f"{one.name}: {text}", markup=False)
+            _say.print(text if text.startswith("the input") else f"{one.name}: {text}")
         if bad := [one.name for one, _, good in states if not good]:
             raise InfrastructureError(f"not as fetched: {', '.join(bad)}")
 
@@ -106,4 +106,4 @@ def _record(one: Input, sha256: str) -> None:
             f"  - name: {one.name}\n    url: {one.url}\n    sha256: {sha256}\n"
             f"    recorded: '{datetime.date.today()}'\n"
         )
-    _say.print(f"  recorded in {file}: review it", markup=False)
+    _say.print(f"  recorded in {file}: review it")

@@ -49,7 +49,7 @@ def command(
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False)
         report.show(findings, console)
         report.show_canaries(canaries, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))

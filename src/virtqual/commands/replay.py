@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.speaking import speaking
@@ -61,10 +62,11 @@ def record(row: Row) -> dict[str, object]:
 
 
 def _print(rows: Sequence[Row], published: Published) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     for study in published.studies:
         entry, stated = study.study, study.prior
-        console.print(f"\n[bold]{entry.title}[/bold] ({entry.publisher}, {entry.date}; build: {entry.build})")
+        title = Text("\n").append(entry.title, "bold")
+        console.print(title.append(f" ({entry.publisher}, {entry.date}; build: {entry.build})"))
         console.print(f"a printed value stands for {stated.pairs} pairs that vary by {stated.sigma:.1%}")
         table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
         table.add_column("id", no_wrap=True)

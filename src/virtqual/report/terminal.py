@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -42,15 +42,16 @@ class Terminal:
         self._expected: float | None = None
         self._case = ""
 
+    def _say(self, what: RenderableType = "", **how: Any) -> None:
+        """Print what people wrote as they wrote it: brackets are no markup."""
+        self.console.print(what, markup=False, **how)
+
     def begin(self, session: Session, system: System, notes: Sequence[str]) -> None:
         """Say what will be qualified, how it is judged, and what to know."""
         hypervisor, guest = system.virtual.hypervisor, system.virtual.guest
         placement = session.identity["virtual"]["placement"]
-        say = self.console.print
-        say(
-            f"[bold]virtqual[/bold] session {session.session}"
-            + (f" ({session.label})" if session.label else "")
-        )
+        label = f" ({session.label})" if session.label else ""
+        self._say(Text().append("virtqual", "bold").append(f" session {session.session}{label}"))
         rows = {
             "hypervisor": f"{hypervisor.vendor} {hypervisor.build}",
             "": f"accelerator {hypervisor.accelerator}, machine {hypervisor.machine or 'not stated'}"
@@ -68,7 +69,7 @@ class Terminal:
         table.add_column(overflow="fold")
         for key, value in rows.items():
             table.add_row(key, value)
-        say(table)
+        self._say(table)
         if hypervisor.accelerator == "tcg":
             notes = [
                 "The VMs' CPUs are emulated in software: overheads below are emulation, not virtualisation, "
@@ -76,20 +77,21 @@ class Terminal:
                 *notes,
             ]
         for note in notes:
-            say(Text(note, style="yellow"))
+            self._say(Text(note, style="yellow"))
 
     def look_begins(self, number: int, what: str, seconds: float | None) -> None:
         """Say what this look runs and how long that should take."""
         self._expected, self._began = seconds, time.monotonic()
         when = f"about {_duration(seconds)}" if seconds else "duration not known yet: nothing has run here"
-        self.console.print(f"\n[bold]look {number}[/bold]  {what}  [dim]({when})[/dim]")
+        head = Text("\n").append(f"look {number}", "bold")
+        self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
                 TextColumn("{task.completed:.0f}/{task.total:.0f}"),
                 BarColumn(bar_width=18),
                 TimeElapsedColumn(),
                 TextColumn("{task.fields[left]}"),
-                TextColumn("[dim]{task.description}"),
+                TextColumn("{task.description}", style="dim", markup=False),
                 console=self.console,
                 transient=True,
             )
@@ -104,11 +106,9 @@ class Terminal:
             self._case = f"{name} on {side}"
         elif not self._progress:
             elapsed = _duration(time.monotonic() - self._began)
-            self.console.print(
-                f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {name} on {side}"
-            )
+            self._say(f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {name} on {side}")
         elif event.kind not in ("ok", "run") and "_overhead" not in name:
-            self.console.print(f"  {event.kind:<5} {name} on {side}", style="red")
+            self._say(f"  {event.kind:<5} {name} on {side}", style="red")
         if self._progress and self._task is not None:
             done = event.done or None
             self._progress.update(
@@ -132,11 +132,11 @@ class Terminal:
         if self._progress:
             self._progress.stop()
             self._progress = None
-        self.console.print(f"  took {_duration(time.monotonic() - self._began)}", style="dim")
+        self._say(f"  took {_duration(time.monotonic() - self._began)}", style="dim")
 
     def end(self, session: Session, verdict: SessionVerdict | None, directory: Path) -> None:
         """Show the table, the conclusion and where the results are."""
-        say = self.console.print
+        say = self._say
         say()
         if verdict and verdict.verdicts:
             say(table_of(verdict))

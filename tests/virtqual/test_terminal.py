@@ -1,0 +1,50 @@
+"""What people see: what they wrote themselves, unchanged, and no number that is not there."""
+
+from datetime import date
+from io import StringIO
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from rich.console import Console
+
+from virtqual.references import Budget, HypervisorClass, Waiver
+from virtqual.report.terminal import Terminal
+from virtqual.store import Session
+from virtqual.systems import Hypervisor
+from virtqual.verdict import Case, Prior, judge_session
+
+BRACKETS = "accepted [ticket 7] until [/x] fixed"
+KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
+
+
+@pytest.fixture
+def shown():
+    """Return a terminal of 80 columns, and what it has shown."""
+    console = Console(width=80, file=StringIO(), highlight=False)
+    return Terminal(console), lambda: " ".join(console.file.getvalue().split())
+
+
+def session(**more):
+    fields = {"session": "s", "created": "2026-01-01", "system": "x", "hypervisor_class": "kvm"}
+    identity = {"virtual": {"placement": {}}}
+    stack = {"name": "fake", "hash": "0", "programs": [{"name": "lmp", "version": BRACKETS}]}
+    return Session(**fields, identity=identity, stack=stack, **more)
+
+
+def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
+    terminal, text = shown
+    hypervisor = Hypervisor(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
+    system = Mock(virtual=Mock(hypervisor=hypervisor, guest={"kernel": BRACKETS}))
+    terminal.begin(session(label=BRACKETS), system, [BRACKETS])
+    assert text().count(BRACKETS) == 5
+    terminal.look_begins(1, f"checks named {BRACKETS!r}", None)
+    assert text().count(BRACKETS) == 6
+    waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "9", BRACKETS, BRACKETS, date(2026, 6, 1))
+    series = make(metrics["hpl"], [0.5] * 4, setting="[x] a")
+    case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
+    verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
+    terminal.end(session(conclusion=BRACKETS), verdict, Path(f"/{BRACKETS}"))
+    # The verdict's message and the waiver, each with owner and reason; the conclusion; the directory.
+    assert text().count(BRACKETS) == 12
+    assert "hpl [x] a" in text()
