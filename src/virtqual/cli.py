@@ -61,7 +61,7 @@ def qualify(
     pairs: Annotated[
         int | None, typer.Option(min=2, help="pairs of the first look (default: 2, for a baseline 4)")
     ] = None,
-    max_pairs: Annotated[int, typer.Option(min=3, help="pairs at most for one metric")] = 18,
+    max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
     policy: Annotated[
         str, typer.Option(help="serial keeps a pair's runs adjacent; async for busy queues")
     ] = "serial",

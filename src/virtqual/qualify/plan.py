@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from virtqual import paths, store
 from virtqual.errors import UsageError
-from virtqual.qualify.job import Qualification
+from virtqual.qualify.job import Qualification, Request
 from virtqual.runs import Run
 from virtqual.verdict import Design
 
@@ -22,12 +22,26 @@ def design(max_pairs: int) -> Design:
     Raises
     ------
     UsageError
-        Fewer pairs than the first looks need.
+        With so few pairs nothing could be OVER: its pairs are those after the screen.
     """
-    try:
-        return Design().up_to(max_pairs)
-    except ValueError as error:
-        raise UsageError(f"--max-pairs {max_pairs}: {error}") from error
+    screened = Design().in_session(SCREEN_PAIRS, 1)
+    least = next(look for index, look in enumerate(screened.looks) if screened.over_level(index))
+    if max_pairs < least:
+        raise UsageError(f"--max-pairs {max_pairs}: at least {least} are needed to find anything over budget")
+    return Design().up_to(max_pairs)
+
+
+def affordable(request: Request) -> None:
+    """Check that the pairs that are asked for at once are allowed, and enough to decide by.
+
+    Raises
+    ------
+    UsageError
+        If they are not.
+    """
+    design(request.max_pairs)
+    if request.pairs and request.pairs > request.max_pairs:
+        raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
 
 
 def following(job: Qualification) -> list[tuple[int, int, tuple[str, ...]]]:

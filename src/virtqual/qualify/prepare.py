@@ -12,6 +12,7 @@ from virtqual.nodes import Watch
 from virtqual.preflight import partitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
+from virtqual.qualify import plan
 from virtqual.qualify.job import Qualification, Request, Screen
 from virtqual.references import expiry_problems
 from virtqual.references.budgets import HypervisorClass
@@ -28,6 +29,7 @@ def prepare(request: Request, screen: Screen) -> Qualification:
     UsageError, RefusedError, InfrastructureError
         What was asked for makes no sense, must not be judged, or cannot run.
     """
+    plan.affordable(request)
     system = site.load_system(request.system)
     chosen, asked = _class(request, system), request.against
     if request.against:

@@ -293,7 +293,8 @@ def _too_noisy(evidence: Evidence, look: int, margin: Floats) -> str:
     at = f" at {number(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
     text = f"noise too high: a pair varies by {spread:.1%}{at}; its margin of {math.expm1(margin[worst]):.1%}"
     if math.isinf(needed[worst]):
-        return f"{text} cannot be resolved against the earlier session, whatever the number of pairs"
+        against = " against the earlier session" if earlier else ""
+        return f"{text} cannot be resolved{against}, whatever the number of pairs"
     return f"{text} would need {math.ceil(needed[worst])} pairs, {design.max_pairs} are the maximum"
 
 

@@ -333,6 +333,16 @@ def test_noise_against_too_short_an_earlier_session_is_said_to_be_that(metrics, 
     assert "cannot be resolved against the earlier session, whatever the number of pairs" in verdict.message
 
 
+def test_an_earlier_session_that_there_is_not_is_not_named(metrics, make):
+    """Nothing is confirmed with three pairs of which two are the screen's."""
+    design = Design().up_to(3).in_session(2, 1)
+    verdict = judge(
+        make(metrics["hpl"], steady(0.08, 3, 0.05)), FIVE, prior=Prior(0.05, 20, ""), design=design
+    )
+    assert verdict.outcome is Outcome.INVALID
+    assert "cannot be resolved, whatever the number of pairs" in verdict.message
+
+
 def test_noise_of_a_curve_names_its_worst_size(metrics, make):
     rng = np.random.default_rng(1)
     rows = rng.normal(0.06, 0.01, (4, 4))
