@@ -73,13 +73,10 @@ def _times(ratio: float) -> str:
 
 def number(value: float) -> str:
     """Return a value with four significant digits and no exponent for everyday sizes."""
-    return (
-        f"{value:.4g}"
-        if 1e-4 <= abs(value) < 1e4
-        else f"{value:.0f}"
-        if abs(value) < 1e12
-        else f"{value:.3e}"
-    )
+    if abs(value) >= 1e12:
+        return f"{value:.3e}"
+    # Rounded to four digits it would have an exponent from here on.
+    return f"{value:.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
