@@ -175,14 +175,13 @@ def write(
         include = [_chosen(entry, choices.mpi) for entry in include]
     # Earlier entries win.
     site = ["config/site"] if choices.site else []
-    said["include"] = [f"config/{choices.side}", *site, *include]
+    said["include"] = [*site, f"config/{choices.side}", *include]
     if made.names:
         _restrict(said, made.names)
     said["repos"]["builtin"] = str(recipes)
     said["view"]["default"]["root"] = str(made.directory / "view")
     said["config"] = {
         "install_tree": {"root": str(made.store), "projections": {"all": "{name}-{version}-{hash}"}},
-        "build_stage": [str(made.store.parent / "stage")],
         "source_cache": str(made.store.parent / "sources"),
     }
     if mirrors:
