@@ -62,6 +62,7 @@ def environment(state: Path, *, offline: bool) -> dict[str, str]:
     own = Path(sys.executable).parent
     env = {
         **os.environ,
+        # The user's and the system's; what Spack's own directory has, spack.yaml's `include::` leaves out.
         "SPACK_DISABLE_LOCAL_CONFIG": "1",
         "SPACK_USER_CACHE_PATH": str(state / "cache"),
         # Spack has nothing to bootstrap: its concretiser is a package of virtqual's own Python, and so is

@@ -16,6 +16,9 @@ from virtqual.errors import UsageError
 from virtqual.stack import lock, pins
 
 SITE = "VIRTQUAL_SPACK_SITE"
+# Spack's `include::`: only what is included and Spack's defaults count, and nothing of an `etc/spack` that a
+# site has filled with its packages, mirrors and upstreams.
+INCLUDE = "include:"
 Side = Literal["native", "virtual"]
 
 
@@ -156,6 +159,11 @@ def write(
         Upstream's recipes at the pinned commit.
     mirrors
         Where sources and binaries are taken from, as Spack's ``mirrors.yaml`` has them.
+
+    Raises
+    ------
+    UsageError
+        ``spack.yaml`` lets other configuration than the project's count.
     """
     made.directory.mkdir(parents=True, exist_ok=True)
     shutil.copytree(
@@ -170,12 +178,17 @@ def write(
     yaml.width = 1000
     content = yaml.load((root / "spack.yaml").read_text())
     said = content["spack"]
-    include = [entry for entry in said["include"] if isinstance(entry, str)]
+    if INCLUDE not in said:
+        raise UsageError(
+            f"{root / 'spack.yaml'}: the key include:: is missing; with one colon the machine's own Spack "
+            "configuration would count too"
+        )
+    include = [entry for entry in said[INCLUDE] if isinstance(entry, str)]
     if choices.mpi:
         include = [_chosen(entry, choices.mpi) for entry in include]
     # Earlier entries win.
     site = ["config/site"] if choices.site else []
-    said["include"] = [*site, f"config/{choices.side}", *include]
+    said[INCLUDE] = [*site, f"config/{choices.side}", *include]
     if made.names:
         _restrict(said, made.names)
     said["repos"]["builtin"] = str(recipes)
