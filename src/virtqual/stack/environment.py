@@ -222,11 +222,23 @@ def _chosen(entry: str, mpi: str) -> str:
 
 
 def shipped_lock(root: Path, made: Environment) -> Path | None:
-    """Return the project's own lock if it is for this environment and this machine."""
+    """Return the project's own lock if it is for this environment and this machine.
+
+    Raises
+    ------
+    UsageError
+        Spack itself has written over it, so that nobody knows what it was worked out from.
+    """
     file = root / "spack.lock"
     if not (made.plain and file.is_file()):
         return None
     shipped = lock.load(file)
+    if not shipped.inputs:
+        raise UsageError(
+            f"{file}: written by Spack itself, which does not note from which configuration, so it cannot be "
+            "used: `git checkout spack.lock` brings ours back; to make another ours, remove it and run "
+            "`virtqual stack lock`"
+        )
     fits = shipped.inputs == made.digest and shipped.system.partition("-")[0] == host_system()
     return file if fits else None
 
