@@ -1,0 +1,71 @@
+"""The environment that Spack is given: what wins over what, and what does not count."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fakespack import lock_of
+from ruamel.yaml import YAML
+
+from virtqual.errors import UsageError
+from virtqual.stack import environment
+from virtqual.stack.environment import Choices
+
+ROOT = Path(__file__).parents[3]
+VIRTUAL = {"mpi", "blas", "lapack"}
+
+
+def load(file):
+    return YAML(typ="safe").load(file.read_text())
+
+
+def test_the_target_is_said_once_and_hidden_by_nothing():
+    files = list((ROOT / "config").rglob("*.yaml"))
+    assert sum(json.dumps(load(file)).count("target=") for file in files) == 1
+    # Spack leaves `all`'s requirement out for a package that has one of its own; a virtual one is no package.
+    # A list would be added to by a site's, two targets then contradict each other; a string is replaced.
+    required = {
+        name: entry["require"]
+        for file in files
+        for name, entry in (load(file) or {}).get("packages", {}).items()
+        if "require" in entry
+    }
+    assert set(required) == {"all"} | VIRTUAL
+    assert {type(said) for said in required.values()} == {str}
+
+
+@pytest.mark.parametrize("side", ["native", "virtual"])
+def test_a_site_wins_over_the_side_and_the_side_over_what_is_common(checkout, tmp_path, side):
+    site = tmp_path / "site"
+    site.mkdir()
+    choices = Choices(site=site, side=side)
+    made = environment.prepare(checkout, tmp_path / "state", choices)
+    environment.write(made, checkout, choices, tmp_path / "recipes", {})
+    written = load(made.directory / "spack.yaml")["spack"]
+    # `include::`, so that nothing else counts.
+    assert written["include:"] == [
+        "config/site",
+        f"config/{side}",
+        "config/common/mpi/mvapich2.yaml",
+        "config/common",
+    ]
+    # What is written into the environment itself would win over a site: only the stack's own places.
+    assert set(written["config"]) == {"install_tree", "source_cache"}
+    assert set(load(checkout / f"config/{side}/config.yaml")["config"]) == {"build_jobs", "build_stage"}
+
+
+def test_a_spack_yaml_that_lets_other_configuration_count_is_refused(checkout, tmp_path):
+    file = checkout / "spack.yaml"
+    file.write_text(file.read_text().replace("include::", "include:"))
+    made = environment.prepare(checkout, tmp_path, Choices())
+    with pytest.raises(UsageError, match="the key include:: is missing"):
+        environment.write(made, checkout, Choices(), tmp_path / "recipes", {})
+
+
+def test_a_lock_that_spack_itself_has_written_over_ours_is_named(checkout, tmp_path):
+    (checkout / "spack.lock").write_text(json.dumps(lock_of()))
+    made = environment.prepare(checkout, tmp_path, Choices())
+    with pytest.raises(UsageError, match=r"spack\.lock: written by Spack itself.*`virtqual stack lock`"):
+        environment.shipped_lock(checkout, made)
+    other = environment.prepare(checkout, tmp_path, Choices(mpi="mpich"))
+    assert environment.shipped_lock(checkout, other) is None
