@@ -127,7 +127,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         site = self.current_partition.local_env.env_vars
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
         # Before every run: an input may have changed since the last one.
-        self.fetched = {name: kept.ready(known.named(name)) for name in self.inputs}
+        self.fetched = {name: kept.for_run(known.named(name)) for name in self.inputs}
         # What `read` adds to: numbers that both sides must agree on, and the share of communication.
         self.answers, self.communication = [], None
         # Before arrange: a check that starts a second step in its job takes the same options.

@@ -119,7 +119,7 @@ def test_a_changed_file_is_refused_before_a_run(place, damage, says):
     assert place.run("check").exit_code == InfrastructureError.exit_code
 
 
-def test_what_size_and_time_do_not_show_is_found_by_reading(place):
+def test_what_size_and_time_do_not_show_is_found_by_reading(place, monkeypatch):
     case = place.declare()
     kept.fetch(case)
     path = kept.ready(case).file("a.dat")
@@ -128,9 +128,29 @@ def test_what_size_and_time_do_not_show_is_found_by_reading(place):
     path.write_bytes(path.read_bytes().upper())
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert kept.ready(case).sha256
+    monkeypatch.setattr(kept, "_READ", set())
+    with pytest.raises(InfrastructureError, match=r"a\.dat has another checksum"):
+        kept.for_run(case)
     done = place.run("check", "case")
     assert done.exit_code == InfrastructureError.exit_code
     assert "a.dat has another checksum" in done.output
+
+
+def test_every_file_is_read_once_a_look_and_looked_at_before_each_run(place, monkeypatch):
+    monkeypatch.setattr(kept, "_READ", set())
+    case = place.declare()
+    kept.fetch(case)
+    read = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, kind: read.append(file.name) or digest(file, kind)
+    )
+    path = kept.for_run(case).file("a.dat")
+    kept.for_run(case)
+    assert sorted(name.rpartition("/")[2] for name in read) == ["a.dat", "b.dat"]
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(InfrastructureError, match=r"a\.dat was written to"):
+        kept.for_run(case)
 
 
 def test_another_checksum_is_refused_and_nothing_is_kept(place):

@@ -1,8 +1,8 @@
 """Inputs that were fetched: brought once, verified each time, never downloaded inside a run.
 
 An input is unpacked into ``inputs/<name>/`` of virtqual's state, beside a list of its files with size, time
-of change and checksum.  Before a run size and time are compared, which costs nothing and notices what happens
-to files by accident; ``virtqual inputs check`` reads them again from end to end.
+of change and checksum.  Before the first run of a look every file is read from end to end, which notices what
+neither size nor time show; before every further one size and time are compared, which costs nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _LIST = "kept.json"
 _BLOCK = 2**20
 # Seconds without a byte after which a server is given up.
 _PATIENCE = 60
+# Inputs that this process, which is a look of a session, has read from end to end.
+_READ: set[str] = set()
 
 
 class File(BaseModel):
@@ -96,6 +98,16 @@ def missing(one: Input) -> str:
     if (paths.inputs() / one.name / _LIST).is_file():
         return ""
     return f"the input {one.name} is not here: virtqual inputs fetch {one.name}"
+
+
+def for_run(one: Input) -> Ready:
+    """Return an input's files for a run, read from end to end once in the life of this process.
+
+    Parameters and errors are those of `ready`.
+    """
+    found = ready(one, thoroughly=one.name not in _READ)
+    _READ.add(one.name)
+    return found
 
 
 def ready(one: Input, *, thoroughly: bool = False) -> Ready:
