@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from virtqual.references import Budget, HypervisorClass, Waiver
-from virtqual.report.terminal import Terminal
+from virtqual.report.terminal import Terminal, table_of
 from virtqual.store import Session
 from virtqual.systems import Hypervisor
 from virtqual.verdict import Case, Prior, judge_session
@@ -48,3 +48,16 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     # The verdict's message and the waiver, each with owner and reason; the conclusion; the directory.
     assert text().count(BRACKETS) == 12
     assert "hpl [x] a" in text()
+
+
+def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
+    """Also where ratios, values and units are wide, as of a metric that was lost nearly whole."""
+    terminal, _ = shown
+    slow = make(metrics["lammps_rating"], [4.2] * 4, setting="rhodo on two nodes", native=129600.3)
+    prior, overhead = Prior(0.02, 20, "stated"), Budget.of(0.05, margin=0.05)
+    change = Budget.of(0.05, margin=0.05, gate="change")
+    cases = [Case(slow, overhead, prior), Case(slow, change, prior, baseline=slow)]
+    terminal.console.print(table_of(judge_session(cases, hypervisor_class=KVM)))
+    lines = terminal.console.file.getvalue().splitlines()
+    assert lines[-1].split()[:2] == ["change", "1.00"]
+    assert max(map(len, lines)) <= 80

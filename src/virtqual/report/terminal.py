@@ -211,7 +211,7 @@ def _row(one: Verdict, *, beside: bool) -> tuple[str | Text, ...]:
         shown = "-"
     word = Text(one.outcome.value + (" waived" if one.waived else ""), style=_STYLE[one.outcome.value])
     if beside:
-        return ("  change since then", "", "", "", shown, word, str(one.pairs))
+        return ("  change", "", "", "", shown, word, str(one.pairs))
     name = f"{one.metric.name} {one.setting}"
     return (name, *values, one.metric.unit, shown, word, str(one.pairs))
 

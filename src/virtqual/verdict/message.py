@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from virtqual.verdict.outcome import Outcome, Point, number
+from virtqual.verdict.outcome import Outcome, Point, number, times
 
 if TYPE_CHECKING:
     from virtqual.verdict.outcome import Verdict
@@ -54,7 +54,7 @@ def message(verdict: Verdict) -> str:
 def _worst(verdict: Verdict) -> str:
     point: Point = max(verdict.points, key=lambda point: point.judged.log - point.limit)
     ratio = point.judged.ratio(verdict.metric)[0]
-    return f"{ratio:.2f}x at {number(point.size or 0.0)} {verdict.metric.axis_unit}"
+    return f"{times(ratio)} at {number(point.size or 0.0)} {verdict.metric.axis_unit}"
 
 
 def _before(before: Verdict) -> str:

@@ -56,18 +56,21 @@ class Estimate:
 
     def text(self, metric: Metric) -> str:
         """Return such as ``1.22x worse (1.17x to 1.27x)``."""
-        ratio, low, high = (_times(value) for value in self.ratio(metric))
-        word = "" if ratio == "1.00x" else " worse" if self.log > 0 else " better"
+        ratio, low, high = (times(value) for value in self.ratio(metric))
+        word = "" if ratio == "1.000x" else " worse" if self.log > 0 else " better"
         return f"{ratio}{word} ({low} to {high})"
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
+    """Return a ratio such as ``1.053x``: near 1, where budgets lie, as finely as budgets are stated."""
     if not math.isfinite(ratio):
         return "infinite"
     if ratio >= 100:
         return f"{ratio:.0f}x"
     if ratio >= 10:
         return f"{ratio:.1f}x"
+    if 0.8 <= ratio < 1.2:
+        return f"{ratio:.3f}x"
     return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
 
 

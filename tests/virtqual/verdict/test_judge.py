@@ -190,7 +190,7 @@ def test_a_bump_from_16_to_128_bytes_is_one_finding_after_two_pairs(metrics, mak
     (finding,) = verdict.findings
     assert (finding.low, finding.high) == (16, 128)
     assert finding.judged.log == pytest.approx(np.log(1.2), abs=0.01)
-    assert "1.20x worse" in verdict.message
+    assert "overhead 1.20" in verdict.message
     assert "from 16 to 128 B" in verdict.message
 
 
@@ -217,7 +217,7 @@ def test_a_clean_curve_is_within_and_names_its_worst_size(metrics, make):
         make(metrics["mpi_latency"], rows, SIZES), Budget.of(0.05, margin=0.2), prior=Prior(0.03, 20, "")
     )
     assert verdict.outcome is Outcome.WITHIN
-    assert "worst 1.03x at 64 B" in verdict.message
+    assert "worst 1.030x at 64 B" in verdict.message
     assert len(verdict.points) == 23
 
 

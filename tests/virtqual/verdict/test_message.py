@@ -22,7 +22,7 @@ def test_over(metrics, make):
 def test_within(metrics, make):
     message = judge(make(metrics["lammps_loop_time"], [0.0] * 2), FIVE, prior=PRIOR).message
     assert message == (
-        "WITHIN lammps_loop_time@here: overhead 1.00x (0.95x to 1.03x); native 10, virtual 10 s; "
+        "WITHIN lammps_loop_time@here: overhead 1.000x (0.954x to 1.033x); native 10, virtual 10 s; "
         "budget <= 1.05x (margin 0.05); 2 pairs"
     )
 
@@ -30,8 +30,8 @@ def test_within(metrics, make):
 def test_undecided(metrics, make):
     message = judge(make(metrics["lammps_loop_time"], [0.1]), FIVE, prior=PRIOR).message
     assert message == (
-        "UNDECIDED lammps_loop_time@here: overhead 1.11x worse (1.03x to 1.16x); native 10, virtual 11.05 s; "
-        "budget <= 1.05x (margin 0.05); 1 pair\n"
+        "UNDECIDED lammps_loop_time@here: overhead 1.105x worse (1.031x to 1.158x); "
+        "native 10, virtual 11.05 s; budget <= 1.05x (margin 0.05); 1 pair\n"
         "1 of the 2 pairs that the first look needs; decides again with 2 pairs"
     )
 
@@ -54,15 +54,15 @@ def test_a_curve_with_a_finding(metrics, make):
 def test_a_clean_curve(metrics, make):
     rows = [[0.0, 0.0, 0.02, 0.0]] * 4
     message = judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, prior=PRIOR).message
-    assert message.startswith("WITHIN mpi_latency@here: overhead 1.01x worse (")
-    assert ") over 4 sizes, worst 1.02x at 4 B; native 10, virtual 10.05 us; budget" in message
+    assert message.startswith("WITHIN mpi_latency@here: overhead 1.005x worse (")
+    assert ") over 4 sizes, worst 1.020x at 4 B; native 10, virtual 10.05 us; budget" in message
 
 
 def test_a_change(metrics, make):
     series = make(metrics["hpl"], [1.0] * 4)
     budget = Budget.of(0.1, margin=0.1, gate="change")
     message = judge(series, budget, prior=PRIOR, baseline=series).message
-    assert message.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.00x (")
+    assert message.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
     assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in message
     message = judge(series, budget, prior=PRIOR).message
     assert message.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
@@ -77,9 +77,9 @@ def test_budgets_by_size(references, metrics, make):
 @pytest.mark.parametrize(
     ("log", "text"),
     [
-        (0.0, "1.00x (0.90x to 1.11x)"),
-        (0.1, "1.11x worse (1.00x to 1.22x)"),
-        (-0.1, "0.90x better (0.82x to 1.00x)"),
+        (0.0, "1.000x (0.905x to 1.105x)"),
+        (0.1, "1.105x worse (1.000x to 1.22x)"),
+        (-0.1, "0.905x better (0.819x to 1.000x)"),
         (3.0, "20.1x worse (18.2x to 22.2x)"),
         (5.5, "245x worse (221x to 270x)"),
         (-5.0, "0.0067x better (0.0061x to 0.0074x)"),
@@ -89,9 +89,15 @@ def test_ratios_of_every_size(metrics, log, text):
     assert Estimate(log, log - 0.1, log + 0.1).text(metrics["lammps_loop_time"]) == text
 
 
+def test_bounds_near_a_budget_are_as_fine_as_it_is(metrics):
+    """Else a bound of 1.053x looks as if it touched a budget of 1.05x."""
+    estimate = Estimate(0.076, 0.0516, 0.1)
+    assert estimate.text(metrics["lammps_loop_time"]) == "1.079x worse (1.053x to 1.105x)"
+
+
 def test_an_endless_interval_has_a_word(metrics):
     estimate = Estimate(0.0, -1.0, float("inf"))
-    assert estimate.text(metrics["lammps_loop_time"]) == "1.00x (0.37x to infinite)"
+    assert estimate.text(metrics["lammps_loop_time"]) == "1.000x (0.37x to infinite)"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +121,9 @@ def test_numbers(value, text):
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (None, None, "1.00x (0.90x to 1.11x)"),
-        (8.0, 8.0, "1.00x (0.90x to 1.11x) at 8 B"),
-        (16.0, 1048576.0, "1.00x (0.90x to 1.11x) from 16 to 1048576 B"),
+        (None, None, "1.000x (0.905x to 1.105x)"),
+        (8.0, 8.0, "1.000x (0.905x to 1.105x) at 8 B"),
+        (16.0, 1048576.0, "1.000x (0.905x to 1.105x) from 16 to 1048576 B"),
     ],
 )
 def test_findings(metrics, low, high, text):

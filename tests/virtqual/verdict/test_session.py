@@ -254,7 +254,7 @@ def test_over_budget_and_worse_than_before_are_two_answers(metrics, make, case, 
     assert verdict.before.outcome is before
     words = verdict.message.splitlines()[1]
     if before is Outcome.WITHIN:
-        assert words.startswith("no worse than the last qualified build: 1.00x (")
+        assert words.startswith("no worse than the last qualified build: 1.000x (")
     else:
         assert words.startswith("worse than the last qualified build: 0.60x worse (")
 
@@ -265,7 +265,7 @@ def test_the_second_answer_may_be_open(metrics, make, case):
         [case(0.5, 4, previous=previous, previous_budget=Budget.of(0.02, margin=0.05))]
     ).verdicts
     assert verdict.before.outcome is Outcome.UNDECIDED
-    assert "undecided whether worse than the last qualified build: 0.95x worse" in verdict.message
+    assert "undecided whether worse than the last qualified build: 0.951x worse" in verdict.message
 
 
 def test_a_third_arm_needs_its_own_budget(metrics, make, case):
