@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,10 @@ COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record
 
 class _OnDemand(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                # What the locale cannot print is no reason to lose a session.
+                stream.reconfigure(errors="replace")
         with speaking():
             return super().invoke(ctx)
 

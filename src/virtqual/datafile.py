@@ -219,6 +219,9 @@ def parse(path: Path, text: str | None = None) -> Document:
         content = yaml.load(StringIO(path.read_text(encoding="utf-8") if text is None else text))
     except OSError as error:
         raise DataError([Problem(str(path), 1, "", f"cannot be read: {error.strerror}.")]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise DataError([Problem(str(path), line, "", f"is not UTF-8: {error.reason}.")]) from None
     except DuplicateKeyError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = str(error.problem).split(" with value")[0]

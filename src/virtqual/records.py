@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 def write_whole(record: BaseModel, path: Path, *, indent: int) -> Path:
     """Write a record as JSON, whole or not at all."""
     part = path.with_suffix(".part")
-    part.write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n")
+    part.write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n", encoding="utf-8")
     part.replace(path)
     return path
 

@@ -148,14 +148,14 @@ def run(
         env={**slurm_job.environment(), **env, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         start_new_session=True,
     )
     threading.Thread(target=_end_when, args=(stop, process), daemon=True).start()
     assert process.stdout is not None
     interrupted = False
-    with log.open("w") as file:
+    with log.open("w", encoding="utf-8") as file:
         while True:
             try:
                 for raw in process.stdout:
@@ -204,7 +204,7 @@ def stopped(log: Path) -> str | None:
 
 def _errors(log: Path) -> list[str]:
     """Return the errors in ReFrame's output, each with the lines that follow it, in one line."""
-    text = log.read_text(errors="replace") if log.exists() else ""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     whole = re.findall(r"^ERROR:?(.*(?:\n(?!Log file).*)*)", text, re.MULTILINE)
     return [" ".join(line for line in error.split() if set(line) != {"-"}) for error in whole]
 

@@ -133,9 +133,11 @@ def load(path: Path) -> Session:
     """
     file = path / FILE if path.is_dir() else path
     try:
-        return Session.model_validate_json(file.read_text())
+        return Session.model_validate_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file}: no session ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no session (not UTF-8: {error.reason} at byte {error.start})") from error
     except ValidationError as error:
         raise UsageError(f"{file}: {first_problem(error)}") from error
 
@@ -191,7 +193,7 @@ def runs_of_report(report: Path) -> tuple[list[Run], list[Failure], dict[str, An
         The report is not there or not whole.
     """
     try:
-        content = json.loads(report.read_text())
+        content = json.loads(report.read_text(encoding="utf-8"))
         cases = [case for run in content["runs"] for case in run["testcases"]]
         info = content["session_info"]
     except (OSError, ValueError, KeyError) as error:

@@ -73,6 +73,12 @@ def test_a_metric_of_the_earlier_session_that_is_no_more_is_left_alone(kept):
     assert judging.judge_runs(runs(12), "kvm", against=name).outcome is Outcome.WITHIN
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "session.json").write_bytes(b'{"label": "\xdcberlast"}')
+    with pytest.raises(UsageError, match=r"session\.json: no session \(not UTF-8: .* at byte 11\)"):
+        earlier.load(tmp_path)
+
+
 def test_last_is_the_newest_of_the_system_that_measured_something(kept):
     kept("20260101-000000-site", runs())
     taken = kept("20260102-000000-site", runs(), outcome="INTERRUPTED")

@@ -5,6 +5,8 @@ import json
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # A stand-in for `grep` on one partition: its node is another one.
 OTHER = "#!/bin/sh\n{when}\n/usr/bin/env PATH=/usr/bin:/bin grep \"$@\" | sed '{edit}'\n"
+# A locale that knows no umlaut.
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 def other_node(site, edit, when=""):
@@ -23,12 +25,13 @@ def session(site):
 
 def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
     other_node(site, "s|clocksource0/current_clocksource:.*|clocksource0/current_clocksource:acpi_pm|")
-    done = site.virtqual(*ON)
+    done = site.virtqual(*ON, "--label", "Überlast", **ASCII)
     assert done.returncode == 4, done.stdout + done.stderr
     assert "refused clock-source" in done.stdout
     assert "before anything was measured" in done.stdout
     found = session(site)
     assert (found["outcome"], found["exit_code"], found["runs"]) == ("INVALID", 4, [])
+    assert found["label"] == "Überlast"
     refused = [one for one in found["preflight"] if one["action"] == "refuse"]
     assert [one["item"] for one in refused] == ["clock-source"]
     assert found["identity"]["virtual"]["node"]["kernel"]["clock_source"] == "acpi_pm"

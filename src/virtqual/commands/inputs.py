@@ -99,9 +99,10 @@ def _record(one: Input, sha256: str) -> None:
     if not file.exists():
         file.write_text(
             "# Checksums of first downloads (virtqual inputs fetch --record): to be reviewed and kept.\n"
-            f"schema: {known.SCHEMA}\nrecorded:\n"
+            f"schema: {known.SCHEMA}\nrecorded:\n",
+            encoding="utf-8",
         )
-    with file.open("a") as text:
+    with file.open("a", encoding="utf-8") as text:
         text.write(
             f"  - name: {one.name}\n    url: {one.url}\n    sha256: {sha256}\n"
             f"    recorded: '{datetime.date.today()}'\n"

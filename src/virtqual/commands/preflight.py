@@ -97,9 +97,11 @@ def _class(name: str) -> str:
 
 def _load(file: Path) -> Identity:
     try:
-        return Identity.model_validate_json(file.read_text())
+        return Identity.model_validate_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file}: no identity ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no identity (not UTF-8: {error.reason} at byte {error.start})") from None
     except ValidationError as error:
         raise UsageError(f"{file}: {first_problem(error)}; write it by `virtqual identity --json`") from None
 

@@ -89,7 +89,7 @@ def show(proposals: Sequence[Proposal], write: bool) -> None:
         typer.echo(proposal.diff, nl=False)
         if write:
             proposal.path.parent.mkdir(parents=True, exist_ok=True)
-            proposal.path.write_text(proposal.after)
+            proposal.path.write_text(proposal.after, encoding="utf-8")
             typer.echo(f"# written: {proposal.path}", err=True)
     changed = [proposal for proposal in proposals if proposal.diff]
     if not changed:

@@ -35,9 +35,11 @@ def load(path: Path) -> Host:
     from ruamel.yaml.error import YAMLError
 
     try:
-        content = YAML(typ="safe").load(path.read_text())
+        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start})") from None
     except YAMLError as error:
         raise UsageError(f"{path}: is neither JSON nor YAML ({str(error).splitlines()[0]})") from None
     return of(content, str(path))

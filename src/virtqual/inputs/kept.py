@@ -130,7 +130,7 @@ def ready(one: Input, *, thoroughly: bool = False) -> Ready:
     directory = paths.inputs() / one.name
     again = f"remove {directory} and run: virtqual inputs fetch {one.name}"
     try:
-        kept = Kept.model_validate_json((directory / _LIST).read_text())
+        kept = Kept.model_validate_json((directory / _LIST).read_text(encoding="utf-8"))
     except ValidationError as error:
         raise InfrastructureError(f"{directory / _LIST}: {first_problem(error)}; {again}") from error
     if kept.sha256 != (one.sha256 or kept.sha256):

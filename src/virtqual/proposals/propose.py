@@ -217,7 +217,7 @@ def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms:
         references.insert(0, "$index", order)
     content[name] = references
     text = _text(content, f"Native references of {sessions[0].system}; proposed by `virtqual record`.")
-    before = path.read_text() if path.exists() else ""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     return Proposal(path, before, text if provenance else before, tuple(notes))
 
 
@@ -237,7 +237,7 @@ def _noise(sessions: Sequence[Recorded], system: Path) -> Proposal:
     content["schema"] = "virtqual-noise/1"
     content["noise"] = entries
     text = _text(content, f"A/A history of {latest.system}; proposed by `virtqual record`.")
-    before = path.read_text() if path.exists() else ""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     return Proposal(path, before, text if entries else before, tuple(notes))
 
 

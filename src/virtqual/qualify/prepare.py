@@ -44,7 +44,8 @@ def prepare(request: Request, screen: Screen) -> Qualification:
     directory = _directory(now, system.name)
     session = Session(
         session=directory.name,
-        label=request.label,
+        # Where the locale is ASCII, arguments are bytes in disguise.
+        label=request.label.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         created=now.isoformat(timespec="seconds"),
         system=system.name,
         hypervisor_class=chosen.name,

@@ -306,6 +306,13 @@ def test_every_mistake_names_file_line_and_key(tree, file, old, new, line, key, 
     assert message in " ".join(problem.message for problem in found if problem.key == key)
 
 
+def test_a_file_that_is_not_utf_8_is_named_with_the_line(tree):
+    file = tree() / "waivers.yaml"
+    file.write_bytes(file.read_bytes().replace(b"reason: known", b"reason: \xdcberlast"))
+    with pytest.raises(DataError, match=r"waivers\.yaml:3: is not UTF-8: invalid continuation byte\."):
+        load_references(file.parent)
+
+
 def test_all_mistakes_are_reported_at_once(tree):
     directory = tree(BUDGET, "family: motion", "family: notion")
     (directory / "noise/n.yaml").write_text("schema: other\nnoise: []\n")
