@@ -6,9 +6,9 @@ import signal
 
 from virtqual import conclusion, judging, placement
 from virtqual.qualify import plan
-from virtqual.qualify.job import Qualification, Request, Screen, gate
+from virtqual.qualify.job import Qualification, Request, Screen
 from virtqual.qualify.look import one_look
-from virtqual.qualify.plan import BASELINE_PAIRS, SCREEN_PAIRS
+from virtqual.qualify.plan import FIRST_PAIRS
 from virtqual.qualify.prepare import prepare, refused_beforehand
 from virtqual.store import Session
 
@@ -54,8 +54,7 @@ def qualify(request: Request, screen: Screen) -> Session:
 
 def _run_looks(job: Qualification) -> None:
     request = job.request
-    records_baseline = not request.against and gate(job.session) == "change"
-    pairs = request.pairs or (BASELINE_PAIRS if records_baseline else SCREEN_PAIRS)
+    pairs = request.pairs or FIRST_PAIRS
     todo: list[tuple[int, int, tuple[str, ...]]] = [(0, pairs - 1, ())]
     while todo:
         for first, last, checks in todo:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from virtqual import judging
 from virtqual.nodes import Watch
 from virtqual.reframe_run import Event
 from virtqual.store import Session
@@ -69,8 +68,3 @@ class Qualification:
     def lost(self) -> list[str]:
         """Nodes that were lost, in words, where that matters: a large site loses some every day."""
         return list(self.watch.lost.values()) if self.watch.stop.is_set() or self.broken else []
-
-
-def gate(session: Session) -> str:
-    """Return what a session is judged by: ``overhead``, or ``change`` since an earlier session."""
-    return judging.references().hypervisor_class(session.hypervisor_class).gate

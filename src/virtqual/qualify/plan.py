@@ -11,9 +11,11 @@ from virtqual.errors import UsageError
 from virtqual.qualify.job import Qualification, Request
 from virtqual.runs import Run
 from virtqual.verdict import Design
+from virtqual.verdict.session import SCREEN
 
-# Pairs of the first look: the verdict's screen, and more where later sessions will be held against them.
-SCREEN_PAIRS, BASELINE_PAIRS = 2, 4
+# Pairs of the first look. Two would do for most verdicts; but any session may become the earlier one against
+# which a later one is held, and what is not measured now limits how small a change can be seen then.
+FIRST_PAIRS = 4
 
 
 def design(max_pairs: int) -> Design:
@@ -24,7 +26,7 @@ def design(max_pairs: int) -> Design:
     UsageError
         With so few pairs nothing could be OVER: its pairs are those after the screen.
     """
-    screened = Design().in_session(SCREEN_PAIRS, 1)
+    screened = Design().in_session(SCREEN, 1)
     least = next(look for index, look in enumerate(screened.looks) if screened.over_level(index))
     if max_pairs < least:
         raise UsageError(f"--max-pairs {max_pairs}: at least {least} are needed to find anything over budget")

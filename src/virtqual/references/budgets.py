@@ -97,6 +97,9 @@ class Term:
         Range of sizes, ends included.
     where
         ``file:line`` it was read from.
+    margin_up_to
+        How wide the margin of a change may become, a fraction, where noise and the earlier session's pairs do
+        not resolve `margin`; see `Budget.limits`. None: not at all.
     """
 
     relative: float | None
@@ -107,6 +110,7 @@ class Term:
     low: float = -math.inf
     high: float = math.inf
     where: str = ""
+    margin_up_to: float | None = None
 
     def covers(self, point: float) -> bool:
         """Return whether `point` lies in its range."""
@@ -132,7 +136,9 @@ class Term:
         if self.absolute is not None:
             parts.append(f"{'+' if lower else '-'}{self.absolute}")
         joined = f" or {'more' if self.both == 'larger' else 'less'}, ".join(parts)
-        margin = self.margin if isinstance(self.margin, Quantity) else f"{self.margin:g}"
+        margin = str(self.margin) if isinstance(self.margin, Quantity) else f"{self.margin:g}"
+        if self.margin_up_to is not None:
+            margin += f" to {self.margin_up_to:g}"
         return f"{joined} (margin {margin})"
 
 
@@ -186,7 +192,13 @@ class Budget:
                 return term
         raise BudgetError(f"no budget covers size {point:g}.")
 
-    def limits(self, metric: Metric, points: tuple[float, ...], native: Floats) -> tuple[Floats, Floats]:
+    def limits(
+        self,
+        metric: Metric,
+        points: tuple[float, ...],
+        native: Floats,
+        resolved: Floats | None = None,
+    ) -> tuple[Floats, Floats]:
         """Return budget and margin in log units at each point.
 
         Parameters
@@ -198,6 +210,9 @@ class Budget:
         native
             Native value at each point, shape (n_points,), by which absolute parts are turned into
             ratios.
+        resolved
+            The smallest margin that can be resolved, in log units, shape (n_points,). A smaller margin
+            becomes this one, as far as its term allows.
 
         Returns
         -------
@@ -211,20 +226,24 @@ class Budget:
             If a part is in another unit, a size has no budget, or a bandwidth could fall to zero.
         """
         terms = [self.term(point) for point in points or (None,)]
-        fraction, extra = np.empty(len(native)), np.empty(len(native))
+        fraction, extra, most = (np.empty(len(native)) for _ in range(3))
         for term in dict.fromkeys(terms):
             for part in (term.absolute, term.margin):
                 if isinstance(part, Quantity) and part.unit != metric.unit:
                     raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
             here = np.array([other is term for other in terms])
             fraction[here], extra[here] = term.allowed(native[here])
-        if metric.better == "higher" and np.any(fraction + extra >= 1):
-            worst = int(np.argmax(fraction + extra))
+            most[here] = extra[here] if term.margin_up_to is None else term.margin_up_to
+        if metric.better == "higher" and np.any(fraction + most >= 1):
+            worst = int(np.argmax(fraction + most))
             where = f" at {points[worst]:g} {metric.axis_unit}" if points else ""
             raise BudgetError(
                 f"{metric.name}{where}: budget plus margin allow everything to be lost "
-                f"({fraction[worst] + extra[worst]:.0%} of {native[worst]:g} {metric.unit})."
+                f"({fraction[worst] + most[worst]:.0%} of {native[worst]:g} {metric.unit})."
             )
         sign = 1 if metric.better == "lower" else -1
         limit: Floats = sign * np.log1p(sign * fraction)
-        return limit, sign * np.log1p(sign * (fraction + extra)) - limit
+        margin: Floats = sign * np.log1p(sign * (fraction + extra)) - limit
+        if resolved is not None:
+            margin = np.clip(resolved, margin, sign * np.log1p(sign * (fraction + most)) - limit)
+        return limit, margin

@@ -354,6 +354,9 @@ class _Loader:
         if gate == "change" and entry.absolute is not None:
             message = "a change is a ratio of two overheads and has no unit: give it as `relative`."
             self._problem(document, (*key, "absolute"), message)
+        if gate == "overhead" and entry.margin_up_to is not None:
+            message = "only the margin of a change may widen: how many pairs an overhead gets is open."
+            self._problem(document, (*key, "margin_up_to"), message)
         if entry.reason.claim is not None and self._claims and entry.reason.claim not in self._claims:
             message = f"unknown claim {entry.reason.claim!r}: {near(entry.reason.claim, self._claims)}"
             self._problem(document, (*key, "reason", "claim"), message)
@@ -372,6 +375,7 @@ class _Loader:
             low=-math.inf if entry.sizes is None else entry.sizes.low,
             high=math.inf if entry.sizes is None else entry.sizes.high,
             where=document.where(key),
+            margin_up_to=entry.margin_up_to,
         )
         return _Rule(entry, gate, term)
 
@@ -383,7 +387,7 @@ class _Loader:
             if isinstance(part, QuantityEntry) and part.unit != metric.unit:
                 message = f"wrong unit {part.unit!r}: {metric.name} is in {metric.unit}."
                 self._problem(document, (*key, name, "unit"), message)
-        margin = entry.margin if isinstance(entry.margin, float | int) else 0.0
+        margin = entry.margin_up_to or (entry.margin if isinstance(entry.margin, float | int) else 0.0)
         if metric.better == "higher" and (entry.relative or 0.0) + margin >= 1:
             message = f"impossible: budget plus margin would allow all of {metric.name} to be lost."
             self._problem(document, (*key, "relative" if entry.relative else "margin"), message)

@@ -69,6 +69,7 @@ class BudgetEntry(TargetEntry):
     absolute: QuantityEntry | None = None
     both: Literal["larger", "smaller"] | None = None
     margin: Positive | QuantityEntry
+    margin_up_to: Positive | None = None
     reason: ReasonEntry
 
     @model_validator(mode="after")
@@ -77,6 +78,10 @@ class BudgetEntry(TargetEntry):
             raise ValueError("a budget needs `relative` or `absolute`, or both.")
         if (self.relative is not None and self.absolute is not None) != (self.both is not None):
             raise ValueError("`both: larger` or `both: smaller` goes with a relative and an absolute part.")
+        if self.margin_up_to is not None and (
+            isinstance(self.margin, QuantityEntry) or self.margin_up_to <= self.margin
+        ):
+            raise ValueError("`margin_up_to` goes with a smaller `margin` that is a fraction.")
         return self
 
 

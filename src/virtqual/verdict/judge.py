@@ -20,6 +20,7 @@ from virtqual.verdict.decision import (
     contrast,
     decide,
     pairs_needed,
+    resolved_margin,
     scanned,
     summarise,
 )
@@ -27,6 +28,7 @@ from virtqual.verdict.design import Design
 from virtqual.verdict.outcome import Estimate, Evidence, Finding, Outcome, Point, Verdict, number
 
 DESIGN = Design()
+HEADROOM = 1.25  # a margin leaves room for noise a quarter above what is known
 
 
 def judge(
@@ -114,7 +116,7 @@ def _at(evidence: Evidence, look: int) -> tuple[Decision, Floats, Floats]:
     """Return the decision at a look, with the budget and margin that held there."""
     series, prior, baseline = evidence.series, evidence.prior, evidence.baseline
     base = np.median(series.values(series.base)[: evidence.design.looks[look]], axis=0)
-    limit, margin = evidence.budget.limits(series.metric, series.points, base)
+    limit, margin = evidence.budget.limits(series.metric, series.points, base, _resolved(evidence))
     decision = decide(
         series.differences(),
         limit=limit,
@@ -127,6 +129,24 @@ def _at(evidence: Evidence, look: int) -> tuple[Decision, Floats, Floats]:
         between=prior.between,
     )
     return decision, limit, margin
+
+
+def _resolved(evidence: Evidence) -> Floats | None:
+    """Return the margin that a change can be resolved by, from what is known before the first pair.
+
+    Noise that this session shows does not count, so that a loud session cannot widen its own margin.
+    """
+    prior, design, width = evidence.prior, evidence.design.alone(), evidence.series.width
+    if evidence.baseline is None or not evidence.baseline.valid:
+        return None
+    return HEADROOM * resolved_margin(
+        np.diagonal(prior.covariance(width)),
+        design,
+        prior.df + design.max_pairs - 1,
+        len(scanned(width)),
+        len(evidence.baseline.valid),
+        prior.between,
+    )
 
 
 def _same(series: Series, baseline: Series) -> None:
@@ -224,7 +244,7 @@ def _answer(
     margin: Floats | None = None
     try:
         base = virtual if series.yardstick else native
-        limit, margin = evidence.budget.limits(series.metric, series.points, base)
+        limit, margin = evidence.budget.limits(series.metric, series.points, base, _resolved(evidence))
     except BudgetError:
         # Judging has raised this already where it matters; a refused series is shown without budget.
         if outcome is not Outcome.INVALID:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from virtqual.verdict.outcome import Outcome, Point, number, times
@@ -32,9 +33,10 @@ def message(verdict: Verdict) -> str:
     elif verdict.outcome is Outcome.BASELINE:
         subject = f"baseline recorded, {subject}"
     beside = "not observable" if native is None else number(native)
+    allowed = "change allowed" if verdict.gate == "change" else "budget"
     text = (
         f"{head}: {subject}{what}; native {beside}, virtual {number(virtual)} {metric.unit}; "
-        f"{'change allowed' if verdict.gate == 'change' else 'budget'} {verdict.budget_text}; "
+        f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
         f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     )
     tail = list(verdict.reasons)
@@ -55,6 +57,19 @@ def _worst(verdict: Verdict) -> str:
     point: Point = max(verdict.points, key=lambda point: point.judged.log - point.limit)
     ratio = point.judged.ratio(verdict.metric)[0]
     return f"{times(ratio)} at {number(point.size or 0.0)} {verdict.metric.axis_unit}"
+
+
+def _margin(verdict: Verdict) -> str:
+    """Return the margin that held, of sizes the widest, where the budget gives a range of margins."""
+    before = verdict.evidence.baseline
+    if before is None or verdict.margin is None or not any(t.margin_up_to for t in verdict.budget.terms):
+        return ""
+    sign = 1 if verdict.metric.better == "lower" else -1
+    widest = max(
+        sign * (math.exp(sign * (point.limit + point.margin)) - math.exp(sign * point.limit))
+        for point in verdict.points
+    )
+    return f", here {widest:.2g} against {len(before.valid)} earlier pairs"
 
 
 def _before(before: Verdict) -> str:

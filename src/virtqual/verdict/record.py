@@ -281,6 +281,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
                 "low": _finite(term.low),
                 "high": _finite(term.high),
                 "where": term.where,
+                "margin_up_to": term.margin_up_to,
             }
             for term in budget.terms
         ],
@@ -298,6 +299,7 @@ def _to_budget(data: Mapping[str, Any]) -> Budget:
             low=-math.inf if term["low"] is None else term["low"],
             high=math.inf if term["high"] is None else term["high"],
             where=term["where"],
+            margin_up_to=term.get("margin_up_to"),
         )
         for term in data["terms"]
     )

@@ -73,3 +73,23 @@ def test_history_by_hand():
     assert sigma_of_history(-d) == pytest.approx(sigma)
     assert sigma_of_history(d + 7) == pytest.approx(sigma)
     assert sigma_of_history(np.array([1.0, 3.0])) == pytest.approx(np.sqrt(2))
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("mpi_latency", 1), ("mpi_bandwidth", -1)])
+def test_the_margin_of_a_change_is_what_can_be_resolved_within_its_range(metrics, metric, sign):
+    term = Term(0.02, None, 0.03, Reason("policy", "p"), margin_up_to=0.12)
+    resolved = np.array([0.001, 0.08, 0.9])
+    limit, margin = Budget((term,)).limits(metrics[metric], (1.0, 2.0, 4.0), np.full(3, 9.0), resolved)
+    assert margin[1] == pytest.approx(0.08)
+    assert np.exp(sign * (limit + margin))[[0, 2]] == pytest.approx([1 + sign * 0.05, 1 + sign * 0.14])
+    narrow, stated = Budget((term,)).limits(metrics[metric], (1.0,), np.array([9.0]))
+    assert np.exp(sign * (narrow + stated)) == pytest.approx(1 + sign * 0.05)
+    fixed = Budget.of(0.02, margin=0.03).limits(metrics[metric], (1.0,), np.array([9.0]), np.array([0.9]))
+    assert fixed[1] == pytest.approx(stated)
+    assert Budget((term,)).terms[0].text(metrics["mpi_latency"]) == "<= 1.02x (margin 0.03 to 0.12)"
+
+
+def test_a_widest_margin_that_would_lose_everything_is_refused(metrics):
+    term = Term(0.5, None, 0.1, Reason("policy", "p"), margin_up_to=0.6)
+    with pytest.raises(BudgetError, match="budget plus margin allow everything to be lost"):
+        Budget((term,)).limits(metrics["hpl"], (), np.array([9.0]))

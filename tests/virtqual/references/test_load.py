@@ -329,6 +329,24 @@ def test_a_change_budget_has_no_unit(tree):
         load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
 
 
+@pytest.mark.parametrize(
+    ("section", "up_to", "message"),
+    [
+        ("budgets", "margin: 0.1, margin_up_to: 0.2", r"margin_up_to: only the margin of a change may widen"),
+        ("changes", "margin: 0.1, margin_up_to: 0.1", r"goes with a smaller `margin`"),
+        ("changes", "margin: {value: 1, unit: us}, margin_up_to: 0.1", r"goes with a smaller `margin`"),
+    ],
+)
+def test_only_the_margin_of_a_change_widens(tree, section, up_to, message):
+    entry = f"  - {{family: waiting, relative: 0.1, {up_to}, reason: {{policy: p}}}}\n"
+    with pytest.raises(DataError, match=message):
+        load_references(
+            tree(BUDGET, "budgets:\n", f"budgets:\n{entry}")
+            if section == "budgets"
+            else tree(BUDGET, "budgets:", f"changes:\n{entry}budgets:")
+        )
+
+
 def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
     def two(first, second):
         entry = "  - {{family: waiting, sizes: {{from: {0}, to: {1}}}, relative: 0.1, margin: 0.1, reason: {{policy: p}}}}\n"

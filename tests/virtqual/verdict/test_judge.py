@@ -1,9 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 
 from virtqual.pairs import PairingError, pair_up
-from virtqual.references import Budget, BudgetError, Quantity
-from virtqual.verdict import Design, Outcome, Prior, judge
+from virtqual.references import Budget, BudgetError, Quantity, Reason, Term
+from virtqual.verdict import Design, Outcome, Prior, judge, rejudge
 
 PRIOR = Prior(0.02, 20, "A/A history")
 FIVE = Budget.of(0.05, margin=0.05)
@@ -367,3 +369,38 @@ def test_next_looks(metrics, make):
         for n in (2, 3, 4, 6, 8, 12)
     }
     assert looks == {2: 3, 3: 4, 4: 6, 6: 8, 8: 12, 12: 18}
+
+
+# -- margins of a change ------------------------------------------------------------------------------
+
+
+def widening(metrics, make, earlier, prior=PRIOR, spread=0.01, name="hpl"):
+    term = Term(0.02, None, 0.03, Reason("policy", "p"), margin_up_to=0.12)
+    return judge(
+        make(metrics[name], steady(0.0, 4, spread=spread)),
+        Budget((term,), "kvm", "change"),
+        prior=prior,
+        baseline=make(metrics[name], np.zeros(earlier)),
+    )
+
+
+def test_the_margin_of_a_change_follows_from_known_noise_and_earlier_pairs(metrics, make):
+    few, many = widening(metrics, make, 2), widening(metrics, make, 12)
+    assert few.margin > many.margin > np.log(0.98 / 0.95)
+    quiet = widening(metrics, make, 4, prior=Prior(0.002, 20, "A/A history"))
+    assert quiet.margin == pytest.approx(np.log(0.98 / 0.95))
+    wild = widening(metrics, make, 4, prior=Prior(0.5, 20, "A/A history"))
+    assert wild.margin == pytest.approx(np.log(0.98 / 0.86))
+    assert ">= 0.98x (margin 0.03 to 0.12), here 0.12 against 4 earlier pairs; 4 pairs" in wild.message
+
+
+def test_a_loud_session_does_not_widen_its_own_margin(metrics, make):
+    calm, loud = widening(metrics, make, 4), widening(metrics, make, 4, spread=0.3)
+    assert loud.margin == calm.margin
+    assert (calm.passes, loud.passes) == (True, False)
+
+
+def test_a_record_of_a_widened_margin_judges_again_to_itself(metrics, make):
+    verdict = widening(metrics, make, 3, name="lammps_loop_time")
+    again = rejudge(json.loads(json.dumps(verdict.to_record())))
+    assert (again.margin, again.message) == (verdict.margin, verdict.message)
