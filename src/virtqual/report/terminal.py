@@ -217,9 +217,10 @@ def _row(one: Verdict, *, beside: bool) -> tuple[str | Text, ...]:
 
 
 def _short(ratio: float) -> str:
-    if ratio >= 100 or ratio < 0.01:
-        return f"{ratio:.1g}" if ratio < 0.01 else f"{ratio:.0f}"
-    return f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
+    if ratio < 0.1:
+        return f"{ratio:#.2g}"
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2
+    return f"{ratio:.{digits}f}"
 
 
 def _duration(seconds: float) -> str:
