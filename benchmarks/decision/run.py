@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import against
 import numpy as np
 from noise_models import COMMON, NEIGHBOURS, SIZES, curves, differences, measured, resampled, runs
 from rules import INVALID, OVER, UNDECIDED, WITHIN, Decided, plain_t, sequential, static_reference
@@ -24,6 +25,7 @@ from sessions import SCREEN, check, draw
 from sessions import run as run_sessions
 
 from virtqual.references.noise import sigma_of_history
+from virtqual.verdict import Outcome
 from virtqual.verdict.design import Design
 
 DESIGN = Design()
@@ -215,6 +217,39 @@ def _sessions(rng: np.random.Generator, n: int, worse: float, metrics: int) -> d
     }
 
 
+def against_table(table: Table, rng: np.random.Generator, n: int) -> None:
+    table.section(
+        "sessions judged by the change since an earlier one of 4 pairs, allowed 2 %, margin 3 % to 12 %"
+    )
+    small = against.Site(20, 0.01, 20)
+    differing = against.check(*against.draw(rng, small, 40, 0.05), small, DESIGN)
+    table.add("sessions of 40 that judge_session decides otherwise than the array", differing, goal=0)
+    for site in (against.Site(200, 0.01, 20), against.Site(60, 0.01, 50, between=0.0)):
+        sessions = max(n // 10, 1000)
+        alarms = 0
+        for start in range(0, sessions, 500):
+            count = min(500, sessions - start)
+            every = against.outcomes(*against.draw(rng, site, count, against.ALLOWED), site, DESIGN)
+            alarms += int((every == Outcome.OVER).any(axis=1).sum())
+        table.add(
+            f"{site.metrics} metrics, CV of a pair 1 %, all changed by what is allowed: a false alarm",
+            alarms / sessions,
+            sessions,
+            goal=0.01,
+        )
+    for words, site, noise in (
+        ("kvm, stated noise, 11 metrics", against.Site(11, 0.03, 6, questions=2), 1.0),
+        ("the same, true noise half of it", against.Site(11, 0.03, 6, questions=2), 0.5),
+        ("a history that says 1 %, 11 metrics", against.Site(11, 0.01, 20, questions=2), 1.0),
+        ("a history that says 1 %, 200 metrics", against.Site(200, 0.01, 20, questions=2), 1.0),
+    ):
+        every = against.outcomes(*against.draw(rng, site, max(n // 20, 200), 0.0, noise), site, DESIGN)
+        table.add(f"{words}: margin", float(np.expm1(site.limits(DESIGN)[1][0])))
+        same = (every == Outcome.WITHIN).all(axis=1).mean()
+        table.add(f"{words}: the same build is WITHIN in all", float(same))
+        table.add(f"{words}: change found in 80 %", against.found_at(rng, site, DESIGN, noise))
+
+
 def measured_table(table: Table, rng: np.random.Generator, n: int) -> None:
     arms = {"prio": "protected (raised priority)", "norm": "loaded (others at work, no priority)"}
     # The main job judges sessions; one flagged metric is the case in which it is convicted most easily.
@@ -262,7 +297,13 @@ def _measured(
     )
 
 
-PARTS = {"scalars": scalars, "curves": curve_table, "session": session_table, "measured": measured_table}
+PARTS = {
+    "scalars": scalars,
+    "curves": curve_table,
+    "session": session_table,
+    "measured": measured_table,
+    "against": against_table,
+}
 
 
 def main() -> int:

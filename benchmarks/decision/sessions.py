@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from virtqual.metrics import Metric
-from virtqual.pairs import Sample, pair_up
+from virtqual.pairs import Sample, Series, pair_up
 from virtqual.references import Budget
 from virtqual.verdict import Case, Outcome, Prior, judge_session
 from virtqual.verdict.decision import decide
@@ -97,7 +97,7 @@ def drive(d: np.ndarray, margin: float, design: Design) -> bool:
     pairs = np.full(TESTS, SCREEN)
     while True:
         cases = [
-            Case(_series(test, metric, d[test, metric, : pairs[test]]), budget, prior)
+            Case(series(test, metric, d[test, metric, : pairs[test]]), budget, prior)
             for test in range(TESTS)
             for metric in range(PER_TEST)
         ]
@@ -112,7 +112,8 @@ def drive(d: np.ndarray, margin: float, design: Design) -> bool:
 _METRIC = Metric(name="time", unit="s", better="lower", family="application", description="simulated")
 
 
-def _series(test: int, metric: int, d: np.ndarray):
+def series(test: int, metric: int, d: np.ndarray) -> Series:
+    """Return differences as a series of a metric that is better when lower."""
     samples, clock = [], 0.0
     for number, value in enumerate(d):
         for side in ("native", "virtual") if number % 2 == 0 else ("virtual", "native"):
