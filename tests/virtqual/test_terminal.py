@@ -1,5 +1,6 @@
 """What people see: what they wrote themselves, unchanged, and no number that is not there."""
 
+import math
 from datetime import date
 from io import StringIO
 from pathlib import Path
@@ -61,3 +62,14 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     lines = terminal.console.file.getvalue().splitlines()
     assert lines[-1].split()[:2] == ["change", "1.00"]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("ratio", "says"), [(0.0289, "0.029"), (0.0304, "0.030"), (0.52, "0.52"), (35.4, "35.4")]
+)
+def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
+    terminal, text = shown
+    series = make(metrics["hpl"], [-math.log(ratio)] * 4)
+    case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
+    terminal.console.print(table_of(judge_session([case], hypervisor_class=KVM)))
+    assert f" {says} (" in text()
