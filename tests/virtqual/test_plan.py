@@ -23,7 +23,7 @@ def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_mo
 
 def test_the_least_that_is_allowed_can_convict():
     plan.affordable(Request("x", pairs=4, max_pairs=4))
-    assert plan.design(4).in_session(plan.SCREEN_PAIRS, 1).over_level(-1) > 0
+    assert plan.design(4).in_session(plan.SCREEN, 1).over_level(-1) > 0
 
 
 def test_the_command_refuses_them_before_it_looks_for_the_system():
