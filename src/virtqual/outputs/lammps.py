@@ -79,13 +79,14 @@ def parse(text: str) -> Lammps:
         text,
         "line 'Loop time of ...'",
     )
+    # "no" where it was built without OpenMP.
     use = one(
-        NAME, r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+) OpenMP threads$", text, "line '% CPU use'"
+        NAME, r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$", text, "line '% CPU use'"
     )
     comm = one(NAME, r"^Comm +(?:\| *\S+ *){4}\| *(\d+\.\d\d)$", text, "timing of Comm")
     one(NAME, r"^Total # of neighbors = \d+$", text, "closing neighbour statistics")
     procs, steps, atoms = (int(loop[i]) for i in (2, 3, 4))
-    tasks, threads = int(use[2]), int(use[3])
+    tasks, threads = int(use[2]), 1 if use[3] == "no" else int(use[3])
     if procs != tasks * threads:
         raise OutputError(NAME, f"{procs} procs in the loop line, {tasks} x {threads} in the CPU line")
     time = positive(NAME, loop[1], "loop time")

@@ -34,6 +34,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "hpl.detailed.out": hpl.parse,
     "hpl.out": hpl.parse,
     "lammps.chain.out": lammps.parse,
+    "lammps.chain-no-openmp.out": lammps.parse,
     "lammps.lj.out": lammps.parse,
     "lammps.rhodo.out": lammps.parse,
     "likwid.triad.out": likwid.parse,

@@ -18,6 +18,7 @@ EACH = -(-TOTAL // len(PARSERS))
 SAID_ONCE = {
     "hpcc.out": "MPIFFT_|HPL_Tflops",
     "lammps.chain.out": "% CPU use",
+    "lammps.chain-no-openmp.out": "% CPU use",
     "lammps.lj.out": "% CPU use",
     "lammps.rhodo.out": "% CPU use",
     "milc.su3_rhmd_hisq.out": "^n[xyzt] |^warms|^traj",

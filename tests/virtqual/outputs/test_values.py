@@ -17,6 +17,13 @@ def test_lammps_lj():
     assert run.drift == pytest.approx(0.00193472, rel=1e-5)
 
 
+def test_lammps_without_openmp_as_spack_builds_it():
+    run = lammps.parse(read("lammps.chain-no-openmp.out"))
+    assert (run.loop_time, run.tasks, run.threads, run.steps, run.atoms) == (0.420119, 2, 1, 100, 32000)
+    assert run.energy == {0: 22.394765, 100: 22.409751}
+    assert (run.cpu_use, run.comm, run.version) == (87.0, 8.44, "4 Feb 2025")
+
+
 def test_lammps_multi_line_thermo():
     run = lammps.parse(read("lammps.rhodo.out"))
     assert run.energy == {0: -25356.2057, 10: -25355.5794}
