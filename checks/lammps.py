@@ -97,8 +97,8 @@ class lammps(Lammps):
         lost = 1 - run.cpu_use / 100
         if lost > LOST_SHARE and lost * run.loop_time > LOST_SECONDS:
             disturbed = (
-                f"foreign load took {lost:.0%} of the ranks' CPUs for {run.loop_time:.3g} s; "
-                f"{LOST_SHARE:.0%}, or {LOST_SECONDS:g} s, are allowed",
+                f"foreign load, or messages that the kernel carries, took {lost:.0%} of the ranks' CPUs for "
+                f"{run.loop_time:.3g} s; {LOST_SHARE:.0%}, or {LOST_SECONDS:g} s, are allowed",
             )
         return [Result.scalar("lammps_loop_time", self.problem, run.loop_time, disturbed)]
 
