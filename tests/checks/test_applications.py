@@ -175,4 +175,4 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     kept.write_text("other")
     done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", VIRTQUAL_SCOPE="full")
     assert done.returncode != 0
-    assert "the input wrf-conus12km has changed: conus/wrfinput_d01 was written to" in outcome(done)
+    assert "the input wrf-conus12km has changed: conus/wrfinput_d01 has another checksum" in outcome(done)
