@@ -141,13 +141,15 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         self.executable = "./task.sh"
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
 
+    def bring(self, name):
+        """Put a script of ``virtqual.job`` into the stage directory, where it can be run."""
+        Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)
+
     @run_before("run")
     def bring_job_files(self):
         """Put the files that note what the job sees beside the job script."""
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
-            shutil.copy(JOB_FILES / name, self.stagedir)
-        for name in ("task.sh", "see.sh"):
-            (Path(self.stagedir) / name).chmod(0o755)
+            self.bring(name)
         (Path(self.stagedir) / "look.sh").write_text(look.script())
 
     @sanity_function

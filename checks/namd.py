@@ -137,6 +137,14 @@ class Stmv(Namd):
 
     inputs = (STMV,)
     scale = "standard"
+    #: Cores of a node that the smallest case takes.
+    least = 1
+
+    @classmethod
+    def lacking(cls):
+        """Return why it cannot run: too few cores, too."""
+        few = "" if cls.least <= counts.cores() else f"needs {cls.least} cores of a node"
+        return super().lacking() or few
 
     @run_before("run")
     def bring_input(self):
@@ -159,14 +167,9 @@ class namd_stmv(Stmv):
     """The virus on a node, over the study's numbers of processes as far as there are cores."""
 
     descr = "NAMD STMV, 500 steps on one node with 4, 8 and 16 ranks, elapsed time"
+    least = min(STMV_RANKS)
     ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
     tags = {"app", "esx41", "full"}
-
-    @classmethod
-    def lacking(cls):
-        """Return why it cannot run: too few cores, too."""
-        few = "" if min(STMV_RANKS) <= counts.cores() else f"needs {min(STMV_RANKS)} cores of a node"
-        return super().lacking() or few
 
     def arrange(self):
         """As many ranks as asked for, each on a core of its own."""
@@ -180,15 +183,9 @@ class namd_stmv_nodes(Stmv):
 
     descr = "NAMD STMV, 500 steps over 2 and 4 nodes with 4, 8 and 16 ranks, elapsed time"
     nodes = 2
+    least = ranks_of(STMV_LAYOUTS[0])[1]
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
-
-    @classmethod
-    def lacking(cls):
-        """Return why it cannot run: too few cores, too."""
-        each = ranks_of(STMV_LAYOUTS[0])[1]
-        few = "" if each <= counts.cores() else f"needs {each} cores of a node"
-        return super().lacking() or few
 
     @run_after("init")
     def take_nodes(self):

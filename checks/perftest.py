@@ -1,8 +1,5 @@
 """perftest: RDMA read, send and write between two nodes, latency and bandwidth over message sizes."""
 
-import shutil
-from pathlib import Path
-
 import reframe as rfm
 
 from virtqual.outputs import perftest as output
@@ -10,7 +7,7 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import yardstick
-from .base import JOB_FILES, Measurement
+from .base import Measurement
 from .overhead import Overhead
 
 OPERATIONS = ["read", "send", "write"]
@@ -55,8 +52,7 @@ class Rdma(Measurement):
     @run_before("run")
     def bring_pair(self):
         """Put the script beside the job's own."""
-        shutil.copy(JOB_FILES / "pair.sh", self.stagedir)
-        (Path(self.stagedir) / "pair.sh").chmod(0o755)
+        self.bring("pair.sh")
 
     def read(self):
         """Assert operation, connection and rounds, then take the client's curve."""

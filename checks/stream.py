@@ -1,6 +1,5 @@
 """STREAM: copy, scale, add, triad over threads of a node, on nodes at once, from local and remote memory."""
 
-import shutil
 from pathlib import Path
 
 import reframe as rfm
@@ -12,7 +11,7 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
-from .base import JOB_FILES, Measurement
+from .base import Measurement
 from .overhead import Overhead
 
 KERNELS = ("copy", "scale", "add", "triad")
@@ -98,8 +97,7 @@ class stream_nodes(Stream):
     @run_before("run")
     def bring_together(self):
         """Put the script beside the job's own."""
-        shutil.copy(JOB_FILES / "together.sh", self.stagedir)
-        (Path(self.stagedir) / "together.sh").chmod(0o755)
+        self.bring("together.sh")
 
     def read(self):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
@@ -138,8 +136,7 @@ class stream_numa(Stream):
     @run_before("run")
     def bring_memory(self):
         """Put the script beside the job's own."""
-        shutil.copy(JOB_FILES / "memory.sh", self.stagedir)
-        (Path(self.stagedir) / "memory.sh").chmod(0o755)
+        self.bring("memory.sh")
 
     def read(self):
         """Take the four rates."""

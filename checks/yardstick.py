@@ -4,19 +4,15 @@ The virtual runs of such a check are compared with those of an earlier session a
 whether the machine below is as fast as it was then.
 """
 
-import shutil
-
 from virtqual.outputs import yardstick as output
 from virtqual.runs import Result
-
-from .base import JOB_FILES
 
 PYTHON = "/usr/bin/python3"
 
 
 def arrange(check):
     """Have every task of a run time the work; tasks and nodes stay as the check has asked for them."""
-    shutil.copy(JOB_FILES / "yardstick.py", check.stagedir)
+    check.bring("yardstick.py")
     check.executable, check.executable_opts = PYTHON, ["yardstick.py"]
 
 

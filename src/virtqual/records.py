@@ -6,6 +6,24 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from virtqual.errors import UsageError
+
+
+def text_of(file: Path, what: str) -> str:
+    """Return the text of a record's file.
+
+    Raises
+    ------
+    UsageError
+        It cannot be read, or is no text in UTF-8; says that it is not `what` it should be.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: no {what} ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no {what} (not UTF-8: {error.reason} at byte {error.start})") from error
+
 
 def write_whole(record: BaseModel, path: Path, *, indent: int) -> Path:
     """Write a record as JSON, whole or not at all."""

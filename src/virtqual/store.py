@@ -18,7 +18,7 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.pairs import Sample, Series, Side, pair_up
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
-from virtqual.records import first_problem, write_whole
+from virtqual.records import first_problem, text_of, write_whole
 from virtqual.references import Gate, NoReferenceError, References
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
@@ -133,11 +133,7 @@ def load(path: Path) -> Session:
     """
     file = path / FILE if path.is_dir() else path
     try:
-        return Session.model_validate_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: no session ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: no session (not UTF-8: {error.reason} at byte {error.start})") from error
+        return Session.model_validate_json(text_of(file, "session"))
     except ValidationError as error:
         raise UsageError(f"{file}: {first_problem(error)}") from error
 

@@ -20,7 +20,7 @@ from virtqual.preflight import partitions
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding
-from virtqual.records import first_problem
+from virtqual.records import first_problem, text_of
 from virtqual.report import preflight as report
 
 
@@ -97,11 +97,7 @@ def _class(name: str) -> str:
 
 def _load(file: Path) -> Identity:
     try:
-        return Identity.model_validate_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: no identity ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: no identity (not UTF-8: {error.reason} at byte {error.start})") from None
+        return Identity.model_validate_json(text_of(file, "identity"))
     except ValidationError as error:
         raise UsageError(f"{file}: {first_problem(error)}; write it by `virtqual identity --json`") from None
 
