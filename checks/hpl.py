@@ -25,7 +25,9 @@ class hpl(Measurement):
     def arrange(self):
         """One rank a physical core, in the most square grid; four fifths of the memory."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small)
+        stated = self.known.get("hpl")
+        self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
+        self.size = f"N={self.order}, NB={self.block}" if stated else f"N={self.order}"
 
     @run_before("run")
     def write_input(self):
@@ -38,7 +40,7 @@ class hpl(Measurement):
         (run, *more) = output.parse(self.output())
         if more or (run.n, run.block, run.p * run.q) != (self.order, self.block, self.num_tasks):
             raise OutputError("HPL", f"solved {[run, *more]}, asked for N = {self.order} on {self.num_tasks}")
-        return [Result.scalar("hpl", f"xhpl, {self.num_tasks} ranks, N={self.order}", run.rate)]
+        return [Result.scalar("hpl", f"xhpl, {self.num_tasks} ranks, {self.size}", run.rate)]
 
 
 @rfm.simple_test

@@ -30,7 +30,9 @@ class linpack(Measurement):
     def arrange(self):
         """One rank a physical core, in the most square grid."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small)
+        stated = self.known.get("hpl")
+        self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
+        self.size = f"N={self.order}, NB={self.block}" if stated else f"N={self.order}"
 
     @run_before("run")
     def write_input(self):
@@ -53,7 +55,7 @@ class linpack(Measurement):
             raise OutputError("hpcc", f"FFT error {run.fft_error} is above {FFT_ERROR}")
         if run.random_access_errors > RANDOM_ACCESS_ERRORS:
             raise OutputError("hpcc", f"RandomAccess lost {run.random_access_errors:.2%} of its updates")
-        setting = f"{self.num_tasks} ranks, N={self.order}"
+        setting = f"{self.num_tasks} ranks, {self.size}"
         return [Result.scalar(name, setting, getattr(run, name)) for name in METRICS]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # STREAM's own rule: each array at least four times the sum of the last-level caches in use.
@@ -97,8 +98,12 @@ def process_grid(processes: int) -> tuple[int, int]:
     return p, processes // p
 
 
-def hpl_size(memory_bytes: int, cores: int, *, small: bool) -> tuple[int, int]:
+def hpl_size(
+    memory_bytes: int, cores: int, *, small: bool, stated: Mapping[str, int] | None = None
+) -> tuple[int, int]:
     """Return order and block of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
+
+    What a system file states (``extras.hpl``: ``order``, ``block``) goes before both.
 
     Much memory a core makes a run of hours: the order is bounded to half an hour at 20 GFLOP/s a core, where
     it no longer shows in the rate.
@@ -111,7 +116,11 @@ def hpl_size(memory_bytes: int, cores: int, *, small: bool) -> tuple[int, int]:
     (151104, 192)
     >>> hpl_size(2 * 2**30, 2, small=True)
     (480, 80)
+    >>> hpl_size(128 * 2**30, 24, small=False, stated={"order": 110000, "block": 168})
+    (110000, 168)
     """
+    if stated:
+        return stated["order"], stated["block"]
     if small:
         return 480, 80
     block = 192

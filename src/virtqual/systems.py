@@ -48,6 +48,15 @@ class Hypervisor(BaseModel):
     details: dict[str, Any] = {}
 
 
+class HplSize(BaseModel):
+    """A size of HPL's matrix that a site wants, such as a study's: its order and its block."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    order: int = Field(ge=1)
+    block: int = Field(ge=1)
+
+
 class PartitionExtras(BaseModel):
     """The ``extras`` of either partition.
 
@@ -69,6 +78,8 @@ class PartitionExtras(BaseModel):
     link_gbit
         Rate that the fastest RDMA port should have, Gbit/s; the same for both partitions, and native ones
         without RDMA have none.
+    hpl
+        HPL's size, where it is not to follow from the memory; the same for both partitions.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -80,6 +91,7 @@ class PartitionExtras(BaseModel):
     numa_nodes: int = Field(ge=1, default=1)
     node_interleaving: Literal["on", "off"] | None = None
     link_gbit: LinkRate | None = None
+    hpl: HplSize | None = None
 
 
 class VirtualExtras(PartitionExtras):
@@ -239,6 +251,15 @@ def check(raw: Mapping[str, Any], file: str) -> System:
         raise UsageError(
             f"{file}: extras.node_interleaving differs between the partitions: both run on the same "
             "hardware; two settings of the firmware are two sessions"
+        )
+    if system.native.hpl != system.virtual.hpl:
+        raise UsageError(
+            f"{file}: extras.hpl differs between the partitions: problems of two sizes are no pair"
+        )
+    needed = 8 * system.virtual.hpl.order**2 // 2**20 if system.virtual.hpl else 0
+    if needed > min(system.native.memory_mib, system.virtual.memory_mib):
+        raise UsageError(
+            f"{file}: extras.hpl.order: the matrix takes {needed} MiB, a node has less (extras.memory_mib)"
         )
     if system.native.link_gbit not in (None, system.virtual.link_gbit):
         raise UsageError(

@@ -64,6 +64,8 @@ def put(value, *keys):
         (put(12.5, "partitions", 0, "extras", "link_gbit"), "12.5 Gbit/s is no rate of an RDMA port"),
         (put(100_000, "partitions", 0, "extras", "link_gbit"), "the nearest is 2400"),
         (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
+        (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: Field required"),
+        (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
         (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
         (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],
@@ -93,3 +95,13 @@ def test_a_system_that_is_not_there_says_why(tmp_path):
     file = tmp_path / "mysite.py"
     file.write_text("system = 'down for maintenance'\n")
     assert systems.read(file)["descr"] == "down for maintenance"
+
+
+def test_a_size_of_hpl_that_no_node_can_hold(example):
+    for partition in example["partitions"]:
+        partition["extras"] = {**partition["extras"], "hpl": {"order": 300_000, "block": 168}}
+    with pytest.raises(UsageError, match=r"extras\.hpl\.order: the matrix takes 686645 MiB, a node has less"):
+        systems.check(example, "mysite.py")
+    for partition in example["partitions"]:
+        partition["extras"]["hpl"] = {"order": 110_000, "block": 168}
+    assert systems.check(example, "mysite.py").virtual.hpl == systems.HplSize(order=110_000, block=168)
