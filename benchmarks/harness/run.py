@@ -2,73 +2,78 @@
 
     . ci/activate && vcluster up && python benchmarks/harness/run.py
 
-Both are measured in turn in one run, on both partitions; medians are printed, with their ranges.
+Runs the main job's checks (`-n PATTERN` for others), then the program of each of their runs by `srun` alone
+with the same options.  Prints what each run costs more within the suite: the median over all runs with its
+95 % interval, and the medians by check.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
 
+from rich.progress import track
+from scipy.stats import quantile_test
+
 ROOT = Path(__file__).parents[2]
+# What `sbatch` is told and a bare `srun` is not.
+BATCH_ONLY = ("--job-name", "--output", "--error")
 
 
-def reframe_cases(system: str, pairs: int, work: Path) -> dict[str, list[dict]]:
-    """Run the check through ReFrame; returns its cases by side."""
-    report = work / "report.json"
-    subprocess.run(
-        [
-            "reframe", "-C", ROOT / "reframe/settings.py", "-c", ROOT / "checks", "-r",
-            "--system", system, "-n", "^lammps%.*problem=chain", "--exec-policy=serial",
-            "--keep-stage-files", f"--report-file={report}",
-        ],
-        env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}"},
-        stdout=sys.stderr,
-        check=True,
-    )  # fmt: skip
-    cases: dict[str, list[dict]] = {}
-    for case in json.loads(report.read_text())["runs"][0]["testcases"]:
-        run = json.loads(case["record"])
-        cases.setdefault(run["side"], []).append(case)
-    return cases
+def reframe_cases(system: str, names: list[str], pairs: int, work: Path) -> list[dict]:
+    """Run checks through ReFrame; returns the runs in the order of their jobs."""
+    report, log = work / "report.json", work / "reframe.log"
+    with log.open("w") as file:
+        done = subprocess.run(
+            [
+                "reframe", "-C", ROOT / "reframe/settings.py", "-c", ROOT / "checks", "-r",
+                "--system", system, *(["-n", "|".join(names)] if names else ["-t", "quick"]),
+                "--exec-policy=serial", "--keep-stage-files", f"--report-file={report}",
+            ],
+            env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}"},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )  # fmt: skip
+    if not report.exists():
+        raise SystemExit(f"reframe ended with {done.returncode}:\n{log.read_text()}")
+    cases = [case for case in json.loads(report.read_text())["runs"][0]["testcases"] if case.get("record")]
+    return sorted(cases, key=lambda case: case["job_submit_time"])
 
 
-def cycles(cases: dict[str, list[dict]]) -> dict[str, list[float]]:
-    """Return the seconds from each case's submission to that of the next one, by side.
+def cycles(cases: list[dict]) -> list[float]:
+    """Return the seconds from each job's submission to that of the next one; of the last none is known.
 
-    Cases run one after another, so this is all that a case costs: Slurm, the run, ReFrame's polling, and the
-    reading.  (ReFrame's own ``time_total`` lasts until the cases that depend on it have ended, too.)
+    Jobs run one after another, so this is all that a case costs: Slurm, the run, ReFrame's polling, reading
+    and judging.  (ReFrame's own ``time_total`` lasts until the cases that depend on it have ended, too.)
     """
-    order = sorted((case["job_submit_time"], side) for side, found in cases.items() for case in found)
-    seconds: dict[str, list[float]] = {side: [] for side in cases}
-    for (begun, side), (following, _) in pairwise(order):
-        seconds[side].append(following - begun)
-    return seconds
+    return [after["job_submit_time"] - case["job_submit_time"] for case, after in pairwise(cases)]
 
 
-def bare(case: dict, access: list[str], work: Path) -> float:
-    """Run the srun line of a case's job by itself in a copy of its stage directory; returns seconds."""
+def bare(case: dict) -> float:
+    """Run the `srun` line of a case's job by itself in a copy of its stage directory; returns seconds."""
     stage = Path(case["stagedir"])
     script = (stage / "rfm_job.sh").read_text()
-    line = next(text for text in script.splitlines() if text.startswith("srun "))
-    exports = [text for text in script.splitlines() if text.startswith("export ")]
-    tasks = next(text.split("=")[1] for text in script.splitlines() if text.startswith("#SBATCH --ntasks="))
+    told = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
+    options = " ".join(option for option in told if not option.startswith(BATCH_ONLY))
+    wanted = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]
+    text = "\n".join(wanted).replace("srun ", f"srun {options} ").replace("./task.sh ", "")
     copy = Path(tempfile.mkdtemp(dir=stage.parent))
     shutil.copytree(stage, copy, dirs_exist_ok=True)
-    command = line.replace("srun ", f"srun {' '.join(access)} -N1 -n{tasks} ", 1).replace("./task.sh ", "")
     begun = time.perf_counter()
     subprocess.run(
-        ["bash", "-c", "\n".join([*exports, command])],
+        ["bash", "-ec", text],
         cwd=copy,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         check=True,
     )
     seconds = time.perf_counter() - begun
@@ -76,28 +81,43 @@ def bare(case: dict, access: list[str], work: Path) -> float:
     return seconds
 
 
+def table(rows: list[tuple[str, str, float, float]]) -> str:
+    """Return what is printed of (side, check, seconds in the suite, seconds of the bare srun)."""
+    lines = [f"{'seconds (medians)':<44}{'suite':>8}{'srun':>8}{'more':>8}"]
+    for side in ("native", "virtual"):
+        mine = [row for row in rows if row[0] == side]
+        for check in dict.fromkeys(row[1] for row in mine):
+            pairs = [row[2:] for row in mine if row[1] == check]
+            lines.append(line(f"{side} {check}", pairs))
+        pairs = [row[2:] for row in mine]
+        interval = quantile_test([suite - alone for suite, alone in pairs], p=0.5).confidence_interval()
+        lines.append(line(f"{side}, all {len(pairs)} runs", pairs))
+        lines.append(f"{'':<44}{'':>16}{f'{interval.low:.2f} to {interval.high:.2f}':>16} (95 %)")
+    return "\n".join(lines)
+
+
+def line(name: str, pairs: list[tuple[float, float]]) -> str:
+    """Return the medians of some runs."""
+    suite, alone = zip(*pairs, strict=True)
+    more = statistics.median(one - other for one, other in pairs)
+    return f"{name:<44}{statistics.median(suite):>8.2f}{statistics.median(alone):>8.2f}{more:>8.2f}"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--system", default="vcluster")
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("-n", "--name", action="append", default=[], help="pattern of names, as reframe's -n")
+    parser.add_argument("--pairs", type=int, default=2)
     options = parser.parse_args()
-    from virtqual.site import load_system
-
-    system = load_system(options.system)
     with tempfile.TemporaryDirectory() as work:
-        cases = reframe_cases(options.system, options.pairs, Path(work))
-        print(f"{'LAMMPS chain':<14}{'ReFrame case':>22}{'bare srun':>22}{'harness':>10}")
-        seconds = cycles(cases)
-        for side, found in cases.items():
-            access = list((system.partition(side).model_extra or {}).get("access", ()))
-            whole = seconds[side]
-            alone = [bare(case, access, Path(work)) for case in found]
-            more = statistics.median(whole) - statistics.median(alone)
-            print(f"{side:<14}{shown(whole):>22}{shown(alone):>22}{more:>8.2f} s")
-
-
-def shown(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
+        print("running the suite ...", flush=True)
+        cases = reframe_cases(options.system, options.name, options.pairs, Path(work))
+        rows = []
+        for case, suite in zip(track(cases[:-1], "running srun"), cycles(cases), strict=True):
+            run = json.loads(case["record"])
+            rows.append((run["side"], run["check"], suite, bare(case)))
+    print(table(rows))
 
 
 if __name__ == "__main__":

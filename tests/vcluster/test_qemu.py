@@ -138,6 +138,11 @@ def test_command() -> None:
         assert part in text
 
 
+def test_only_emulated_programs_get_fixed_addresses() -> None:
+    assert qemu.kernel_line("tcg").split()[-1] == "norandmaps"
+    assert "norandmaps" not in qemu.kernel_line("kvm")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
 def test_no_vcpu_delays_qemus_own_loop_and_its_helpers_are_ordinary() -> None:
     # The process stands for QEMU's loop; its child is started, as QEMU's helpers are, when it runs already.
