@@ -24,6 +24,7 @@ from virtqual.outputs.text import OutputError
 from virtqual.runs import Run
 from virtqual.systems import VirtualExtras, host_of
 
+from . import counts
 from .guarded import Guarded
 from .selection import Selection
 
@@ -81,8 +82,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
 
     @property
     def cores(self):
-        """Physical cores of one node: no rank shares one with another."""
-        return self.topology.num_cpus // (self.topology.num_cpus_per_core or 1)
+        """Physical cores that a node of either side has: no rank shares one with another."""
+        return counts.cores()
 
     @property
     def small(self):

@@ -2,7 +2,7 @@
 
 import reframe.core.runtime as rt
 
-from virtqual import sizes
+from virtqual import shared_hosts, sizes
 
 
 def _fewest():
@@ -56,8 +56,15 @@ def ranks():
     return sizes.doublings(cores(), cores())
 
 
-def layouts(ranks, among):
+def layouts(ranks, among, most):
     """Return how numbers of ranks are divided evenly among numbers of nodes, as far as there are both.
+
+    Parameters
+    ----------
+    ranks, among
+        The numbers.
+    most
+        How many nodes there are.
 
     Returns
     -------
@@ -65,8 +72,25 @@ def layouts(ranks, among):
         Nodes and ranks of each, such as ``"2x4"``; the smallest of all at least.
     """
     every = [(one, count // one) for one in among for count in ranks if count % one == 0]
-    fitting = [(one, each) for one, each in every if one <= nodes() and each <= cores()]
+    fitting = [(one, each) for one, each in every if one <= most and each <= cores()]
     return [f"{one}x{each}" for one, each in fitting or [min(every)]]
+
+
+def of_layout(layout):
+    """Return nodes and ranks (or threads) of each, of a layout such as ``2x4``."""
+    return tuple(int(number) for number in layout.split("x"))
+
+
+def vms():
+    """Return how many VMs of one host run at once: 2, 4, ... all that share one; 2 where none do."""
+    found = [p.extras.get("vms_of_hosts", {}) for p in rt.runtime().system.partitions]
+    most = max(map(shared_hosts.most, found), default=0)
+    return sizes.doublings(most, most)[1:] if most > 1 else [2]
+
+
+def vms_each(numbers):
+    """Return layouts of so many VMs of one host with each of some numbers of ranks or threads."""
+    return [f"{count}x{each}" for count in vms() for each in numbers]
 
 
 def at_once():

@@ -13,6 +13,7 @@ from virtqual.runs import Answer, Result
 from . import counts
 from .base import Measurement
 from .overhead import Overhead
+from .vms import VmsOfOneHost
 
 # Molecules along each side, and steps, by scale: 10 thousand atoms, and a million as STMV has.
 BOX = {"small": (15, 100), "standard": (70, 500)}
@@ -24,17 +25,14 @@ STMV = "namd-stmv"
 STMV_ATOMS, STMV_STEPS, STMV_RANKS, STMV_DRIFT = 1066628, 500, (4, 8, 16), 0.02
 # And over how many VMs, whose traffic went over one virtual switch or one each (claims N05 to N16).
 STMV_NODES = (2, 4)
-STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES)
+STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES, counts.nodes())
+STMV_VMS = counts.layouts(STMV_RANKS, STMV_NODES, max(counts.vms()))
+WATER_VMS = counts.vms_each([counts.cores()])
 # What both sides must agree on.  Before the first step only the order of sums can differ, some of them in
 # single precision (PME's FFT): runs on one and two ranks agreed in all 9 digits.  100 steps of minimization
 # amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank and two.
 SAME_START, SAME_AFTER = 1e-5, 3e-4
 STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
-
-
-def ranks_of(layout):
-    """Return nodes and ranks of each, of a layout such as ``2x4``."""
-    return tuple(int(number) for number in layout.split("x"))
 
 
 class Namd(Measurement):
@@ -60,10 +58,14 @@ class Namd(Measurement):
         self.answers.append(Answer(name="potential energy at step 0", value=run.start, tolerance=SAME_START))
         return run
 
+    @property
+    def where(self):
+        """What the setting says of the nodes."""
+        return f", {self.nodes} nodes" if self.nodes > 1 else ""
+
     def elapsed(self, what, run):
         """Take the elapsed time."""
-        where = f", {self.nodes} nodes" if self.nodes > 1 else ""
-        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks{where}", run.wall_clock)]
+        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks{self.where}", run.wall_clock)]
 
 
 class Water(Namd):
@@ -132,6 +134,20 @@ class namd_water_nodes(Water):
         self.executable_opts = ["water.namd"]
 
 
+@rfm.simple_test
+class namd_water_vms(VmsOfOneHost, Water):
+    """Water over VMs of one host, against the host alone."""
+
+    descr = "NAMD, generated water box (needs no download) over VMs of one host, against one native node"
+    layout = parameter(WATER_VMS, loggable=True)
+    tags = {"app", "mpi", "esx41", "full"}
+
+    def arrange(self):
+        """A rank a core of the VMs, and as many on the native node."""
+        self.place_ranks()
+        self.executable_opts = ["water.namd"]
+
+
 class Stmv(Namd):
     """The virus."""
 
@@ -141,10 +157,10 @@ class Stmv(Namd):
     least = 1
 
     @classmethod
-    def lacking(cls):
+    def lacking(cls, case):
         """Return why it cannot run: too few cores, too."""
         few = "" if cls.least <= counts.cores() else f"needs {cls.least} cores of a node"
-        return super().lacking() or few
+        return super().lacking(case) or few
 
     @run_before("run")
     def bring_input(self):
@@ -183,18 +199,35 @@ class namd_stmv_nodes(Stmv):
 
     descr = "NAMD STMV, 500 steps over 2 and 4 nodes with 4, 8 and 16 ranks, elapsed time"
     nodes = 2
-    least = ranks_of(STMV_LAYOUTS[0])[1]
+    least = counts.of_layout(STMV_LAYOUTS[0])[1]
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
     @run_after("init")
     def take_nodes(self):
         """As many as asked for."""
-        self.nodes, self.each = ranks_of(self.layout)
+        self.nodes, self.each = counts.of_layout(self.layout)
 
     def arrange(self):
         """As many ranks on each node as asked for, each on a core of its own."""
         self.num_tasks, self.num_tasks_per_node = self.nodes * self.each, self.each
+        self.executable_opts = ["stmv.namd"]
+
+
+@rfm.simple_test
+class namd_stmv_vms(VmsOfOneHost, Stmv):
+    """The virus over the study's numbers of VMs of one host and processes, against the host alone."""
+
+    descr = (
+        "NAMD STMV, 500 steps over 2 and 4 VMs of one host with 4, 8 and 16 ranks, against one native node"
+    )
+    least = counts.of_layout(STMV_VMS[0])[1]
+    layout = parameter(STMV_VMS, loggable=True)
+    tags = {"app", "mpi", "esx41", "full"}
+
+    def arrange(self):
+        """As many ranks in each VM as asked for, and all of them on the native node."""
+        self.place_ranks()
         self.executable_opts = ["stmv.namd"]
 
 
@@ -223,6 +256,24 @@ class namd_stmv_nodes_overhead(Overhead):
     descr = "NAMD STMV over nodes: virtual against native"
     measured = namd_stmv_nodes
     layout = parameter(STMV_LAYOUTS, loggable=True)
+
+
+@rfm.simple_test
+class namd_water_vms_overhead(Overhead):
+    """Verdict on NAMD over VMs of one host."""
+
+    descr = "NAMD, generated water box over VMs of one host: virtual against native"
+    measured = namd_water_vms
+    layout = parameter(WATER_VMS, loggable=True)
+
+
+@rfm.simple_test
+class namd_stmv_vms_overhead(Overhead):
+    """Verdict on the virus over VMs of one host."""
+
+    descr = "NAMD STMV over VMs of one host: virtual against native"
+    measured = namd_stmv_vms
+    layout = parameter(STMV_VMS, loggable=True)
 
 
 @rfm.simple_test

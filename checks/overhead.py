@@ -45,7 +45,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
         """Depend on every sample of this look, wherever it runs."""
         self.tags = self.measured.tags_of(self) | {"overhead"}
         self.valid_prog_environs = [f"+{self.measured.feature}"]
-        self.valid_systems = [] if self.measured.lacking() else self.measured.systems("virtual")
+        self.valid_systems = [] if self.measured.lacking(self) else self.measured.systems("virtual")
         own = {name: getattr(self, name) for name in type(self).param_space.params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()

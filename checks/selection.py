@@ -6,6 +6,8 @@ import reframe.core.runtime as rt
 from virtqual import looks
 from virtqual.inputs import kept, known
 
+from . import counts
+
 
 class Selection(rfm.RegressionTestPlugin):
     """The place of a run in the session.
@@ -74,11 +76,16 @@ class Selection(rfm.RegressionTestPlugin):
         return set(cls.tags) - (set() if quick else {"quick"})
 
     @classmethod
-    def lacking(cls):
-        """Return why nothing of it can run on the selected system as it is set up; empty if it can."""
+    def lacking(cls, case):
+        """Return why a case cannot run on the selected system as it is set up; empty if it can.
+
+        The case is of this class or of its verdict's.
+        """
         scales = {partition.extras.get("scale") for partition in rt.runtime().system.partitions}
         if cls.scale and scales - {cls.scale, None}:
             return f"for partitions of scale {cls.scale!r}"
+        if cls.nodes > counts.nodes():
+            return f"needs {cls.nodes} nodes on each side"
         for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
@@ -92,7 +99,7 @@ class Selection(rfm.RegressionTestPlugin):
     @run_after("init")
     def run_on_one_side(self):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
-        self.lacks = self.lacking()
+        self.lacks = self.lacking(self)
         self.valid_systems = [] if self.lacks else self.systems(self.slot.side, instead=bool(self.instead))
         self.valid_prog_environs = [f"+{self.feature}"]
         self.tags = self.tags_of(self)

@@ -13,13 +13,20 @@ from virtqual.runs import Result
 from . import counts
 from .base import Measurement
 from .overhead import Overhead
+from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS, NODES = counts.threads(), counts.at_once()
+VMS = counts.vms_each(THREADS)
 # Tasks that ran together for less than this share of their time say little of what they take from each other.
 TOGETHER = 0.8
 # Of the CPUs' NUMA node, and of the one that is farthest from it (``memory.sh``).
 MEMORY = ["local", "remote"]
+
+
+def of_threads(count):
+    """Return a number of threads in words."""
+    return f"{count} thread{'s' if count > 1 else ''}"
 
 
 class Stream(Measurement):
@@ -27,16 +34,16 @@ class Stream(Measurement):
 
     feature = "stream"
 
-    def run_threads(self, threads):
-        """Give STREAM's threads places of their own, spread over the node's memory controllers."""
-        self.num_cpus_per_task = max(self.cores, threads)
-        if threads > self.cores:
+    def run_threads(self, threads, cores):
+        """Give STREAM's threads places of their own on so many cores, spread over memory controllers."""
+        self.num_cpus_per_task = max(cores, threads)
+        if threads > cores:
             self.use_hardware_threads()
         self.env_vars |= {
             "OMP_NUM_THREADS": str(threads),
             "OMP_DYNAMIC": "false",
             "OMP_PROC_BIND": "spread",
-            "OMP_PLACES": "cores" if threads <= self.cores else "threads",
+            "OMP_PLACES": "cores" if threads <= cores else "threads",
         }
 
     def rates(self, text, threads):
@@ -59,33 +66,23 @@ class stream(Stream):
 
     def arrange(self):
         """One task with as many threads as asked for."""
-        self.run_threads(self.threads)
+        self.run_threads(self.threads, self.cores)
 
     def read(self):
         """Take the four rates."""
         family, run = self.rates(self.output(), self.threads)
-        setting = f"STREAM, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        setting = f"STREAM, {of_threads(self.threads)}"
         return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
 
 
-@rfm.simple_test
-class stream_nodes(Stream):
-    """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
+class StreamTogether(Stream):
+    """STREAM on each of several nodes at the same time, as one task of so many threads a node."""
 
-    descr = "STREAM on several nodes at the same time, bandwidths added"
-    nodes = 2
-    count = parameter(NODES, loggable=True)
-    tags = {"memory", "esx41", "full"}
-
-    @run_after("init")
-    def take_nodes(self):
-        """As many as asked for."""
-        self.nodes = self.count
-
-    def arrange(self):
-        """One task a node, each on all cores, with an output of its own."""
+    def arrange_together(self, threads, cores):
+        """One task a node, each on so many cores."""
         self.num_tasks, self.num_tasks_per_node = self.nodes, 1
-        self.run_threads(self.cores)
+        self.threads_each = threads
+        self.run_threads(threads, cores)
 
     @run_after("setup")
     def run_together(self):
@@ -99,18 +96,59 @@ class stream_nodes(Stream):
         """Put the script beside the job's own."""
         self.bring("together.sh")
 
-    def read(self):
+    def added(self, setting):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
-        runs = [self.rates(self.stage_text(f"stream.{node}.out"), self.cores) for node in range(self.nodes)]
+        texts = [self.stage_text(f"stream.{node}.out") for node in range(self.nodes)]
+        runs = [self.rates(text, self.threads_each) for text in texts]
         share = together.overlap(together.read(Path(self.stagedir), self.num_tasks))
         alone = f"the nodes ran at the same time for {share:.0%} of the time, {TOGETHER:.0%} are needed"
         invalid = (alone,) if share < TOGETHER else ()
         family = runs[0][0]
-        setting = f"STREAM, {self.nodes} nodes, {self.cores} thread{'s' if self.cores > 1 else ''} each"
         return [
             Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), invalid)
             for kernel in KERNELS
         ]
+
+
+@rfm.simple_test
+class stream_nodes(StreamTogether):
+    """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
+
+    descr = "STREAM on several nodes at the same time, bandwidths added"
+    nodes = 2
+    count = parameter(NODES, loggable=True)
+    tags = {"memory", "esx41", "full"}
+
+    @run_after("init")
+    def take_nodes(self):
+        """As many as asked for."""
+        self.nodes = self.count
+
+    def arrange(self):
+        """All cores of every node."""
+        self.arrange_together(self.cores, self.cores)
+
+    def read(self):
+        """Add the four rates."""
+        return self.added(f"STREAM, {self.nodes} nodes, {of_threads(self.cores)} each")
+
+
+@rfm.simple_test
+class stream_vms(VmsOfOneHost, StreamTogether):
+    """STREAM in VMs of one host at the same time, against one STREAM of as many threads on that host."""
+
+    descr = "STREAM in several VMs of one host at the same time, added, against one native node"
+    layout = parameter(VMS, loggable=True)
+    tags = {"memory", "esx41", "full"}
+
+    def arrange(self):
+        """All threads on the native node's one task, or their share in each VM."""
+        share = self.vms // self.nodes
+        self.arrange_together(share * self.each, share * self.cores)
+
+    def read(self):
+        """Add the four rates; those of the native node are over its average times, too."""
+        return self.added(f"STREAM{self.where}, {of_threads(self.each)} each")
 
 
 @rfm.simple_test
@@ -129,7 +167,7 @@ class stream_numa(Stream):
     def arrange(self):
         """All cores for the task; ``memory.sh`` then takes those of one NUMA node, by ``numactl``."""
         self.threads = max(1, self.cores // self.known["numa_nodes"])
-        self.run_threads(self.threads)
+        self.run_threads(self.threads, self.cores)
         # ReFrame writes values into the job script as they are.
         self.env_vars["VIRTQUAL_WITHIN"] = f"'./memory.sh {self.memory}'"
 
@@ -142,7 +180,7 @@ class stream_numa(Stream):
         """Take the four rates."""
         family, run = self.rates(self.output(), self.threads)
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
-        setting = f"STREAM, {self.threads} thread{'s' if self.threads > 1 else ''}, {memory}"
+        setting = f"STREAM, {of_threads(self.threads)}, {memory}"
         return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
 
 
@@ -162,6 +200,15 @@ class stream_nodes_overhead(Overhead):
     descr = "STREAM on several nodes at the same time: virtual against native"
     measured = stream_nodes
     count = parameter(NODES, loggable=True)
+
+
+@rfm.simple_test
+class stream_vms_overhead(Overhead):
+    """Verdict on STREAM in VMs of one host."""
+
+    descr = "STREAM in several VMs of one host at the same time: virtual against native"
+    measured = stream_vms
+    layout = parameter(VMS, loggable=True)
 
 
 @rfm.simple_test

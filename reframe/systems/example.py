@@ -61,6 +61,7 @@ system = {
                 },
                 "hypervisor_class": "esxi",
                 "guest": {"kernel": "5.14.0-427", "vcpus": 64},
+                # Where several VMs share a host: "vms_of_hosts": {"esx01": ["vm1", "vm2"], ...}
             },
         },
     ],

@@ -97,6 +97,8 @@ def running(state):
     }
     virtual = {
         "hypervisor": hypervisor,
+        # All VMs share this machine; so do the native nodes.
+        "vms_of_hosts": {"this machine": state["partitions"]["virtual"]["nodes"]},
         "host": host(state),
         "hypervisor_class": "emulated" if emulated else "kvm",
         "guest": state["guest"],

@@ -45,7 +45,8 @@ def _say(text: str) -> None:
 @app.command()
 def up(
     vms: Annotated[int, typer.Option(help="VMs, and native nodes")] = 2,
-    vcpus: Annotated[int, typer.Option(help="CPUs of every node")] = 2,
+    vcpus: Annotated[int, typer.Option(help="CPUs of a VM")] = 2,
+    native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
     memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
     accel: Annotated[Accelerator, typer.Option(help="what runs the guests")] = Accelerator.AUTO,
     qemu: Annotated[str, typer.Option(help="QEMU binary")] = "qemu-system-x86_64",
@@ -65,6 +66,7 @@ def up(
         options = Options(
             vms=vms,
             vcpus=vcpus,
+            native_cpus=native_cpus,
             memory_mib=parse_memory(memory),
             accel=accel,
             qemu=requirements.program(qemu).resolve(),

@@ -115,8 +115,9 @@ def prepare(
     if as_user:
         rootless.check()
     cpus = topology.host_cpus()
-    if options.vcpus > len(cpus):
-        raise OptionError(f"--vcpus {options.vcpus}: this host has {len(cpus)} CPUs.")
+    for option, wanted in (("--vcpus", options.vcpus), ("--native-cpus", options.cpus_of_native)):
+        if wanted > len(cpus):
+            raise OptionError(f"{option} {wanted}: this host has {len(cpus)} CPUs.")
     for folder in (directory.logs, directory.cache, visible(options.shared, "the shared directory")):
         folder.mkdir(parents=True, exist_ok=True)
     for log in directory.logs.iterdir():
@@ -143,7 +144,7 @@ def prepare(
         shared=options.shared,
         extra=options.qemu_args,
     )
-    native = topology.native_nodes(options.vms, options.vcpus, cpus)
+    native = topology.native_nodes(options.vms, options.cpus_of_native, cpus)
     virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus)
     nodefiles.write(directory, options, native, virtual)
     pmix = slurm_conf.pmix_folder()
@@ -192,10 +193,10 @@ def _describe(
 ) -> st.State:
     below = host.describe()
 
-    def partition(nodes: list[topology.Node], memory: int) -> st.Partition:
+    def partition(nodes: list[topology.Node], cpus: int, memory: int) -> st.Partition:
         return st.Partition(
             nodes=tuple(node.name for node in nodes),
-            cpus_per_node=options.vcpus,
+            cpus_per_node=cpus,
             memory_mib=memory,
             host_cpus={node.name: node.cpus for node in nodes},
         )
@@ -222,8 +223,8 @@ def _describe(
             virtual={node.name: node.address for node in virtual},
         ),
         partitions=st.Partitions(
-            native=partition(native, below.memory_mib),
-            virtual=partition(virtual, options.memory_mib),
+            native=partition(native, options.cpus_of_native, below.memory_mib),
+            virtual=partition(virtual, options.vcpus, options.memory_mib),
         ),
     )
 

@@ -28,7 +28,9 @@ class Options(BaseModel):
     vms : int
         Number of VMs, and of native nodes.
     vcpus : int
-        CPUs of every node.
+        CPUs of a VM.
+    native_cpus : int or None
+        CPUs of a native node; None for as many as a VM has.
     memory_mib : int
         Memory of a VM in MiB.
     accel : Accelerator
@@ -57,6 +59,7 @@ class Options(BaseModel):
 
     vms: int = Field(default=2, ge=1, le=64)
     vcpus: int = Field(default=2, ge=1, le=256)
+    native_cpus: int | None = Field(default=None, ge=1, le=256)
     memory_mib: int = Field(default=2048, ge=512)
     accel: Accelerator = Accelerator.AUTO
     qemu: Path
@@ -68,6 +71,11 @@ class Options(BaseModel):
     shared: Path
     pin: bool = True
     rdma: bool = True
+
+    @property
+    def cpus_of_native(self) -> int:
+        """CPUs of a native node."""
+        return self.native_cpus or self.vcpus
 
     def differences(self, asked: Options) -> list[str]:
         """Name the options in which what is asked for differs from these, each with both values."""

@@ -35,7 +35,8 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
     # Neither side is to be refused for memory, and both are to be asked for in the same way.
     memory = options.memory_mib * 3 // 4
     lines = [
-        f"NodeName={node.name} NodeAddr={node.address} CPUs={options.vcpus} RealMemory={memory} State=UNKNOWN"
+        f"NodeName={node.name} NodeAddr={node.address} CPUs={len(node.cpus)} RealMemory={memory} "
+        "State=UNKNOWN"
         for node in (*native, *virtual)
     ]
     return Template(text).substitute(

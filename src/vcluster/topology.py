@@ -73,7 +73,7 @@ def native_nodes(count: int, vcpus: int, host: list[int]) -> list[Node]:
 
 
 def virtual_nodes(count: int, vcpus: int, host: list[int]) -> list[Node]:
-    """Return the VMs; VM k has the host CPUs of native node k."""
+    """Return the VMs; of as many CPUs as native nodes have, VM k has the host CPUs of native node k."""
     return [
         Node(
             name=f"vm{k}",

@@ -30,7 +30,7 @@ class Entry(BaseModel):
     nodes
         How many nodes it needs on each side.
     needs
-        A feature that partitions must have, such as ``rdma``; empty for none.
+        What partitions must have, such as the feature ``rdma``; empty for nothing.
     lacks
         Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
         can.
@@ -74,7 +74,10 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
     found: dict[str, Entry] = {}
     for check in checks:
         name, feature = getattr(check, "run_group", None), getattr(check, "feature", None)
-        if name is None or feature is None or name in found:
+        if name is None or feature is None:
+            continue
+        # One side may need more nodes than the other: several VMs of one host against one native node.
+        if name in found and check.nodes >= found[name].nodes:
             continue
         found[name] = Entry(
             name=name.replace(" %", " "),

@@ -22,6 +22,7 @@ FIELDS = {
     "memory_backing",
     "virtual_numa_nodes",
     "numa_hidden",
+    "vms_per_host",
     "latency_sensitivity",
     # Messages of ESX 4.1's VMs took 12 % more time over the wire than over one switch (claims N21, N24).
     "virtual_switches",

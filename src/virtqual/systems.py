@@ -15,10 +15,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from virtqual import shared_hosts
 from virtqual.errors import UsageError
 from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
 from virtqual.identity.rates import LinkRate
+from virtqual.shared_hosts import VmsOfHosts
 
 SIDES = ("native", "virtual")
 M = TypeVar("M", bound=BaseModel)
@@ -108,6 +110,9 @@ class VirtualExtras(PartitionExtras):
     numa_hidden
         Whether the VMs show fewer NUMA nodes than native ones because that is what is studied: preflight
         reports it instead of refusing it, and no build is qualified so.
+    vms_of_hosts
+        Names of the VMs by the host that they share: checks on several VMs of one host take the first host
+        that has as many.
     host
         What only the hypervisor's host can say: the fields of ``virtqual-host/1``, or a file of that form
         (docs/preflight.md).
@@ -117,6 +122,7 @@ class VirtualExtras(PartitionExtras):
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
     numa_hidden: bool = False
+    vms_of_hosts: VmsOfHosts = {}
     host: dict[str, Any] | Path = {}
 
 
@@ -146,6 +152,11 @@ class System(BaseModel):
     def partition(self, side: str) -> Partition:
         """Return the native or the virtual partition."""
         return next(p for p in self.partitions if side in p.features)
+
+    def cores(self, side: str) -> int:
+        """Return the physical cores of a node of one side."""
+        processor = self.partition(side).processor
+        return int(processor["num_cpus"]) // int(processor["num_cpus_per_core"])
 
     @property
     def native(self) -> PartitionExtras:
@@ -186,6 +197,8 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
         stated["node_interleaving"] = extras.node_interleaving == "on"
     if extras.numa_hidden:
         stated["numa_hidden"] = True
+    if extras.vms_of_hosts:
+        stated["vms_per_host"] = shared_hosts.most(extras.vms_of_hosts)
     if extras.link_gbit:
         stated["link_gbit"] = extras.link_gbit
     source = told.source if extras.host else "system file"
@@ -238,14 +251,13 @@ def check(raw: Mapping[str, Any], file: str) -> System:
             f"{file}: extras.llc_bytes differs between the partitions: state what the hardware has, "
             "the same for both"
         )
-    cores = {
-        partition.processor["num_cpus"] // partition.processor["num_cpus_per_core"]
-        for partition in map(system.partition, SIDES)
-    }
-    if system.native.scale != system.virtual.scale or len(cores) > 1:
+    native, virtual = (system.cores(side) for side in SIDES)
+    share = virtual < native and shared_hosts.most(system.virtual.vms_of_hosts) > 1
+    if system.native.scale != system.virtual.scale or (native != virtual and not share):
         raise UsageError(
             f"{file}: extras.scale and the cores of a node (processor.num_cpus / num_cpus_per_core) must be "
-            "the same for both partitions: sizes and ranks follow from them; state what both can give"
+            "the same for both partitions: sizes and ranks follow from them; state what both can give "
+            "(a VM may have fewer cores where extras.vms_of_hosts says that several share a host)"
         )
     if system.native.node_interleaving != system.virtual.node_interleaving:
         raise UsageError(

@@ -20,6 +20,10 @@ def test_the_list_reads_like_a_catalogue(site):
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
 
 
+# Four VMs of one core each share a host of two cores.
+SHARING = {"vms_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
+
+
 # What `-t` selects by (docs/checks.md).
 TOPICS, SCOPES = {"memory", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
 FEATURES = (
@@ -42,6 +46,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     Manifest(name="all", pins="none", programs=(program,)).write(site.path / "state/stack/all")
     checks = Path(site.env["VIRTQUAL_ROOT"]) / "checks"
     env = {"VIRTQUAL_SCOPE": "full", "FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_cloud": "rdma"}
+    env |= {"FAKE_CPUS_cloud": "1", "FAKE_CPUS_bare": "2", "FAKE_EXTRAS_cloud": json.dumps(SHARING)}
     done = site.run("reframe", "-c", str(checks), "-L", "--system", "testsite", **env)
     assert done.returncode == 0, done.stdout + done.stderr
     entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)
@@ -59,9 +64,14 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
         for name in re.findall(r"^@rfm.simple_test\nclass (\w+)", file.read_text(), re.MULTILINE)
         if not name.endswith("_overhead")
     }
-    fetched = {"namd_stmv", "namd_stmv_nodes", "wrf_conus12km", "wrf_conus12km_scaling"}
+    fetched = {"namd_stmv", "namd_stmv_nodes", "namd_stmv_vms", "wrf_conus12km", "wrf_conus12km_scaling"}
     assert {name for name, *_ in entries} == defined - fetched
     assert set(re.findall(r"^  (\w+).*: the input .* is not here", done.stdout, re.MULTILINE)) == fetched
+    # Two of the four VMs are as large as the host.
+    assert "asks for: +stream, 2 VMs of one host" in done.stdout
+    assert re.search(
+        r"^  stream_vms: overcommitted.*: 4 VMs have 4 cores together, their host 2", done.stdout, re.M
+    )
 
 
 def test_rdma_of_the_virtual_partition_alone_is_measured(site):

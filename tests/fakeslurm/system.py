@@ -6,7 +6,6 @@ import os
 SCALE = os.environ.get("FAKE_SCALE", "standard")
 EMULATED = os.environ.get("FAKE_EMULATED")
 NODES = int(os.environ.get("FAKE_NODES", "1"))
-SMT = int(os.environ.get("FAKE_SMT", "1"))
 
 
 def partition(name, **extras):
@@ -19,7 +18,11 @@ def partition(name, **extras):
             {"bare": "native", "cloud": "virtual"}[name],
             *os.environ.get(f"FAKE_FEATURES_{name}", "").split(),
         ],
-        "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": SMT, "num_sockets": 1},
+        "processor": {
+            "num_cpus": int(os.environ.get(f"FAKE_CPUS_{name}", os.cpu_count())),
+            "num_cpus_per_core": int(os.environ.get(f"FAKE_SMT_{name}", os.environ.get("FAKE_SMT", "1"))),
+            "num_sockets": 1,
+        },
         "extras": {
             "nodes": NODES,
             "memory_mib": 4096,

@@ -88,6 +88,17 @@ def test_slurm_conf() -> None:
     assert "$" not in text
 
 
+def test_native_nodes_may_be_as_large_as_several_vms() -> None:
+    chosen = options(vcpus=1, native_cpus=2)
+    native = topology.native_nodes(2, chosen.cpus_of_native, [0, 1])
+    virtual = topology.virtual_nodes(2, chosen.vcpus, [0, 1])
+    text = slurm_conf.render(chosen, native, virtual, Path("/state/spool"), Path("/state/log"))
+    assert "NodeName=native2 NodeAddr=10.77.1.2 CPUs=2 " in text
+    assert "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=1 " in text
+    assert [node.cpus for node in virtual] == [(0,), (1,)]
+    assert options(vcpus=3).cpus_of_native == 3
+
+
 def test_network_has_no_way_out() -> None:
     native, virtual = topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0])
     lines = network.commands(tuple(native), tuple(virtual))

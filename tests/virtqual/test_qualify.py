@@ -139,6 +139,7 @@ def test_against_an_earlier_session(site):
             {"virtual_switches": "one a VM"},
             "virtual_switches was one, is one a VM",
         ),
+        ({"vms_per_host": 4}, {"vms_per_host": 2}, "vms_per_host was 4, is 2"),
         ({"numa_hidden": True}, {}, "numa_hidden was yes, is no"),
     ],
 )

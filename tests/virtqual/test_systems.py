@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from virtqual import systems
+from virtqual import placement, systems
 from virtqual.errors import UsageError
 
 EXAMPLE = Path(__file__).parents[2] / "reframe/systems/example.py"
@@ -66,6 +66,13 @@ def put(value, *keys):
         (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
         (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: Field required"),
         (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
+        (
+            put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "vms_of_hosts"),
+            "extras.vms_of_hosts: Value error, vm2 stands twice, on a and on b",
+        ),
+        (put({"a": []}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a: "),
+        (put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a.0: "),
+        (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.vms_of_hosts says that several"),
         (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
         (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],
@@ -82,6 +89,17 @@ def test_a_mistake_names_file_and_key(example, change, says):
         systems.check(example, "mysite.py")
     assert says in str(error.value)
     assert "mysite.py" in str(error.value)
+
+
+def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example):
+    bare, vm = example["partitions"]
+    vm["extras"] = {**vm["extras"], "vms_of_hosts": {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}}
+    vm["processor"] = {**vm["processor"], "num_cpus": 16}
+    system = systems.check(example, "mysite.py")
+    assert placement.of(system)["vms_per_host"] == 4
+    bare["processor"] = {**bare["processor"], "num_cpus": 8}
+    with pytest.raises(UsageError, match="must be the same for both partitions"):
+        systems.check(example, "mysite.py")
 
 
 def test_a_file_without_a_system(tmp_path):

@@ -248,6 +248,8 @@ class Host(Part):
         on native nodes alike.
     numa_hidden
         Whether the VM shows fewer NUMA nodes than native ones, on purpose.
+    vms_per_host
+        How many VMs of this partition share a host, at most.
     link_gbit
         Rate that the fastest RDMA port of either side should have, Gbit/s.
     """
@@ -279,6 +281,7 @@ class Host(Part):
     iommu_large_pages: Flag = UNTOLD
     node_interleaving: Flag = UNTOLD
     numa_hidden: Flag = UNTOLD
+    vms_per_host: Count = UNTOLD
     link_gbit: LinkRate | NotObservable = UNTOLD
 
     @model_serializer(mode="wrap")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from virtqual.identity.record import Identity, NotObservable
-from virtqual.preflight import between, during, programs, rules
+from virtqual.preflight import between, during, programs, rules, shares
 from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.runs import Run
@@ -56,7 +56,8 @@ def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *se
     ----------
     table
         Rules by their items: ``during.RULES`` for what a node had to bear, ``programs.RULES`` for what the
-        program says of its run, ``between.RULES`` for two sessions.
+        program says of its run, ``shares.RULES`` for VMs that shared a host, ``between.RULES`` for two
+        sessions.
     policy
         Which items there are, and what follows from each.
     hypervisor_class
@@ -107,10 +108,14 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     A run without identity and load (of a session before there were any) is neither compared nor left out.
     """
     kept, met = [], defaultdict(list)
+    hosts = {(one.check, one.pair): _host(native, one) for native, one in _pairs(runs)}
     for run in runs:
         refused = []
         seen = applied(during.RULES, policy, hypervisor_class, run.load) if run.load else []
-        for finding in [*seen, *applied(programs.RULES, policy, hypervisor_class, run)]:
+        seen += applied(programs.RULES, policy, hypervisor_class, run)
+        if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
+            seen += applied(shares.RULES, policy, hypervisor_class, tuple(run.identity.values()), host)
+        for finding in seen:
             met[finding.item, run.side].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")
@@ -120,28 +125,43 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
         count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
         count += " left out" if cases[0].action == "refuse" else ""
         disturbed.append(policy.finding(item, f"{count}, the first: {cases[0].reason}", hypervisor_class))
+    # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
+    within = policy.without("hca-locality")
     findings = [
         finding
-        for native, virtual in peers(runs)
-        for finding in compare(native, virtual, policy, hypervisor_class)
+        for native, virtual, share in peers(runs)
+        for finding in compare(native, virtual, within if share else policy, hypervisor_class)
     ]
     return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
 
 
-def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity]]:
-    """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
-
-    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.
-    """
+def _pairs(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Return the native and the virtual run of each pair that has both."""
     sides: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
     for run in runs:
         sides[run.check, run.pair][run.side] = run
-    found: dict[tuple[str, str], tuple[Identity, Identity]] = {}
-    for pair in sides.values():
-        if len(pair) == 2:
-            both = (pair["native"].identity.values(), pair["virtual"].identity.values())
-            for native, virtual in zip(*both, strict=False):
-                found.setdefault((native.kind, virtual.kind), (native, virtual))
+    return [(pair["native"], pair["virtual"]) for pair in sides.values() if len(pair) == 2]
+
+
+def _host(native: Run, virtual: Run) -> Identity | None:
+    """Return the native node that a run on several VMs was compared with; None where there were as many."""
+    if len(native.identity) == 1 < len(virtual.identity):
+        return next(iter(native.identity.values()))
+    return None
+
+
+def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
+    """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
+
+    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.  Where
+    several VMs ran beside one native node, each is compared with a share of that node, which is said.
+    """
+    found: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
+    for native, virtual in _pairs(runs):
+        host, vms = _host(native, virtual), list(virtual.identity.values())
+        natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
+        for one, vm in zip(natives, vms, strict=False):
+            found.setdefault((one.kind, vm.kind), (one, vm, host is not None))
     return list(found.values())
 
 

@@ -8,14 +8,14 @@ import subprocess
 from virtqual import slurm_job
 from virtqual.errors import InfrastructureError
 from virtqual.identity import Identity, look, readers
-from virtqual.systems import System, host_of
+from virtqual.systems import SIDES, System, host_of
 
 # Until a node is free; a look itself takes less than a second, on emulated CPUs too.
 PATIENCE = 900
 
 
 def look_at(system: System, side: str) -> Identity | None:
-    """Return what a node of one partition is, with all CPUs that a check may use there.
+    """Return what a node of one partition is, with as many CPUs as a check may use on a node of either.
 
     Returns
     -------
@@ -30,7 +30,8 @@ def look_at(system: System, side: str) -> Identity | None:
     partition = system.partition(side)
     if partition.scheduler not in ("slurm", "squeue") or partition.launcher != "srun":
         return None
-    cpus = partition.processor["num_cpus"]
+    # Of a node that is larger than a VM no more: what is looked at is what a check on one of each would use.
+    cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
     options = (partition.model_extra or {}).get("access", ())
     access = [word for option in options for word in shlex.split(str(option))]
     line = ["srun", *access, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}"]

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
+from virtqual.preflight import shares
 from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, sides
+from virtqual.shared_hosts import overcommitted
 
 
 def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
@@ -202,7 +204,10 @@ def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("overcommit")
 def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth."""
+    """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth.
+
+    So do VMs of the partition itself, where those of one host have more together than it has.
+    """
     host = virtual.host
     if isinstance(host, NotObservable):
         yield host
@@ -211,6 +216,10 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"{host.source}: the VM's memory is not reserved"
     if seen(host.other_vms) and host.other_vms:
         yield f"{host.source}: {host.other_vms} other VMs on the host"
+    if seen(host.vms_per_host):
+        # Its host is taken to be what native nodes are.
+        together = [shares.size(virtual)] * host.vms_per_host
+        yield from (f"of one host, {clause}" for clause in overcommitted(together, shares.size(native)))
 
 
 @rule("memory-pages")

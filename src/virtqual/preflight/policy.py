@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.datafile import DataError, Entry, near, parse
-from virtqual.preflight import between, during, programs, rules
+from virtqual.preflight import between, during, programs, rules, shares
 from virtqual.preflight.finding import Action, Finding
 
 Text = Annotated[str, Field(min_length=1)]
@@ -84,6 +84,7 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
         **during.limits(),
         **programs.limits(),
         **between.limits(),
+        **shares.limits(),
     }
     problems = []
     items: dict[str, ItemEntry] = {}

@@ -73,6 +73,7 @@ CASES = {
     "overcommit": [
         ({}, {}, {"memory_reserved": False}, "memory is not reserved"),
         ({}, {}, {"other_vms": 3}, "3 other VMs"),
+        ({}, {}, {"vms_per_host": 2}, "of one host, 2 VMs have 8 cores together, their host 4"),
     ],
     "memory-pages": [
         ({}, {r"\[always\] madvise": "always [madvise]"}, {}, "always natively and madvise"),

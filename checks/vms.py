@@ -1,0 +1,85 @@
+"""VMs of one host at the same time against that host alone, as the ESX 4.1 study compares them."""
+
+import reframe as rfm
+import reframe.core.runtime as rt
+
+from virtqual import shared_hosts
+from virtqual.job import notes
+from virtqual.shared_hosts import Size
+from virtqual.systems import VirtualExtras
+
+from . import counts
+
+
+class VmsOfOneHost(rfm.RegressionTestPlugin):
+    """A case that runs on several VMs of one host, and natively on a single node with as many cores.
+
+    Goes before a :class:`~checks.base.Measurement` whose parameter ``layout`` says how many VMs there are and
+    how many cores or threads each takes, such as ``2x4``.
+    """
+
+    @classmethod
+    def lacking(cls, case):
+        """Return why it cannot run: no such VMs, or no native node that they are shares of, too."""
+        return _lacking(counts.of_layout(case.layout)[0]) or super().lacking(case)
+
+    @run_after("init")
+    def take_nodes(self):
+        """As many VMs as asked for; one native node."""
+        self.vms, self.each = counts.of_layout(self.layout)
+        self.nodes = 1 if self.slot.side == "native" else self.vms
+        self.needs = f"{self.vms} VMs of one host"
+
+    @property
+    def where(self):
+        """What the setting says of it, the same on both sides."""
+        return f", {self.vms} VMs of one host"
+
+    @property
+    def hosts(self):
+        """The VMs by their hosts."""
+        return VirtualExtras.model_validate(self.known).vms_of_hosts
+
+    def place_ranks(self):
+        """Put as many ranks on each VM as asked for, or all of them on the native node; each on a core."""
+        self.num_tasks = self.vms * self.each
+        self.num_tasks_per_node = self.num_tasks // self.nodes
+
+    @run_after("setup")
+    def take_vms_of_one_host(self):
+        """Ask Slurm for VMs of one host; what ``access`` says of nodes stands before it, and gives way."""
+        if self.slot.side == "virtual":
+            self.job.options.append(f"--nodelist={','.join(shared_hosts.beside(self.hosts, self.vms))}")
+
+    def check_topology(self, noted):
+        """Assert that the VMs are of one host, as far as their names say it."""
+        super().check_topology(noted)
+        if self.slot.side == "virtual":
+            names = sorted({task.node for task in noted.tasks})
+            if shared_hosts.host_of(self.hosts, names) is None:
+                raise notes.NotesError(
+                    f"the VMs {', '.join(names)} are not of one host by the system file's extras.vms_of_hosts"
+                )
+
+
+def _lacking(count):
+    """Return why so many VMs of one host cannot be compared with a native node; empty if they can.
+
+    A side that is not selected lacks nothing: its runs are not there either.
+    """
+    partitions = rt.runtime().system.partitions
+    found = []
+    for virtual in (p for p in partitions if "virtual" in p.features):
+        if not shared_hosts.beside(virtual.extras.get("vms_of_hosts", {}), count):
+            return f"needs {count} VMs of one host (extras.vms_of_hosts of the virtual partition)"
+        if count > virtual.extras["nodes"]:
+            return f"needs {count} nodes of the virtual partition"
+        for native in (p for p in partitions if "native" in p.features):
+            found += shared_hosts.overcommitted([_size(virtual)] * count, _size(native))
+    return f"overcommitted, or native nodes are not whole hosts: {'; '.join(found)}" if found else ""
+
+
+def _size(partition):
+    """Return what the system file says that a node has."""
+    processor = partition.processor
+    return Size(processor.num_cpus // (processor.num_cpus_per_core or 1), partition.extras["memory_mib"])

@@ -1,0 +1,92 @@
+"""Which VMs share a host, as ``extras.vms_of_hosts`` of a virtual partition says, and whether they fit.
+
+A guest cannot see which host it runs on: the system file says it, and a run must be where that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+# As Slurm and the node itself call it; a list such as ``vm[1-4]`` is none.
+_Vm = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+_Host = Annotated[str, Field(min_length=1)]
+
+
+def _each_once(hosts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    where: dict[str, str] = {}
+    for host, vms in hosts.items():
+        for vm in vms:
+            if vm in where:
+                raise ValueError(f"{vm} stands twice, on {where[vm]} and on {host}")
+            where[vm] = host
+    return hosts
+
+
+#: Names of VMs by their host, in the order in which they are to be taken.
+VmsOfHosts = Annotated[
+    dict[_Host, Annotated[tuple[_Vm, ...], Field(min_length=1)]], AfterValidator(_each_once)
+]
+
+
+def most(hosts: Mapping[str, Sequence[str]]) -> int:
+    """Return how many VMs share a host at most; 0 where nothing is said."""
+    return max(map(len, hosts.values()), default=0)
+
+
+def beside(hosts: Mapping[str, Sequence[str]], count: int) -> tuple[str, ...]:
+    """Return `count` VMs of the first host that has as many; none where no host has.
+
+    Examples
+    --------
+    >>> beside({"a": ("vm1",), "b": ("vm2", "vm3", "vm4")}, 2)
+    ('vm2', 'vm3')
+    """
+    return next((tuple(vms[:count]) for vms in hosts.values() if len(vms) >= count), ())
+
+
+def host_of(hosts: Mapping[str, Sequence[str]], nodes: Collection[str]) -> str | None:
+    """Return the host that has all these nodes; None where no host has.
+
+    Nodes may call themselves by their whole name where the system file has the first part of it.
+
+    Examples
+    --------
+    >>> hosts = {"a": ("vm1", "vm2"), "b": ("vm3",)}
+    >>> host_of(hosts, ["vm1", "vm2.cluster.example"]), host_of(hosts, ["vm2", "vm3"])
+    ('a', None)
+    """
+    short = {node.partition(".")[0] for node in nodes}
+    return next((host for host, vms in hosts.items() if short <= {vm.partition(".")[0] for vm in vms}), None)
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a machine has: cores, and memory in MiB; None for what is not known."""
+
+    cores: int | None
+    memory_mib: int | None
+
+
+def overcommitted(vms: Sequence[Size], host: Size) -> list[str]:
+    """Return a clause for each thing of which VMs have more together than their host.
+
+    Examples
+    --------
+    >>> overcommitted([Size(8, 60000)] * 2, Size(16, 128000))
+    []
+    >>> overcommitted([Size(8, 40000)] * 3, Size(16, 128000))
+    ['3 VMs have 24 cores together, their host 16']
+    """
+    found = []
+    for what, of_vms, of_host in (
+        ("cores", [vm.cores for vm in vms], host.cores),
+        ("MiB of memory", [vm.memory_mib for vm in vms], host.memory_mib),
+    ):
+        known = [one for one in of_vms if one is not None]
+        if of_host is not None and len(known) == len(of_vms) and sum(known) > of_host:
+            found.append(f"{len(vms)} VMs have {sum(known)} {what} together, their host {of_host}")
+    return found
