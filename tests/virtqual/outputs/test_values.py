@@ -3,7 +3,7 @@
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.outputs import hpcc, lammps, likwid, netpipe, osu
+from virtqual.outputs import hpcc, lammps, likwid, mpip, netpipe, osu
 from virtqual.outputs.hpl import Solved
 from virtqual.outputs.npb import Npb
 from virtqual.outputs.text import OutputError, number
@@ -133,6 +133,28 @@ def test_wrf():
     assert (run.version, run.tasks, run.interval, len(run.seconds)) == ("4.6.1", (1, 2), 600.0, 12)
     assert (run.seconds[0], run.seconds[-1]) == (0.19193, 0.06417)
     assert run.mean_step == pytest.approx(0.0717373, rel=1e-5)
+
+
+def test_mpip():
+    """What ten further steps took is neither what the run took nor what its start took."""
+    long, short = parse("mpip.wrf-12-steps.out"), parse("mpip.wrf-2-steps.out")
+    assert (long.version, long.seconds, long.mpi) == ("3.5.0", (2.150, 2.141), (0.856, 1.114))
+    assert (long.share, short.share) == (pytest.approx(0.4591, abs=2e-4), pytest.approx(0.5143, abs=2e-4))
+    steps = long.beyond(short)
+    assert (steps.mean, steps.share) == (pytest.approx(1.256), pytest.approx(1.055 / 2.512))
+    with pytest.raises(OutputError, match=r"took -2.512 s more, -1.055 s more of them in MPI"):
+        short.beyond(long)
+    with pytest.raises(OutputError, match="2 and 1 tasks"):
+        long.beyond(mpip.Profile("3.5.0", (1.0,), (0.5,)))
+
+
+def test_mpip_with_three_digits():
+    """The columns that it prints without the option -e."""
+    text = read("mpip.wrf-12-steps.out")
+    for long, short in {"2.150": "2.15", "0.856": "0.856", "2.141": "2.14", "1.970": "1.97"}.items():
+        text = text.replace(f" {long:>10}", f" {short:>10}")
+    text = text.replace("     4.291", "      4.29").replace("     1.114", "      1.11")
+    assert mpip.parse(text).mpi == (0.856, 1.11)
 
 
 def test_milc():
@@ -265,6 +287,17 @@ def test_two_runs_in_one_file_are_refused(name):
         ("namd.water.out", "\nENERGY:       0 ", "\nENERGY:       7 ", "first energies are of step 7"),
         ("wrf.em_b_wave.out", "SUCCESS COMPLETE", "FATAL CALLED FROM", "FATAL"),
         ("wrf.em_b_wave.out", "_01:00:00 on", "_01:05:00 on", "steps are missing"),
+        ("mpip.wrf-12-steps.out", "39.82", "38.82", "0.856 s of 2.15 s are not 38.82 %"),
+        ("mpip.wrf-12-steps.out", "   1      2.141", "   1      2.341", "are not 52.03 %"),
+        (
+            "mpip.wrf-12-steps.out",
+            "   *      4.291      1.970    45.91",
+            "   *      4.391      2.016    45.91",
+            "are not the sum",
+        ),
+        ("mpip.wrf-12-steps.out", "Assignment      : 1 vm", "Assignment      : ", "each of 1 tasks"),
+        ("mpip.wrf-12-steps.out", "End of Report", "Callsites", "end of the report"),
+        ("mpip.wrf-12-steps.out", ": 3.5.0", ": 2.8.2", "version 3.4 or 3.5"),
         ("milc.su3_rmd.out", "PLAQ:\t1", "PLAQ:\t9", "the range of SU"),
         ("milc.su3_rhmd_hisq.out", "delta S = -1", "delta S = -", "changes of the action"),
         ("perftest.send_lat.out", "Mtu             : 1024", "Mtu             : 1000", "MTU"),
