@@ -24,6 +24,8 @@ class Selection(rfm.RegressionTestPlugin):
     nodes = variable(int, value=1)
     #: A feature that both partitions must have, such as ``rdma``.
     needs = ""
+    #: Features that the stack may have, each with what cannot be observed without it.
+    optional = {}
     #: Whether native runs take a yardstick (``checks/yardstick.py``) where native alone lacks that feature.
     yardstick = False
     #: The values of parameters that the quick scope has; a case with another one is of the full scope alone.

@@ -13,6 +13,7 @@ from virtqual.runs import Answer, Result
 from . import counts
 from .base import Measurement
 from .overhead import Overhead
+from .profiled import VERSIONS, Profiled
 from .scaling import Scaling
 
 DAY = 86400
@@ -46,25 +47,35 @@ class Wrf(Measurement):
             wanted = file.suffix != ".exe" and not file.name.startswith(OTHERS)
             if wanted and not (stage / file.name).exists():
                 (stage / file.name).symlink_to(file)
-        text = inputs.namelist(namelist.read_text(), inputs.hours(self.simulated, self.step_seconds))
-        (stage / "namelist.input").write_text(text)
+        for name, entries in self.periods().items():
+            (stage / name).write_text(inputs.namelist(namelist.read_text(), entries))
+
+    def periods(self):
+        """Return the entries of each namelist by its name."""
+        return {"namelist.input": inputs.hours(self.simulated, self.step_seconds)}
 
     @property
     def simulated(self):
         """Hours that are simulated."""
         return self.hours[self.known["scale"]]
 
-    def checked(self, directory, processes):
-        """Return a finished run: all hours, on all ranks, with fields that an atmosphere can have."""
+    def complete(self, directory, processes, period):
+        """Return a finished run: all simulated seconds, on all ranks."""
         rsl = directory / "rsl.error.0000"
         if not rsl.is_file():
             raise OutputError("WRF", f"the file {rsl.name} was not written")
         run = output.parse(rsl.read_text(errors="replace"))
         ranks, simulated = run.tasks[0] * run.tasks[1], len(run.seconds) * run.interval
-        if (ranks, simulated) != (processes, self.simulated * 3600):
+        if (ranks, simulated) != (processes, period):
             raise OutputError(
-                "WRF", f"{simulated:g} s on {ranks} ranks, asked for {self.simulated} h on {processes}"
+                "WRF",
+                f"{simulated / 3600:g} h on {ranks} ranks, asked for {period / 3600:g} h on {processes}",
             )
+        return run
+
+    def checked(self, directory, processes):
+        """Return a finished run: all hours, on all ranks, with fields that an atmosphere can have."""
+        run = self.complete(directory, processes, self.simulated * 3600)
         history = sorted(directory.glob("wrfout_d01_*"))
         if not history:
             raise OutputError("WRF", "no history file (wrfout_d01_*) was written")
@@ -130,10 +141,13 @@ class Conus(Wrf):
 IDEAL_RANKS = (1, 2, 4, 8, 16, 32)
 
 
-class WrfScaling(Scaling):
-    """The scaling of a case; goes before the case."""
+class WrfScaling(Profiled, Scaling):
+    """The scaling of a case, with the share of communication in its steps; goes before the case."""
 
     metric = "wrf_scaling"
+    differing = ("namelist.input",)
+    #: Time steps of the short run under the profiler; the long one takes all.
+    few = 2
 
     def first(self):
         """Return the commands that come before all runs; none unless the case has some."""
@@ -143,6 +157,24 @@ class WrfScaling(Scaling):
         """Run it on more and more processes."""
         self.problem = f"{self.case_name} {self.simulated} h"
         self.prerun_cmds = [*self.first(), *map(self.step, self.spread())]
+        self.plan_profiles()
+
+    def profiled_steps(self, version):
+        """Return the time steps of a run under the profiler."""
+        return self.few if version == "short" else self.simulated * 3600 // self.step_seconds
+
+    def periods(self):
+        """Return the entries of each namelist by its name, those of the runs under the profiler too."""
+        versions = {
+            f"namelist.input.{version}": inputs.steps(self.profiled_steps(version), self.step_seconds)
+            for version in VERSIONS
+        }
+        return {**super().periods(), **versions}
+
+    def finished(self, directory, version):
+        """Return the time of all steps of a run under the profiler."""
+        period = self.profiled_steps(version) * self.step_seconds
+        return self.complete(directory, self.num_tasks, period).total
 
     def rating(self, directory, text, processes):
         """Assert that the run is complete and right; keep the norms on all processes."""
@@ -150,6 +182,12 @@ class WrfScaling(Scaling):
         if processes == self.num_tasks:
             self.keep(fields)
         return DAY / run.total
+
+    def read(self):
+        """Read every run; keep the share of communication on all processes."""
+        results = super().read()
+        self.communication = self.share()
+        return results
 
 
 @rfm.simple_test

@@ -7,7 +7,7 @@ again.  Here a check is one entry, whatever the number of its samples.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Entry(BaseModel):
         How many nodes it needs on each side.
     needs
         What partitions must have, such as the feature ``rdma``; empty for nothing.
+    optional
+        Features that a stack may provide, each with what cannot be observed without it.
     lacks
         Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
         can.
@@ -44,6 +46,7 @@ class Entry(BaseModel):
     feature: str
     nodes: int
     needs: str = ""
+    optional: dict[str, str] = {}
     lacks: str = ""
 
     def absent(self, features: Iterable[str], nodes: int) -> str | None:
@@ -53,6 +56,12 @@ class Entry(BaseModel):
         if self.nodes > nodes:
             return f"needs {self.nodes} nodes on each side"
         return self.lacks or None
+
+    def unobserved(self, features: Iterable[str]) -> Iterator[str]:
+        """Yield what cannot be observed where it runs with a stack of these features."""
+        for feature, what in self.optional.items():
+            if feature not in features:
+                yield f"{what} is not observable: no program with the feature {feature!r} in the stack"
 
     def text(self, *, detailed: bool) -> str:
         """Return it as it is listed."""
@@ -86,6 +95,7 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
             feature=feature,
             nodes=check.nodes,
             needs=getattr(check, "needs", ""),
+            optional=getattr(check, "optional", {}),
             lacks=getattr(check, "lacks", ""),
         )
     return tuple(found.values())
@@ -130,11 +140,12 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
 
 
 def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
-    """Return one line for each check that cannot run, with the reason; its parameters are counted."""
+    """Return one line for each check that cannot run or observe something, and why; cases are counted."""
     features = frozenset(features)
     counted: Counter[tuple[str, str]] = Counter()
     for entry in entries:
-        if reason := entry.absent(features, nodes):
+        absent = entry.absent(features, nodes)
+        for reason in [absent] if absent else entry.unobserved(features):
             counted[entry.name.split(" ")[0], reason] += 1
     return [
         f"{name}{f' ({count} cases)' if count > 1 else ''}: {reason}"

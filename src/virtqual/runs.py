@@ -6,12 +6,15 @@ run report and results database; ``store`` reads it back.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from virtqual.identity import Identity, Load
+from virtqual.identity.record import NotObservable
 from virtqual.stack.same import Seen
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Result(BaseModel):
@@ -108,8 +111,8 @@ class Run(BaseModel):
     inputs
         SHA-256 by name of inputs that were downloaded.
     communication
-        Share of the time that the program itself says it spent in communication, 0 to 1; None where it does
-        not say.
+        Share of its time that the program spent in communication, 0 to 1, by its own account or its
+        profiler's, or why that is not observable; None where nobody asks.
     software
         Which binary and libraries each of its nodes loaded.
     identity
@@ -141,7 +144,7 @@ class Run(BaseModel):
     results: tuple[Result, ...]
     answers: tuple[Answer, ...] = ()
     inputs: dict[str, str] = {}
-    communication: float | None = Field(ge=0, le=1, default=None)
+    communication: Share | NotObservable | None = None
     software: tuple[Seen, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None

@@ -41,7 +41,8 @@ def equipped(site):
     stack.mkdir(parents=True)
     for name in ("namd.water.out", "wrf.em_b_wave.out", "milc.su3_rhmd_hisq.out"):
         shutil.copy(OUTPUTS / name, stack)
-    shutil.copy(FAKE / "wrfout", stack)
+    for name in ("wrfout", "mpip"):
+        shutil.copy(FAKE / name, stack)
     case = stack / "case"
     case.mkdir()
     (case / "namelist.input").write_text(NAMELIST)
@@ -70,6 +71,20 @@ def equipped(site):
     )
     Manifest(name="apps", pins="none", programs=programs).write(stack)
     return site
+
+
+@pytest.fixture
+def profiled(equipped):
+    """The same with a profiler, which the stand-in for WRF looks for."""
+    stack = equipped.path / "state/stack/apps"
+    (stack / "libmpiP.so").write_text("no library")
+    profiler = Program(
+        name="mpip", version="3.5", origin="the tests", path=stack / "libmpiP.so", features=("mpi-profile",),
+        sha256=manifest.sha256(stack / "libmpiP.so"),
+    )  # fmt: skip
+    programs = (*manifest.load(stack / "manifest.json").programs, profiler)
+    Manifest(name="apps", pins="none", programs=programs).write(stack)
+    return equipped
 
 
 def outcome(done) -> str:
@@ -138,7 +153,30 @@ def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped)
     assert curve(lammps)[1] == pytest.approx(43200, rel=0.02)
     assert lammps["communication"] == pytest.approx(0.0458)
     assert curve(found["wrf_scaling"])[1] == pytest.approx(86400 / 0.98104)
-    assert "4.6% of the time in communication (native, as the program says)" in outcome(done)
+    assert "4.6% of the time in communication (native)" in outcome(done)
+    # WRF does not say, and this stack has no profiler.
+    why = "no program with the feature 'mpi-profile' in the stack"
+    assert found["wrf_scaling"]["communication"] == {"not_observable": why}
+    assert f"share of communication not observable ({why}) (native)" in outcome(done)
+
+
+def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profiled):
+    """Natively it does; in the VMs it fails, which costs the share and nothing else."""
+    profiled.fault("fault.profiler.cloud")
+    done = profiled.reframe("-n", "^wrf_ideal_scaling", **SMALL)
+    assert done.returncode == 0, outcome(done)
+    assert "25.0% of the time in communication (native)" in outcome(done)
+    why = "mpiP output: 0 reports in profile-short, exit code 7"
+    assert f"share of communication not observable ({why}) (virtual)" in outcome(done)
+    found = {(run["side"], run["pair"]): run for run in runs(profiled)}
+    assert found["native", 0]["communication"] == pytest.approx(0.25)
+    assert found["virtual", 0]["communication"] == {"not_observable": why}
+    # As without it: its runs come after the one that is timed, in the first pair alone.
+    assert [curve(run)[1] for run in found.values()] == [pytest.approx(86400 / 0.98104)] * 4
+    assert found["native", 1]["communication"] is None
+    jobs = (profiled.path / "slurm/reframe").glob("*/testsite/*/apps/wrf_ideal_scaling_*/rfm_job.sh")
+    parts = [job.read_text().partition("\nvirtqual_note end\n") for job in jobs]
+    assert [sum(text.count("LD_PRELOAD=") for text in part) for part in zip(*parts, strict=True)] == [0, 0, 4]
 
 
 def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_changed(equipped):

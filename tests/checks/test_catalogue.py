@@ -73,6 +73,11 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     why = r"^  (\w+): overcommitted.*: 4 VMs have 4 cores together, their host 2$"
     overcommitted = set(re.findall(why, done.stdout, re.MULTILINE))
     assert overcommitted == {"stream_vms", "namd_water_vms"} | too_large
+    # What runs without something is told, too.
+    lost = (
+        "its share of communication is not observable: no program with the feature 'mpi-profile' in the stack"
+    )
+    assert f"  wrf_ideal_scaling: {lost}" in done.stdout.splitlines()
 
 
 def test_rdma_of_the_virtual_partition_alone_is_measured(site):

@@ -4,8 +4,9 @@ import pytest
 from made_runs import made_run
 
 from virtqual import judging
+from virtqual.identity import NotObservable
 from virtqual.preflight.compare import check_runs
-from virtqual.runs import Answer
+from virtqual.runs import Answer, Run
 
 
 def run(side, pair, value=1.0, *, communication=None, names=("RMS of U",)):
@@ -39,6 +40,19 @@ def test_a_case_that_hardly_communicates_is_reported(share, reported):
     ] * reported
     # Without the rule nobody would say so.
     assert check_runs(runs, judging.policy().without("communication"), "kvm").shown == []
+
+
+def test_a_share_that_nobody_could_observe_is_no_small_share():
+    unseen = NotObservable(not_observable="no profiler")
+    runs = [run("native", 0, communication=unseen), run("native", 1, communication=0.01)]
+    found = check_runs(runs, judging.policy(), "kvm").shown
+    assert [(one.item, one.action) for one in found] == [
+        ("communication", "report"),
+        ("communication", "unseen"),
+    ]
+    assert found[1].reason == "1 of 2 native runs, the first: case, share of communication: no profiler"
+    # It is kept with the run.
+    assert Run.model_validate_json(runs[0].dump()).communication == unseen
 
 
 def test_other_inputs_are_named():

@@ -16,6 +16,14 @@ def hours(number: int, step: int) -> dict[str, int | str]:
     return {**period, "time_step": step, "history_interval": 60 * number, "restart": ".false."}
 
 
+def steps(number: int, step: int) -> dict[str, int | str]:
+    """Return the entries of a namelist that run some steps of some seconds from the start.
+
+    The history is written at the start and never again: runs of other lengths write as much.
+    """
+    return {**hours(0, step), "run_seconds": number * step, "history_interval": number * step // 60 + 60}
+
+
 def namelist(text: str, values: Mapping[str, int | str]) -> str:
     """Return a namelist with the first value of some entries replaced (that of the outermost domain).
 

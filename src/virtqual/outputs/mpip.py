@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from virtqual.outputs.text import OutputError, aligned, every, line_of, number, one, positive, printable, step
 
 NAME = "mpiP"
+# What two runs differ in is their steps, if these took as long within a fifth: start-ups differ a little.
+SAME = 0.2
 _LINE = "-{75}"
 _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime    MPITime     MPI%\n"
 
@@ -40,13 +42,21 @@ class Profile:
         """Share of its time that the average task was in MPI, 0 to 1."""
         return sum(self.mpi) / sum(self.seconds)
 
-    def beyond(self, shorter: Profile) -> Profile:
+    def beyond(self, shorter: Profile, steps: float) -> Profile:
         """Return what this run did and a shorter one, which begins and ends alike, did not.
+
+        Parameters
+        ----------
+        shorter
+            A run of the same program on as many tasks.
+        steps
+            What the program itself says that this run took longer, s.
 
         Raises
         ------
         OutputError
-            It ran on another number of tasks, was not shorter, or spent more time in MPI.
+            It ran on another number of tasks, was not shorter, spent more time in MPI, or took another time
+            longer than its steps did.
         """
         if len(self.seconds) != len(shorter.seconds):
             raise OutputError(
@@ -61,7 +71,10 @@ class Profile:
             raise OutputError(
                 NAME, f"the longer run took {seconds:.3f} s more, {mpi:.3f} s more of them in MPI"
             )
-        return Profile(self.version, *more)
+        found = Profile(self.version, *more)
+        if abs(found.mean - steps) > SAME * steps:
+            raise OutputError(NAME, f"the longer run took {found.mean:.3g} s more, its steps {steps:.3g} s")
+        return found
 
 
 def parse(text: str) -> Profile:

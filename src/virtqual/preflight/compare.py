@@ -37,9 +37,13 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
         if entry is None:
             continue
         for what in one.compare(native, virtual, entry.limits):
-            reason = what if isinstance(what, str) else what.not_observable
-            found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
+            found.append(_finding(policy, item, what, hypervisor_class))
     return ranked(found)
+
+
+def _finding(policy: Policy, item: str, what: str | NotObservable, hypervisor_class: str) -> Finding:
+    reason = what if isinstance(what, str) else what.not_observable
+    return policy.finding(item, reason, hypervisor_class, whatever=_whatever(what))
 
 
 def _whatever(what: str | NotObservable) -> Action | None:
@@ -56,8 +60,8 @@ def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *se
     ----------
     table
         Rules by their items: ``during.RULES`` for what a node had to bear, ``programs.RULES`` for what the
-        program says of its run, ``shares.RULES`` for VMs that shared a host, ``between.RULES`` for two
-        sessions.
+        program, or its profiler, says of its run, ``shares.RULES`` for VMs that shared a host,
+        ``between.RULES`` for two sessions.
     policy
         Which items there are, and what follows from each.
     hypervisor_class
@@ -66,10 +70,10 @@ def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *se
         What the table's rules look at.
     """
     return [
-        policy.finding(item, reason, hypervisor_class)
+        _finding(policy, item, what, hypervisor_class)
         for item, rule in table.items()
         if item in policy.items
-        for reason in rule.check(*seen, policy.items[item].limits)
+        for what in rule.check(*seen, policy.items[item].limits)
     ]
 
 
@@ -116,15 +120,16 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
             seen += applied(shares.RULES, policy, hypervisor_class, tuple(run.identity.values()), host)
         for finding in seen:
-            met[finding.item, run.side].append(finding)
+            met[finding.item, run.side, finding.action].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")
         kept.append(run.refusing(tuple(refused)) if refused else run)
     disturbed = []
-    for (item, side), cases in met.items():
+    for (item, side, action), cases in met.items():
         count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
-        count += " left out" if cases[0].action == "refuse" else ""
-        disturbed.append(policy.finding(item, f"{count}, the first: {cases[0].reason}", hypervisor_class))
+        count += " left out" if action == "refuse" else ""
+        reason = f"{count}, the first: {cases[0].reason}"
+        disturbed.append(policy.finding(item, reason, hypervisor_class, whatever=action))
     # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
     within = policy.without("hca-locality")
     findings = [

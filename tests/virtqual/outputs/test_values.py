@@ -140,12 +140,15 @@ def test_mpip():
     long, short = parse("mpip.wrf-12-steps.out"), parse("mpip.wrf-2-steps.out")
     assert (long.version, long.seconds, long.mpi) == ("3.5.0", (2.150, 2.141), (0.856, 1.114))
     assert (long.share, short.share) == (pytest.approx(0.4591, abs=2e-4), pytest.approx(0.5143, abs=2e-4))
-    steps = long.beyond(short)
+    # As if WRF itself had said 1.2 s, and then 1 s.
+    steps = long.beyond(short, 1.2)
     assert (steps.mean, steps.share) == (pytest.approx(1.256), pytest.approx(1.055 / 2.512))
     with pytest.raises(OutputError, match=r"took -2.512 s more, -1.055 s more of them in MPI"):
-        short.beyond(long)
+        short.beyond(long, 1.2)
     with pytest.raises(OutputError, match="2 and 1 tasks"):
-        long.beyond(mpip.Profile("3.5.0", (1.0,), (0.5,)))
+        long.beyond(mpip.Profile("3.5.0", (1.0,), (0.5,)), 1.2)
+    with pytest.raises(OutputError, match=r"took 1.26 s more, its steps 1 s"):
+        long.beyond(short, 1.0)
 
 
 def test_mpip_with_three_digits():
