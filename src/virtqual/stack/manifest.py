@@ -26,7 +26,7 @@ class Program(BaseModel):
     features
         What a check asks for, e.g. ``lammps`` or ``mpi-latency``.
     path
-        The executable, at the same path on every node.
+        The executable, or a library that is preloaded, at the same path on every node.
     sha256
         Of the executable.
     libraries

@@ -119,7 +119,8 @@ def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start
         start(without=("stream", "osu-micro-benchmarks", "hpl", "perftest"))
     with pytest.raises(UsageError, match=r"lock\.json is a lock without lammps.*--without lammps"):
         build.build(
-            start(set="apps", without=("npb", "milc", "wrf", "namd"), lock=fake.path / "lock.json"), silent
+            start(set="apps", without=("npb", "milc", "mpip", "wrf", "namd"), lock=fake.path / "lock.json"),
+            silent,
         )
     assert manifest.installed(tmp_path / "stacks") == [good]
     assert (tmp_path / "stacks/spack/spack.lock").read_bytes() == kept
@@ -133,14 +134,14 @@ def test_nothing_to_do_needs_no_spack_run(fake, start):
 
 def test_what_a_person_must_supply_is_said_before_anything_is_built(fake, start, tmp_path, monkeypatch):
     with pytest.raises(InfrastructureError) as caught:
-        build.build(start(set="apps", without=("lammps", "npb", "milc", "wrf")), silent)
+        build.build(start(set="apps", without=("lammps", "npb", "milc", "mpip", "wrf")), silent)
     assert "NAMD_2.14_Source.tar.gz" in str(caught.value)
     assert "sha256 34044d85" in str(caught.value)
     place = tmp_path / "stacks/spack/by-hand/NAMD_2.14_Source.tar.gz"
     assert str(place) in str(caught.value)
     place.parent.mkdir()
     place.write_text("another")
-    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"))
+    job = start(set="apps", without=("lammps", "npb", "milc", "mpip", "wrf"))
     (entry,) = build.planned(job, jobs.known_lock(job)).by_hand
     assert not entry.supplied  # a wrong checksum is none
 
@@ -152,7 +153,7 @@ def test_a_mirror_may_have_what_a_person_supplied(fake, start, tmp_path, monkeyp
     place = tmp_path / f"mirror/sources/_source-cache/archive/{sha256[:2]}/{sha256}.tar.gz"
     place.parent.mkdir(parents=True)
     (tmp_path / "mirror/mirror.json").write_text("{}")
-    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"), mirror=tmp_path / "mirror")
+    job = start(set="apps", without=("lammps", "npb", "milc", "mpip", "wrf"), mirror=tmp_path / "mirror")
     locked = lock.load(fake.path / "lock.json")
     for text, supplied in ((b"another", False), (content, True)):
         place.write_bytes(text)
@@ -173,7 +174,9 @@ def test_a_command_that_only_one_package_needs(fake, start, monkeypatch):
     monkeypatch.setattr(plan.shutil, "which", lambda name: None if name == "csh" else f"/bin/{name}")
     locked = lock.load(fake.path / "lock.json")
     assert build.planned(start(), locked).missing == ()
-    (told,) = build.planned(start(set="apps", without=("lammps", "npb", "milc", "wrf")), locked).missing
+    (told,) = build.planned(
+        start(set="apps", without=("lammps", "npb", "milc", "mpip", "wrf")), locked
+    ).missing
     assert told == "namd needs csh (Debian: apt-get install tcsh)"
 
 
@@ -197,7 +200,7 @@ def test_a_set_is_added_to_what_is_there(fake, start):
     assert first.features == ["stream"]
     job = start(without=("hpl", "perftest", "stream"))
     assert job.names == ("osu-micro-benchmarks",)
-    job = start(set="apps", without=("lammps", "npb", "namd", "milc"))
+    job = start(set="apps", without=("lammps", "npb", "namd", "milc", "mpip"))
     assert job.names == ("wrf", "stream")
     whole = build.build(start(without=("hpl", "perftest")), silent)
     assert whole.features == ["osu", "stream"]

@@ -63,7 +63,7 @@ def test_what_is_not_there_leaves_nothing_behind(published, tmp_path):
 def test_what_a_mirror_lacks_is_listed(fake, start, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
     (tmp_path / "recipes").mkdir()
-    job = start(set="apps", without=("lammps", "npb", "milc", "wrf"))
+    job = start(set="apps", without=("lammps", "npb", "milc", "mpip", "wrf"))
     lacking = mirror.gather(job, tmp_path / "mirror", lambda line: None)
     assert [text.split(":")[0] for text in lacking] == [
         "spack-packages.git",

@@ -15,7 +15,7 @@ from virtqual.stack.environment import Choices
 from virtqual.stack.jobs import Request
 
 ROOT = Path(__file__).parents[3]
-OURS = ("milc", "perftest", "stream")
+OURS = ("milc", "mpip", "perftest", "stream")
 
 
 @pytest.fixture(scope="module")
