@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, environment, jobs, lock, manifest, pins, plan, programs
+from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs
 from virtqual.stack.alone import alone
 from virtqual.stack.jobs import Job
 from virtqual.stack.lock import Lock, Package
@@ -90,7 +90,7 @@ def locked(job: Job, say: Say, *, anew: bool = False) -> tuple[bring.Spack, Lock
     anew
         Have Spack work the lock out even if there is one.
     """
-    request, recipes = job.request, pins.stack(job.root).packages
+    request, recipes = job.request, job.recipes
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
     upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
     say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
@@ -199,7 +199,6 @@ def _count(number: int, what: str) -> str:
 
 def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
     """Write lock, provenance and manifest, the manifest last: what it says is then there."""
-    recipes = pins.stack(job.root).packages
     # A smaller set must not take away what a larger one has brought.
     there = lock.installed(job.made.store)
     every = [locked.packages[hash_] for hash_ in locked.roots]
@@ -209,7 +208,7 @@ def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
     shutil.copy(job.made.directory / "spack.yaml", job.state / "spack.yaml")
     kept = {
         "schema": "virtqual-lock/1",
-        "packages": {"git": recipes.url, "commit": recipes.commit},
+        "packages": {"git": job.recipes.url, "commit": job.recipes.commit},
         "spack": locked.spack,
         "lock_sha256": manifest.sha256(job.state / "spack.lock"),
         "environment": job.made.directory.name,
@@ -243,10 +242,19 @@ def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: S
 
 
 def log_file(job: Job, what: str) -> Path:
-    """Return a new log file."""
+    """Make a new log file, which no other run has, though it begin in the same second."""
     place = job.state / "log"
     place.mkdir(parents=True, exist_ok=True)
-    return place / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}.log"
+    now = time.strftime("%Y%m%d-%H%M%S")
+    file, number = place / f"{now}-{what}.log", 1
+    while True:
+        try:
+            file.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+            file = place / f"{now}-{what}-{number}.log"
+        else:
+            return file
 
 
 def tail(log: Path, lines: int) -> str:

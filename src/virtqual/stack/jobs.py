@@ -10,6 +10,7 @@ from virtqual.errors import UsageError
 from virtqual.stack import environment, lock, manifest, pins
 from virtqual.stack.environment import Choices, Environment
 from virtqual.stack.lock import Lock
+from virtqual.stack.pins import Repository
 from virtqual.stack.programs import NAME
 
 INVENTORY = "mirror.json"
@@ -31,11 +32,28 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A build as it goes on."""
+    """What a request means here.
+
+    Attributes
+    ----------
+    request
+        What was asked for.
+    root
+        The checkout.
+    state
+        The stack's directory.
+    recipes
+        The repository of upstream's recipes.
+    made
+        The environment.
+    names
+        The packages of ``spack.yaml`` to build.
+    """
 
     request: Request
     root: Path
     state: Path
+    recipes: Repository
     made: Environment
     names: tuple[str, ...]
 
@@ -68,7 +86,7 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
         names = (*names, *(name for name in _brought(state, made) if name not in (*names, *request.without)))
         if set(names) != set(said.members("all")):
             made = made.part(names)
-    return Job(request, root, state, made, names)
+    return Job(request, root, state, said.packages, made, names)
 
 
 def _assert_there(request: Request) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, environment, lock, pins, wheels
+from virtqual.stack import bring, build, environment, lock, wheels
 from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
 from virtqual.stack.jobs import INVENTORY, Job
@@ -43,7 +43,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
 
 
 def _gather(job: Job, target: Path, say: Say) -> list[str]:
-    request, pinned = job.request, pins.stack(job.root).packages
+    request, pinned = job.request, job.recipes
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
     upstream = bring.packages(job.state, pinned, mirror=request.mirror, offline=request.offline)
     target.mkdir(parents=True, exist_ok=True)

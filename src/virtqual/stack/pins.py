@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -33,15 +34,12 @@ class Stack(NamedTuple):
 
     Attributes
     ----------
-    text
-        Its whole content.
     sets
         Package names by set.
     packages
         The repository of upstream's recipes.
     """
 
-    text: str
     sets: dict[str, tuple[str, ...]]
     packages: Repository
 
@@ -87,24 +85,40 @@ def stack(root: Path) -> Stack:
         ) from None
     if not re.fullmatch(r"[0-9a-f]{40}", packages.commit):
         raise UsageError(f"{file}: repos.builtin.commit: the package repository is not pinned by a commit")
-    return Stack(file.read_text(), sets, packages)
+    return Stack(sets, packages)
 
 
 def read(file: Path) -> Any:
-    """Return what a YAML file says.
+    """Return what a YAML file of Spack's says.
 
     Raises
     ------
     UsageError
-        It is no YAML; says in which line.
+        It is no YAML, and in which line; or a key is no text, which Spack's files have nowhere.
     """
     try:
-        return YAML(typ="safe").load(file.read_text())
+        said = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise UsageError(f"{file} line {mark.line + 1 if mark else 1}: {error.problem}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: no text in UTF-8 ({error.reason})") from None
+    for place in _no_text(said):
+        raise UsageError(f"{file}: {place}: this key is no text; put it in quotes")
+    return said
+
+
+def _no_text(said: Any, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the place of every key that is no text, e.g. ``packages.gcc.12``."""
+    if isinstance(said, dict):
+        for key, value in said.items():
+            place = (*above, str(key))
+            if not isinstance(key, str):
+                yield ".".join(place)
+            yield from _no_text(value, place)
+    elif isinstance(said, list):
+        for number, value in enumerate(said):
+            yield from _no_text(value, (*above, str(number)))
 
 
 def name_of(spec: str) -> str:

@@ -126,6 +126,12 @@ def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start
     assert (tmp_path / "stacks/spack/spack.lock").read_bytes() == kept
 
 
+def test_two_runs_in_one_second_have_a_log_each(fake, start, monkeypatch):
+    monkeypatch.setattr(build.time, "strftime", lambda form: "20260101-000000")
+    logs = [build.log_file(start(), "install") for _ in range(3)]
+    assert [log.name.removeprefix("20260101-000000-install") for log in logs] == [".log", "-2.log", "-3.log"]
+
+
 def test_nothing_to_do_needs_no_spack_run(fake, start):
     build.build(start(), silent)
     fake.breaks("stream")

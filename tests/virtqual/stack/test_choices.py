@@ -69,6 +69,8 @@ def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, chec
     [
         ("config/site/packages.yaml", "", "packages:\n  gcc: {a: b\n", r"packages\.yaml line \d: "),
         ("config/site/packages.yaml", "", "a: b\na: c\n", r"packages\.yaml line 2: .*duplicate key"),
+        ("config/site/packages.yaml", "", "packages: {a: {}, 12: {}}\n", r"yaml: packages\.12: .* no text"),
+        ("config/site/packages.yaml", "", "a: [{b: {null: c}}]\n", r"yaml: a\.0\.b\.None: .* no text"),
         ("spack.yaml", "    builtin:\n", "    builtin: [\n", r"spack\.yaml line \d+: "),
         ("spack.yaml", "  repos:", "  others:", r"spack\.yaml: the key 'repos' is missing"),
         ("spack.yaml", "      commit: ", "      tag: ", "not pinned by a commit"),
@@ -129,12 +131,19 @@ def test_the_virtual_side_is_refused_at_another_path(fake, start, checkout, tmp_
         start(choices=Choices(side="virtual"), lock=fake.path / "lock.json", buildcache=str(tmp_path))
 
 
+def test_spack_yaml_is_read_once(checkout, monkeypatch):
+    asked, read = [], Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda self, **how: asked.append(self.name) or read(self, **how))
+    pins.stack(checkout)
+    assert asked == ["spack.yaml"]
+
+
 def test_what_spack_yaml_pins():
-    said = pins.stack(Path(__file__).parents[3])
+    root = Path(__file__).parents[3]
+    said = pins.stack(root)
     assert set(said.members("micro")) == {"stream", "osu-micro-benchmarks", "hpl", "perftest"}
     assert {"namd", "wrf", "lammps", "npb", "milc"} <= set(said.members("all"))
     known = {entry["package"] for entry in pins.programs()["programs"].values()}
     assert known == set(said.members("all"))
-    assert all(
-        "@=" in line for line in said.text.splitlines() if line.strip().startswith("- ") and "@" in line
-    )
+    lines = (root / "spack.yaml").read_text().splitlines()
+    assert all("@=" in line for line in lines if line.strip().startswith("- ") and "@" in line)
