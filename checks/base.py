@@ -151,7 +151,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         """Put the files that note what the job sees beside the job script."""
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             self.bring(name)
-        (Path(self.stagedir) / "look.sh").write_text(look.script())
+        (Path(self.stagedir) / "look.sh").write_text(look.script(), encoding="utf-8")
 
     @sanity_function
     def measure(self):
@@ -234,7 +234,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         path = Path(self.stagedir) / name
         if not path.is_file():
             raise OutputError(self.program["name"], f"the file {name} was not written")
-        return path.read_text(errors="replace")
+        return path.read_text(errors="replace", encoding="utf-8")
 
     def output(self):
         """Return the job's standard output."""

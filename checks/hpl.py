@@ -33,7 +33,9 @@ class hpl(Measurement):
     def write_input(self):
         """Write ``HPL.dat``."""
         p, q = sizes.process_grid(self.num_tasks)
-        (Path(self.stagedir) / "HPL.dat").write_text(inputs.hpl(self.order, self.block, p, q))
+        (Path(self.stagedir) / "HPL.dat").write_text(
+            inputs.hpl(self.order, self.block, p, q), encoding="utf-8"
+        )
 
     def read(self):
         """Assert one system of the size asked for, whose residual passed; then take the rate."""

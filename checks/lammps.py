@@ -55,9 +55,9 @@ class Lammps(Measurement):
         for name in (f"data.{self.chosen}", "Cu_u3.eam"):
             if (bench / name).is_file():
                 shutil.copy(bench / name, self.stagedir)
-        text = (bench / f"in.{self.chosen}").read_text()
+        text = (bench / f"in.{self.chosen}").read_text(encoding="utf-8")
         lines = [f"run {self.steps}" if line.split()[:1] == ["run"] else line for line in text.splitlines()]
-        (Path(self.stagedir) / f"in.{self.chosen}").write_text("\n".join(lines) + "\n")
+        (Path(self.stagedir) / f"in.{self.chosen}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def checked(self, text, tasks):
         """Return what a run printed, after asserting the physics."""

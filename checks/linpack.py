@@ -39,7 +39,7 @@ class linpack(Measurement):
         """Write ``hpccinf.txt``."""
         p, q = sizes.process_grid(self.num_tasks)
         text = inputs.hpcc(self.order, self.block, p, q)
-        (Path(self.stagedir) / "hpccinf.txt").write_text(text)
+        (Path(self.stagedir) / "hpccinf.txt").write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert residual, error bounds and that all ranks took part; then take the rates."""

@@ -42,8 +42,10 @@ class milc(Measurement):
     def write_input(self):
         """Write parameters and rational functions."""
         stage = Path(self.stagedir)
-        (stage / "milc.in").write_text(inputs.parameters(self.lattice, self.trajectories, self.steps))
-        (stage / "rationals").write_text(inputs.rationals())
+        (stage / "milc.in").write_text(
+            inputs.parameters(self.lattice, self.trajectories, self.steps), encoding="utf-8"
+        )
+        (stage / "rationals").write_text(inputs.rationals(), encoding="utf-8")
 
     def read(self):
         """Assert that all solves converged (by the parser) and the action was conserved; then rate it."""

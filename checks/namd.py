@@ -86,7 +86,7 @@ class Water(Namd):
             "water.namd": water.configuration(self.edge, self.steps),
         }
         for name, text in texts.items():
-            (Path(self.stagedir) / name).write_text(text)
+            (Path(self.stagedir) / name).write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert that the energy was conserved; keep it where dynamics begin: its velocities have a seed."""
@@ -168,9 +168,9 @@ class Stmv(Namd):
         stage, fetched = Path(self.stagedir), self.fetched[STMV]
         for name in STMV_FILES:
             (stage / name).symlink_to(fetched.file(name))
-        text = fetched.file("stmv.namd").read_text()
+        text = fetched.file("stmv.namd").read_text(encoding="utf-8")
         text = inputs.configuration(text, {"outputName": "out", "numsteps": STMV_STEPS})
-        (stage / "stmv.namd").write_text(text)
+        (stage / "stmv.namd").write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert that the energy stayed where it was."""

@@ -48,7 +48,8 @@ class Wrf(Measurement):
             if wanted and not (stage / file.name).exists():
                 (stage / file.name).symlink_to(file)
         for name, entries in self.periods().items():
-            (stage / name).write_text(inputs.namelist(namelist.read_text(), entries))
+            text = inputs.namelist(namelist.read_text(encoding="utf-8"), entries)
+            (stage / name).write_text(text, encoding="utf-8")
 
     def periods(self):
         """Return the entries of each namelist by its name."""
@@ -64,7 +65,7 @@ class Wrf(Measurement):
         rsl = directory / "rsl.error.0000"
         if not rsl.is_file():
             raise OutputError("WRF", f"the file {rsl.name} was not written")
-        run = output.parse(rsl.read_text(errors="replace"))
+        run = output.parse(rsl.read_text(errors="replace", encoding="utf-8"))
         ranks, simulated = run.tasks[0] * run.tasks[1], len(run.seconds) * run.interval
         if (ranks, simulated) != (processes, period):
             raise OutputError(

@@ -26,7 +26,7 @@ class Site:
 
     def fault(self, name: str, content: str = "") -> None:
         """Break something; the stand-ins look for these files."""
-        (self.path / "slurm" / name).write_text(content)
+        (self.path / "slurm" / name).write_text(content, encoding="utf-8")
 
     def mend(self, name: str) -> None:
         (self.path / "slurm" / name).unlink()
@@ -58,7 +58,7 @@ def site(tmp_path: Path) -> Site:
     stack = state / "stack/fake"
     bench = stack / "bench"
     bench.mkdir(parents=True)
-    (bench / "in.lj").write_text("run 100\n")
+    (bench / "in.lj").write_text("run 100\n", encoding="utf-8")
     program = shutil.copy(FAKE / "lmp", stack)
     Manifest(
         name="fake",
@@ -81,8 +81,12 @@ def site(tmp_path: Path) -> Site:
     rules = references / "preflight.yaml"
     rules.write_text(
         re.sub(
-            r"(item: (?:steal|foreign-load)\n.*?default: )refuse", r"\1report", rules.read_text(), flags=re.S
-        )
+            r"(item: (?:steal|foreign-load)\n.*?default: )refuse",
+            r"\1report",
+            rules.read_text(encoding="utf-8"),
+            flags=re.S,
+        ),
+        encoding="utf-8",
     )
     env = {
         **os.environ,

@@ -70,7 +70,7 @@ def measured(path: Path) -> dict[tuple[str, str], np.ndarray]:
     a machine where others worked.
     """
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             found[row["arm"], f"{row['bench']} {row['metric']}"].append(float(row["value"]))
     higher = ("MBs", "Gflops", "pct")

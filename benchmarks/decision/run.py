@@ -328,7 +328,9 @@ def main() -> int:
             f"MISSED: {figure.section}: {figure.what}: {figure.bound or figure.value:.4g} for {figure.goal:g}"
         )
     if options.json:
-        options.json.write_text(json.dumps([asdict(figure) for figure in table.figures], indent=1) + "\n")
+        options.json.write_text(
+            json.dumps([asdict(figure) for figure in table.figures], indent=1) + "\n", encoding="utf-8"
+        )
     print(
         f"{time.perf_counter() - start:.0f} s; screen of {SCREEN} pairs; looks {DESIGN.looks}",
         file=sys.stderr,

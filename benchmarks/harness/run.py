@@ -30,7 +30,7 @@ BATCH_ONLY = ("--job-name", "--output", "--error")
 def reframe_cases(system: str, names: list[str], pairs: int, work: Path) -> list[dict]:
     """Run checks through ReFrame; returns the runs in the order of their jobs."""
     report, log = work / "report.json", work / "reframe.log"
-    with log.open("w") as file:
+    with log.open("w", encoding="utf-8") as file:
         done = subprocess.run(
             [
                 "reframe", "-C", ROOT / "reframe/settings.py", "-c", ROOT / "checks", "-r",
@@ -43,8 +43,12 @@ def reframe_cases(system: str, names: list[str], pairs: int, work: Path) -> list
             check=False,
         )  # fmt: skip
     if not report.exists():
-        raise SystemExit(f"reframe ended with {done.returncode}:\n{log.read_text()}")
-    cases = [case for case in json.loads(report.read_text())["runs"][0]["testcases"] if case.get("record")]
+        raise SystemExit(f"reframe ended with {done.returncode}:\n{log.read_text(encoding='utf-8')}")
+    cases = [
+        case
+        for case in json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
+        if case.get("record")
+    ]
     return sorted(cases, key=lambda case: case["job_submit_time"])
 
 
@@ -60,7 +64,7 @@ def cycles(cases: list[dict]) -> list[float]:
 def bare(case: dict) -> float:
     """Run the `srun` line of a case's job by itself in a copy of its stage directory; returns seconds."""
     stage = Path(case["stagedir"])
-    script = (stage / "rfm_job.sh").read_text()
+    script = (stage / "rfm_job.sh").read_text(encoding="utf-8")
     told = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
     options = " ".join(option for option in told if not option.startswith(BATCH_ONLY))
     wanted = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]

@@ -17,7 +17,7 @@ SCHEMA = "vcluster/1"
 def read_state():
     """Return the running cluster's state, or None when there is none."""
     try:
-        state = json.loads(STATE.read_text())
+        state = json.loads(STATE.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     if state.get("schema") != SCHEMA:

@@ -41,7 +41,7 @@ Report = Callable[[str], None]
 def locked(directory: StateDirectory) -> Iterator[None]:
     """Keep a second ``up`` or ``down`` of the same state directory waiting."""
     directory.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with directory.lock_file.open("w") as lock:
+    with directory.lock_file.open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -230,7 +230,7 @@ def _describe(
 
 
 def _launch(directory: StateDirectory, state: st.State, plan: Plan, report: Report) -> st.State:
-    directory.plan_file.write_text(plan.model_dump_json(indent=1))
+    directory.plan_file.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
     as_user = os.geteuid() != 0
     reading, writing = os.pipe()
     began = time.monotonic()
@@ -292,7 +292,7 @@ def _registered(
     )
     state.save(directory.state_file)
     user = "--user --preserve-credentials" if as_user else ""
-    directory.entry_file.write_text(f"{entry.pid} {entry.started} {user}\n")
+    directory.entry_file.write_text(f"{entry.pid} {entry.started} {user}\n", encoding="utf-8")
     return state
 
 
@@ -312,10 +312,10 @@ def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
     reason = str(last.get("failed", ""))
     if not reason:
         log = directory.logs / "supervisor.log"
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        lines = log.read_text(errors="replace", encoding="utf-8").strip().splitlines() if log.exists() else []
         reason = lines[-1] if lines else "the namespaces could not be made"
     for console in sorted(directory.logs.glob("*.console")):
-        for line in console.read_text(errors="replace").splitlines():
+        for line in console.read_text(errors="replace", encoding="utf-8").splitlines():
             if "vcluster: FAILED" in line:
                 reason += f"; {console.stem} says: {line.partition('FAILED: ')[2]}"
     return f"the cluster did not start: {reason} (logs: {directory.logs})"
@@ -364,7 +364,8 @@ def ask(state: st.State, command: list[str], seconds: float = 15) -> subprocess.
             line,
             env=namespaces.environment(),
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=seconds,
             check=False,
             stdin=subprocess.DEVNULL,

@@ -77,7 +77,13 @@ def _package() -> str:
 def _run(command: list[str], folder: Path | None = None, seconds: float = 120) -> str:
     try:
         result = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+            command,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise RequirementError(f"{' '.join(command)} did not end within {seconds:g} s.") from None

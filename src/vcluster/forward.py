@@ -16,16 +16,16 @@ COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 def install(directory: StateDirectory) -> Path:
     """Write the forwarding commands and return their folder."""
     directory.bin.mkdir(parents=True, exist_ok=True)
-    template = resources.files("vcluster").joinpath("shim/forward").read_text()
+    template = resources.files("vcluster").joinpath("shim/forward").read_text(encoding="utf-8")
     nsenter = shlex.quote(str(program("nsenter")))
     for name in COMMANDS:
         real = _real(name, directory.bin)
         text = template.replace("@ENTRY@", shlex.quote(str(directory.entry_file)))
         text = text.replace("@REAL@", shlex.quote(real)).replace("@NSENTER@", nsenter)
         target = directory.bin / name
-        if not target.exists() or target.read_text() != text:
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
             new = target.with_name(f".{name}.new")
-            new.write_text(text)
+            new.write_text(text, encoding="utf-8")
             new.chmod(0o755)
             new.replace(target)
     return directory.bin

@@ -16,7 +16,7 @@ def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/
     cores: set[tuple[str, str]] = set()
     sockets: set[str] = set()
     count = 0
-    for block in cpuinfo.read_text().strip().split("\n\n"):
+    for block in cpuinfo.read_text(encoding="utf-8").strip().split("\n\n"):
         fields = {
             key.strip(): value.strip()
             for key, _, value in (line.partition(":") for line in block.splitlines())
@@ -31,7 +31,7 @@ def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/
     memory = next(
         (
             int(line.split()[1]) // 1024
-            for line in meminfo.read_text().splitlines()
+            for line in meminfo.read_text(encoding="utf-8").splitlines()
             if line.startswith("MemTotal")
         ),
         0,

@@ -159,7 +159,9 @@ def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Pa
             "--show-depends",
             name,
         ]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        result = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
+        )
         if result.returncode != 0:
             missing.append(name)
         for line in result.stdout.splitlines():
@@ -173,7 +175,9 @@ def _index(kernel: Kernel) -> None:
     # A package is indexed when it is installed; one that was only unpacked is not.
     if not (kernel.modules / "modules.dep.bin").exists():
         command = [str(program("depmod")), "-b", str(kernel.base), kernel.release]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False
+        )
         if result.returncode != 0:
             raise RequirementError(f"{' '.join(map(str, command))} failed: {result.stderr.strip()}")
 

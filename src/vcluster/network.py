@@ -61,7 +61,8 @@ def _ip(options: list[str], lines: list[str]) -> None:
         [str(program("ip")), *options, "-batch", "-"],
         input="\n".join(lines) + "\n",
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         timeout=30,
         check=False,
     )

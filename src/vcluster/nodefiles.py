@@ -26,12 +26,12 @@ def write(directory: StateDirectory, options: Options, native: list[Node], virtu
     ours = resources.files("vcluster")
     texts = {
         "slurm.conf": render(options, native, virtual, directory.spool, directory.logs / "slurmctld.log"),
-        "cgroup.conf": ours.joinpath("slurm/cgroup.conf").read_text(),
+        "cgroup.conf": ours.joinpath("slurm/cgroup.conf").read_text(encoding="utf-8"),
         "hosts": hosts_file([*native, *virtual]),
         "state-directory": f"{directory.root}\n",
     }
     for name, text in texts.items():
-        (directory.etc / name).write_text(text)
+        (directory.etc / name).write_text(text, encoding="utf-8")
     for name, source in {"task-prolog": "slurm/task-prolog", "bin/sacct": "shim/sacct"}.items():
         (directory.etc / name).write_bytes(ours.joinpath(source).read_bytes())
         (directory.etc / name).chmod(0o755)
@@ -85,7 +85,11 @@ def pack(
             entries.append(initramfs.Entry(inside, path.stat().st_mode))
         elif path.name == "slurm.conf":
             # The prolog moves tasks of native nodes.  In a VM it would only cost, and on one side alone.
-            lines = [ln for ln in path.read_text().splitlines(True) if not ln.startswith("TaskProlog=")]
+            lines = [
+                ln
+                for ln in path.read_text(encoding="utf-8").splitlines(True)
+                if not ln.startswith("TaskProlog=")
+            ]
             entries.append(initramfs.file(inside, "".join(lines)))
         else:
             entries.append(initramfs.file(inside, path.read_bytes(), path.stat().st_mode & 0o777))

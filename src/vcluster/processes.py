@@ -15,12 +15,12 @@ PROC = Path("/proc")
 
 def boot_id() -> str:
     """Return the random id that the kernel chose when it booted."""
-    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
 def _stat(pid: int) -> list[str]:
     # The name (field 2) may hold blanks and brackets: what follows the last bracket is field 3 on.
-    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (PROC / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
 class Process(BaseModel):
@@ -132,6 +132,8 @@ def namespace_members(namespaces: frozenset[str], root: Path | None = None) -> l
 
 def _sees(pid: int, root: Path) -> bool:
     try:
-        return (PROC / str(pid) / "root/run/vcluster/state-directory").read_text() == f"{root}\n"
+        return (PROC / str(pid) / "root/run/vcluster/state-directory").read_text(
+            encoding="utf-8"
+        ) == f"{root}\n"
     except OSError:
         return False

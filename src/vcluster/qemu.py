@@ -37,7 +37,14 @@ class Build:
 
 def _ask(binary: Path, *arguments: str) -> str:
     try:
-        result = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        result = subprocess.run(
+            [binary, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OptionError(f"{binary} {' '.join(arguments)} failed: {error}") from None
     if result.returncode != 0:
@@ -66,13 +73,20 @@ def identify(binary: Path) -> Build:
 def _package(binary: Path) -> str | None:
     try:
         owner = subprocess.run(
-            ["dpkg-query", "-S", binary.resolve()], capture_output=True, text=True, timeout=30, check=False
+            ["dpkg-query", "-S", binary.resolve()],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=False,
         )
         if owner.returncode != 0:
             return None
         name = owner.stdout.partition(":")[0]
         show = ["dpkg-query", "-W", "-f", "Debian ${Version}", name]
-        return subprocess.run(show, capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+        return subprocess.run(
+            show, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
+        ).stdout.strip()
     except OSError:
         return None
 
@@ -156,13 +170,13 @@ def probe_kvm(
     settings = [build.sha256, kernel.name, initramfs.name, options.machine, options.cpu, *options.qemu_args]
     store = cache / f"kvm-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}.json"
     try:
-        kept = json.loads(store.read_text())
+        kept = json.loads(store.read_text(encoding="utf-8"))
         return bool(kept["works"]), str(kept["reason"])
     except (OSError, ValueError, KeyError):
         pass
     works, reason = _boot_probe(options, build.binary, kernel, initramfs, seconds)
     store.parent.mkdir(parents=True, exist_ok=True)
-    store.write_text(json.dumps({"works": works, "reason": reason}))
+    store.write_text(json.dumps({"works": works, "reason": reason}), encoding="utf-8")
     return works, reason
 
 
@@ -267,7 +281,7 @@ def vcpu_threads(pid: int) -> dict[int, int]:
     """
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        name = (task / "comm").read_text()
+        name = (task / "comm").read_text(encoding="utf-8")
         if match := re.match(r"CPU (\d+)/", name):
             found[int(match[1])] = int(task.name)
         elif name.startswith("ALL CPUs/"):
@@ -294,7 +308,7 @@ def prefer(pid: int) -> None:
     within one and where it has not.
     """
     with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(f"{PRIORITY}\n")
+        Path(f"/proc/{pid}/autogroup").write_text(f"{PRIORITY}\n", encoding="utf-8")
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), PRIORITY)

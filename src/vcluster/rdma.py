@@ -26,7 +26,7 @@ def impossible(kernel: Kernel) -> str | None:
 def answer(console: Path) -> str | None:
     """Return what a guest says of its RDMA device: the name, or ``none, WHY``; None while it is silent."""
     try:
-        text = console.read_text(errors="replace")
+        text = console.read_text(errors="replace", encoding="utf-8")
     except FileNotFoundError:
         return None
     line = next((line for line in text.splitlines() if line.startswith(_SAYS)), None)

@@ -24,7 +24,12 @@ def check() -> None:
         With the one thing that the machine does not allow.
     """
     result = subprocess.run(
-        [*namespaces.create(rootless=True), "true"], capture_output=True, text=True, timeout=30, check=False
+        [*namespaces.create(rootless=True), "true"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=30,
+        check=False,
     )
     if result.returncode != 0:
         raise RequirementError(

@@ -31,7 +31,7 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
     log : Path
         Where it logs.
     """
-    text = resources.files("vcluster").joinpath("slurm/slurm.conf").read_text()
+    text = resources.files("vcluster").joinpath("slurm/slurm.conf").read_text(encoding="utf-8")
     # Neither side is to be refused for memory, and both are to be asked for in the same way.
     memory = options.memory_mib * 3 // 4
     lines = [
@@ -73,7 +73,9 @@ def munge_options() -> list[str]:
 def version() -> str:
     """Return Slurm's version, such as ``22.05.8``."""
     command = [str(program("slurmd")), "-V"]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
+    text = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
+    ).stdout
     return text.split()[-1] if text.split() else "unknown"
 
 

@@ -132,7 +132,7 @@ class State(_Part):
         """Write the file so that a reader sees the old one or the new one, never half of one."""
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        new.write_text(self.model_dump_json(indent=2, by_alias=True) + "\n")
+        new.write_text(self.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
         new.replace(path)
 
     def running(self) -> bool:
@@ -150,7 +150,7 @@ def load_state(path: Path) -> State:
         file and the first key that is wrong.
     """
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StateError(f"{path} does not exist: no cluster was started there.") from None
     except (OSError, ValueError) as error:

@@ -187,7 +187,13 @@ class Supervisor:
         """Run a Slurm command; what it says, or nothing if it fails."""
         try:
             result = subprocess.run(
-                command, env=self._environment, capture_output=True, text=True, timeout=30, check=False
+                command,
+                env=self._environment,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=30,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return ""
@@ -208,7 +214,7 @@ class Supervisor:
         return all(rdma.answer(self.plan.logs / f"{vm.name}.console") for vm in self.plan.vms)
 
     def _last_words(self, name: str) -> str:
-        text = (self.plan.logs / f"{name}.out").read_text(errors="replace").strip()
+        text = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()
         return f": {text.splitlines()[-1][-300:]}" if text else ""
 
     def _laggards(self) -> str:
@@ -250,14 +256,18 @@ def link_pmix(folder: Path) -> None:
 
 def _mount(*arguments: str) -> None:
     command = [str(program("mount")), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
+    )
     if result.returncode != 0:
         raise BootError(f"{' '.join(command)}: {result.stderr.strip()}")
 
 
 def main(plan_file: str, progress: str) -> int:
     """Boot the cluster and watch it for as long as it runs."""
-    supervisor = Supervisor(Plan.model_validate_json(Path(plan_file).read_text()), int(progress))
+    supervisor = Supervisor(
+        Plan.model_validate_json(Path(plan_file).read_text(encoding="utf-8")), int(progress)
+    )
     os.set_inheritable(int(progress), False)
     try:
         supervisor.boot()

@@ -102,11 +102,11 @@ def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int:
     caches: dict[tuple[int, str], int] = {}
     for index in root.glob("cpu[0-9]*/cache/index[0-9]*"):
         try:
-            if (index / "type").read_text().strip() == "Instruction":
+            if (index / "type").read_text(encoding="utf-8").strip() == "Instruction":
                 continue
-            level = int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-            sharers = (index / "shared_cpu_list").read_text().strip()
+            level = int((index / "level").read_text(encoding="utf-8"))
+            size = (index / "size").read_text(encoding="utf-8").strip()
+            sharers = (index / "shared_cpu_list").read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
             continue
         factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1:], 1)

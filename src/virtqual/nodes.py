@@ -28,7 +28,8 @@ def states(partition: str) -> dict[str, tuple[str, str]]:
         done = subprocess.run(
             ["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=20,
             check=False,
         )

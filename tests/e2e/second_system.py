@@ -6,7 +6,10 @@ from pathlib import Path
 NODE = {
     "nodes": 1,
     "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
-    "llc_bytes": int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip("K\n")) * 1024,
+    "llc_bytes": int(
+        Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="utf-8").strip("K\n")
+    )
+    * 1024,
     "scale": "small",
 }
 

@@ -53,7 +53,13 @@ class Cluster:
                     continue
                 if mark in line:
                     found.append(f"process {entry.name} {line}")
-        found += [line for line in Path("/proc/net/unix").read_text().splitlines() if mark in line]
-        found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if mark in line]
+        found += [
+            line for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines() if mark in line
+        ]
+        found += [
+            line
+            for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+            if mark in line
+        ]
         found += [str(path) for path in self.directory.root.rglob("*") if path.is_socket()]
         return found

@@ -107,7 +107,7 @@ def test_shared_directory_is_coherent_and_the_rest_is_read_only(cluster: Cluster
     script = f"cat {mark}; echo from the node > {mark}.back; touch {cluster.directory.root}/stray || true"
     result = cluster.slurm("srun", "-p", partition, "-n1", *LICENCE, "bash", "-c", script)
     assert result.stdout == "from the host"
-    assert Path(f"{mark}.back").read_text() == "from the node\n"
+    assert Path(f"{mark}.back").read_text(encoding="utf-8") == "from the node\n"
     if partition == "virtual":
         assert not (cluster.directory.root / "stray").exists()
     (cluster.directory.root / "stray").unlink(missing_ok=True)

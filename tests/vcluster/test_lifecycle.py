@@ -56,7 +56,7 @@ def test_controller_that_dies_comes_back_with_its_jobs(cluster: Cluster) -> None
 
 def test_down_leaves_nothing(fresh: Cluster) -> None:
     fresh.vcluster("down")
-    before = (interfaces(), Path("/proc/self/mountinfo").read_text())
+    before = (interfaces(), Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
     assert fresh.leftovers() == []
     processes = fresh.up().processes
     assert processes is not None
@@ -71,7 +71,7 @@ def test_down_leaves_nothing(fresh: Cluster) -> None:
     assert (result.returncode, result.stdout) == (0, "down\n")
     held.wait(20)
     assert namespace_members(frozenset(processes.namespaces)) == []
-    assert (interfaces(), Path("/proc/self/mountinfo").read_text()) == before
+    assert (interfaces(), Path("/proc/self/mountinfo").read_text(encoding="utf-8")) == before
     assert fresh.leftovers() == []
     assert fresh.state().status == "down"
     again = fresh.vcluster("down")

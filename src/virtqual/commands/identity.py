@@ -23,7 +23,7 @@ def text_of(file: Path) -> str:
         It cannot be read.
     """
     try:
-        return file.read_text(errors="replace")
+        return file.read_text(errors="replace", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
 

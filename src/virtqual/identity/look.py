@@ -158,7 +158,7 @@ def of_root(root: Path) -> Look:
         paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
         for path in paths:
             try:
-                with (root / path[1:]).open(errors="replace") as file:
+                with (root / path[1:]).open(errors="replace", encoding="utf-8") as file:
                     texts[path] = "".join(line for _, line in zip(range(LINES), file, strict=False)).strip()
             except OSError as error:
                 reasons[path] = (error.strerror or str(error)).lower()

@@ -237,7 +237,7 @@ def _download(url: str, target: Path, one: Input) -> str:
 def _unpack(archive: Path, content: Path, one: Input) -> None:
     """Unpack ordinary files; what else an archive may hold (links, devices) no input needs."""
     try:
-        with tarfile.open(archive) as members:
+        with tarfile.open(archive, encoding="utf-8") as members:
             for member in members:
                 if member.isdir():
                     continue

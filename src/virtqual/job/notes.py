@@ -125,7 +125,7 @@ def _note(path: Path, what: str) -> dict[str, str]:
     if not path.is_file():
         name = path.name.split(".")[1]
         raise NotesError(f"{what} did not reach its {name} (no {path.name})")
-    pairs = (line.partition("=") for line in path.read_text().splitlines())
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
     note = {key: value for key, _, value in pairs}
     if not {"time", "cpu_ticks"} <= note.keys():
         raise NotesError(f"{path.name} is not whole")
@@ -137,9 +137,9 @@ def read_tasks(stage: Path, tasks: int) -> tuple[Task, ...]:
     found: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         try:
-            rank, node, bound = path.read_text().split()
+            rank, node, bound = path.read_text(encoding="utf-8").split()
         except ValueError:
-            raise NotesError(f"{path.name} is broken: {path.read_text()!r}") from None
+            raise NotesError(f"{path.name} is broken: {path.read_text(encoding='utf-8')!r}") from None
         found[int(rank)] = Task(int(rank), node, cpu_list(bound))
     if sorted(found) != list(range(tasks)):
         raise NotesError(
@@ -154,7 +154,7 @@ def _seen(stage: Path, node: str) -> Seen:
     if not path.is_file():
         raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
     try:
-        return same.parse(path.read_text(), node)
+        return same.parse(path.read_text(encoding="utf-8"), node)
     except same.SeenError as error:
         raise NotesError(str(error)) from error
 
@@ -162,7 +162,7 @@ def _seen(stage: Path, node: str) -> Seen:
 def _look(stage: Path, node: str) -> look.Look:
     path = stage / f"virtqual.look.{node}"
     try:
-        return look.parse(path.read_text(errors="replace"))
+        return look.parse(path.read_text(errors="replace", encoding="utf-8"))
     except OSError:
         raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
     except look.LookError as error:

@@ -45,7 +45,7 @@ def glibc(path: str) -> str:
 
 def spack(path: str) -> str:
     """Return the Spack package with the hash of its whole graph of dependencies."""
-    package = json.loads(Path(path).read_text())["spec"]["nodes"][0]
+    package = json.loads(Path(path).read_text(encoding="utf-8"))["spec"]["nodes"][0]
     return f"{package['name']}@{package['version']}/{package['hash']}"
 
 

@@ -47,7 +47,8 @@ def _show(job: str) -> str:
         done = subprocess.run(
             ["scontrol", "-o", "show", "job", str(job)],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=30,
             check=False,
         )

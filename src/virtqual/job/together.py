@@ -54,7 +54,7 @@ def read(stage: Path, tasks: int) -> tuple[Times, ...]:
     found = []
     for rank in range(tasks):
         file = stage / f"virtqual.together.{rank}"
-        text = file.read_text() if file.is_file() else ""
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
         whole = re.fullmatch(rf"ready {_ROUND}set {_ROUND}begin {_TIME}\nend {_TIME}\n", text)
         rounds = [_round(wrote, saw) for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_ROUND}", text, re.M)]
         if not whole or any(one.saw.keys() != set(range(tasks)) for one in rounds):

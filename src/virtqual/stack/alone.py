@@ -22,7 +22,7 @@ def alone(state: Path) -> Iterator[None]:
         Another process has it.
     """
     state.mkdir(parents=True, exist_ok=True)
-    with (state / _NAME).open("a") as file:
+    with (state / _NAME).open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -107,7 +107,13 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
     env = environment(state, offline=offline)
     try:
         done = subprocess.run(
-            [found, "--version"], env=env, capture_output=True, text=True, timeout=120, check=True
+            [found, "--version"],
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or getattr(error, "stderr", None) or str(error)
@@ -203,12 +209,18 @@ def _commit(root: Path) -> str:
     if not (root / ".git").exists():
         return ""
     done = subprocess.run(
-        ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ["git", "-C", root, "rev-parse", "HEAD"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     return done.stdout.strip()
 
 
 def _git(root: Path, *arguments: str) -> None:
-    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", root, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         raise InfrastructureError(f"git {arguments[0]} failed in {root}: {done.stderr.strip()[-500:]}")

@@ -170,7 +170,7 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
 
 def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]) -> str:
     """Say which package failed, where its log is, and what is still in place."""
-    text = log.read_text(errors="replace")
+    text = log.read_text(errors="replace", encoding="utf-8")
     lacking = {package.hash: package for package in build if package.hash not in there}
     # The first: what comes after it may only have failed because of it.
     found = _LOG.search(text)
@@ -214,7 +214,7 @@ def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
         "environment": job.made.directory.name,
         "system": locked.system,
     }
-    (job.state / "provenance.json").write_text(json.dumps(kept, indent=2) + "\n")
+    (job.state / "provenance.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     made.write(job.state)
     return made
 
@@ -228,9 +228,14 @@ def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: S
     """Run Spack in the environment, all it says to a log; return its exit code."""
     line = [str(found.program), "-e", str(job.made.directory), *arguments]
     with (
-        log.open("w") as file,
+        log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
-            line, env=found.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            line,
+            env=found.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
         ) as process,
     ):
         assert process.stdout is not None
@@ -261,5 +266,5 @@ def tail(log: Path, lines: int) -> str:
     """Return the last lines of a log, indented."""
     if not log.is_file():
         return ""
-    text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    text = [line for line in log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
     return "\n".join(f"    {line}" for line in text[-lines:])

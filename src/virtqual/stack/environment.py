@@ -176,7 +176,7 @@ def write(
         shutil.copytree(choices.site, made.directory / "config/site", dirs_exist_ok=True)
     yaml = YAML()
     yaml.width = 1000
-    content = yaml.load((root / "spack.yaml").read_text())
+    content = yaml.load((root / "spack.yaml").read_text(encoding="utf-8"))
     said = content["spack"]
     if INCLUDE not in said:
         raise UsageError(
@@ -199,7 +199,7 @@ def write(
     }
     if mirrors:
         said["mirrors"] = mirrors
-    with (made.directory / "spack.yaml").open("w") as file:
+    with (made.directory / "spack.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(content, file)
 
 
@@ -253,7 +253,7 @@ def ship(made: Environment, root: Path) -> Path:
 def host_system() -> str:
     """Return this machine's distribution as Spack names it, e.g. ``debian12``."""
     release = {}
-    for line in Path("/etc/os-release").read_text().splitlines():
+    for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition("=")
         release[key] = value.strip('"')
     version = release.get("VERSION_ID", "")

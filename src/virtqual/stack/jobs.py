@@ -151,7 +151,7 @@ def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
     if made.lock.is_file():
         return made.lock
     if request.mirror:
-        kept = json.loads((request.mirror / INVENTORY).read_text())
+        kept = json.loads((request.mirror / INVENTORY).read_text(encoding="utf-8"))
         if kept.get("environment") == made.directory.name:
             return _for_this_machine(request.mirror / "spack.lock")
     return environment.shipped_lock(root, made)

@@ -136,7 +136,7 @@ def load(path: Path) -> Lock:
         It is not there or no lock file.
     """
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
         packages = {
             hash_: Package(
                 entry["name"],
@@ -168,9 +168,9 @@ def note(source: Path, target: Path, **said: str) -> None:
     **said
         ``inputs`` or ``store`` of :class:`Lock`.
     """
-    content = json.loads(source.read_text())
+    content = json.loads(source.read_text(encoding="utf-8"))
     content["virtqual"] = {**content.get("virtqual", {}), **said}
-    target.write_text(json.dumps(content, indent=1) + "\n")
+    target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def installed(store: Path) -> frozenset[str]:
@@ -178,5 +178,5 @@ def installed(store: Path) -> frozenset[str]:
     index = store / ".spack-db/index.json"
     if not index.is_file():
         return frozenset()
-    installs = json.loads(index.read_text())["database"]["installs"]
+    installs = json.loads(index.read_text(encoding="utf-8"))["database"]["installs"]
     return frozenset(hash_ for hash_, entry in installs.items() if entry.get("installed"))

@@ -132,7 +132,7 @@ def load(path: Path) -> Manifest:
         The file is missing or is not a manifest of this version.
     """
     try:
-        return Manifest.model_validate_json(path.read_text())
+        return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InfrastructureError(f"{path}: no stack manifest ({error.strerror}); run ci/setup") from error
     except ValidationError as error:

@@ -98,7 +98,7 @@ def _gather(job: Job, target: Path, say: Say) -> list[str]:
         "packages": pinned._asdict(),
         "lacking": lacking,
     }
-    (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n")
+    (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n", encoding="utf-8")
     return lacking
 
 
@@ -125,7 +125,9 @@ def _bare(pinned: Repository, have: Path, target: Path) -> None:
 
 def _git(root: Path, *arguments: str) -> str:
     """Run git and return what went wrong, empty if nothing did."""
-    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", root, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     return (done.stderr.strip() or "failed") if done.returncode else ""
 
 

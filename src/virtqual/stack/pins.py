@@ -133,6 +133,6 @@ def name_of(spec: str) -> str:
 def programs() -> dict[str, Any]:
     """Return ``programs.yaml``: what packages give to checks, and what building them needs."""
     loaded: dict[str, Any] = YAML(typ="safe").load(
-        resources.files(__package__).joinpath("programs.yaml").read_text()
+        resources.files(__package__).joinpath("programs.yaml").read_text(encoding="utf-8")
     )
     return loaded

@@ -104,7 +104,9 @@ def libraries(program: Path) -> list[Path]:
         One is not found.
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
-    done = subprocess.run(["ldd", program], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ldd", program], env=env, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     found = []
     for line in done.stdout.splitlines():
         if "not found" in line:

@@ -52,7 +52,7 @@ class Plan:
 
 def recipe() -> dict[str, Any]:
     """Return the stack's definition, ``registry.yaml``."""
-    text = resources.files(__package__).joinpath("registry.yaml").read_text()
+    text = resources.files(__package__).joinpath("registry.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = YAML(typ="safe").load(text)
     return loaded
 
@@ -80,7 +80,7 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = ()) -> Plan:
     """
     wanted = recipe()
     stamp = directory(stacks) / "wheels.txt"
-    have = stamp.read_text() if stamp.is_file() else ""
+    have = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
     wheels = tuple(w for w in wanted["wheels"] if w not in have.split())
     packages = tuple(p for p in dict.fromkeys((*wanted["packages"], *extra_packages)) if not _installed(p))
     return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None)
@@ -109,7 +109,7 @@ def install(stacks: Path, todo: Plan) -> None:
             _run([sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment")
         pip = [str(prefix / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
         _run([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
-        (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n")
+        (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n", encoding="utf-8")
 
 
 def write_manifest(stacks: Path) -> Manifest:
@@ -190,7 +190,8 @@ def _package_version(package: str, *, missing_ok: bool = False) -> str:
     query = subprocess.run(
         ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
     )
     status, _, version = query.stdout.partition(" ")
@@ -210,7 +211,13 @@ def _apt(packages: tuple[str, ...]) -> None:
 
 def _run(command: list[str], failed: str, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     if done.returncode:
         tail = "\n".join(done.stdout.strip().splitlines()[-8:])

@@ -28,11 +28,11 @@ def gather(root: Path, target: Path) -> None:
     InfrastructureError
         pip could not have one of them.
     """
-    said = tomllib.loads((root / "pyproject.toml").read_text())
+    said = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*said["build-system"]["requires"], *said["project"]["dependencies"]]
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     command += ["--only-binary", ":all:", "--dest", str(target / DIRECTORY), *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
         raise InfrastructureError(f"pip could not have all of {', '.join(wanted)}: {reason[0]}")

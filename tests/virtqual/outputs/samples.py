@@ -66,7 +66,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def read(name: str) -> str:
-    return (OUTPUTS / name).read_text()
+    return (OUTPUTS / name).read_text(encoding="utf-8")
 
 
 def parse(name: str) -> object:

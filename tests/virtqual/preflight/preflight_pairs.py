@@ -17,7 +17,7 @@ FAULTS = Path(__file__).parents[2] / "faults/preflight"
 
 def node(name: str, used: str = "", **edits: str) -> Identity:
     """Read a recorded node; each edit is a pattern and what stands in its place."""
-    text = (FAULTS / f"{name}.look").read_text()
+    text = (FAULTS / f"{name}.look").read_text(encoding="utf-8")
     for pattern, instead in edits.items():
         text, count = re.subn(pattern, instead, text, flags=re.MULTILINE)
         assert count, pattern
@@ -25,7 +25,7 @@ def node(name: str, used: str = "", **edits: str) -> Identity:
 
 
 def notes(name: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in (FAULTS / name).read_text().splitlines())
+    return dict(line.split("=", 1) for line in (FAULTS / name).read_text(encoding="utf-8").splitlines())
 
 
 def busy() -> Load:

@@ -112,17 +112,17 @@ class FakeSpack:
         self.path = path
         (path / "bin").mkdir(parents=True)
         program = path / "bin/spack"
-        program.write_text(FAKE_SPACK)
+        program.write_text(FAKE_SPACK, encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         self.version("1.1.0")
         self.lock(lock_of())
 
     def version(self, text):
-        (self.path / "version").write_text(text)
+        (self.path / "version").write_text(text, encoding="utf-8")
 
     def lock(self, content):
-        (self.path / "lock.json").write_text(json.dumps(content))
+        (self.path / "lock.json").write_text(json.dumps(content), encoding="utf-8")
 
     def breaks(self, *names):
         """Have packages fail; with ``nolog`` among them, before they have a log."""
-        (self.path / "broken").write_text(" ".join(names))
+        (self.path / "broken").write_text(" ".join(names), encoding="utf-8")

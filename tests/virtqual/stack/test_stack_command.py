@@ -1,7 +1,10 @@
 """`virtqual stack` as people start it, with a stand-in for Spack."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -44,6 +47,22 @@ def test_a_plan_without_a_lock_says_what_a_person_must_do(stack, fake, tmp_path,
     said = stack("build", "--dry-run", "--without", "namd")
     assert "BY HAND" not in said
     assert "csh" not in said
+
+
+def test_a_site_may_write_umlauts_whatever_the_locale(checkout, tmp_path):
+    (checkout / "config/site").mkdir()
+    (checkout / "config/site/packages.yaml").write_text("packages: {}  # für uns\n", encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = {
+        **os.environ,
+        **ascii_only,
+        "VIRTQUAL_ROOT": str(checkout),
+        "VIRTQUAL_STATE": str(tmp_path / "state"),
+    }
+    command = [sys.executable, "-c", "from virtqual.cli import app; app()", "stack", "build", "--dry-run"]
+    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    assert "set all: stream" in done.stdout
 
 
 def test_a_build_shows_its_plan_as_soon_as_there_is_one(stack, tmp_path):
