@@ -8,14 +8,13 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from virtqual.commands.speaking import speaking
 
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
-COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record", "replay", "stack")
+COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record", "replay", "setup", "stack")
 
 
 class _OnDemand(TyperGroup):
@@ -45,7 +44,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_say = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Without a callback Typer makes no group of one command."""
 
 
 @app.command()
@@ -94,34 +97,3 @@ def qualify(
         )
         session = main_job.qualify(request, Terminal())
     raise typer.Exit(session.exit_code)
-
-
-@app.command()
-def setup(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
-    package: Annotated[
-        list[str] | None, typer.Option(help="another package of the distribution to install (repeatable)")
-    ] = None,
-) -> None:
-    """Set up the stack that comes from package registries: real programs, nothing installed twice."""
-    from virtqual import paths
-    from virtqual.stack import registry
-
-    with speaking():
-        stacks = paths.stacks()
-        todo = registry.plan(stacks, tuple(package or ()))
-        found = registry.current(stacks)
-        if found and todo.complete:
-            _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
-            return
-        if todo.packages:
-            _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
-        if todo.wheels:
-            _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
-        if dry_run:
-            return
-        registry.install(stacks, todo)
-        made = registry.write_manifest(stacks)
-        _say.print(f"registry stack {made.hash}:")
-        for program in made.programs:
-            _say.print(f"  {program.name} {program.version} ({program.origin})")

@@ -168,10 +168,8 @@ def check(
             _compare(session)
         found = manifest.installed(paths.stacks())
         if not found:
-            raise InfrastructureError(
-                "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
-            )
-        changed = [sentence for stack in found for sentence in stack.changed()]
+            raise InfrastructureError(manifest.NONE)
+        changed = {stack.name: list(stack.changed()) for stack in found}
         for number, stack in enumerate(found):
             used = "used unless --stack names another" if number == 0 else f"used by --stack {stack.name}"
             _say.print(f"{stack.name} {stack.hash} ({used})")
@@ -180,9 +178,14 @@ def check(
                 _say.print(
                     f"  {program.name} {program.version}{mpi}: {', '.join(program.features)}", markup=False
                 )
-        if changed:
-            again = "ci/setup sets the registry stack up again, ci/build-stack Spack's"
-            raise InfrastructureError("\n  ".join(["not as they were set up:", *changed, again]))
+        if any(changed.values()):
+            lines = ["not as they were set up:"]
+            for name, sentences in changed.items():
+                lines += [
+                    *sentences,
+                    *([f"{manifest.set_up_by(name)} sets it up again"] if sentences else []),
+                ]
+            raise InfrastructureError("\n  ".join(lines))
 
 
 def _compare(session: str) -> None:

@@ -115,13 +115,13 @@ def _stack(request: Request) -> manifest.Manifest:
     """Return the software stack: the one asked for, or the first that is set up, as it was recorded."""
     stacks = {stack.name: stack for stack in manifest.installed(paths.stacks())}
     if not stacks:
-        raise InfrastructureError("no software stack is set up; run ci/setup")
+        raise InfrastructureError(manifest.NONE)
     if request.stack and request.stack not in stacks:
         raise UsageError(f"no stack {request.stack!r}; set up are: {', '.join(stacks)}")
     stack = stacks[request.stack] if request.stack else next(iter(stacks.values()))
     if changed := list(stack.changed()):
-        command = "ci/build-stack" if stack.name == "spack" else "ci/setup"
-        raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; run {command} again")
+        again = manifest.set_up_by(stack.name)
+        raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
     return stack
 
 

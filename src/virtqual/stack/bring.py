@@ -18,8 +18,8 @@ MIRRORED = {"spack": "spack.git", "packages": "spack-packages.git"}
 OUT_OF_REACH = (
     "the network is out of reach and no mirror was given, so the Spack stack cannot be built here ({what}). "
     "Nothing was changed. On a machine with a network `virtqual stack mirror DIR` gathers everything; here, "
-    "then: `virtqual stack build --offline --mirror DIR`. The registry stack needs none of this: ci/qualify "
-    "uses it."
+    "then: `ci/build-stack --offline --mirror DIR`. A registry stack that is set up needs none of this: "
+    "ci/qualify uses it."
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import InfrastructureError
 from virtqual.records import first_problem, write_whole
+
+_FILE = "manifest.json"
+NONE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
 
 
 class Program(BaseModel):
@@ -120,7 +123,7 @@ class Manifest(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
-        return write_whole(self, directory / "manifest.json", indent=2)
+        return write_whole(self, directory / _FILE, indent=2)
 
 
 def load(path: Path) -> Manifest:
@@ -134,15 +137,29 @@ def load(path: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InfrastructureError(f"{path}: no stack manifest ({error.strerror}); run ci/setup") from error
+        raise InfrastructureError(f"{path}: no stack manifest ({error.strerror})") from error
     except ValidationError as error:
-        raise InfrastructureError(f"{path}: {first_problem(error)}; run ci/setup again") from error
+        again = set_up_by(path.parent.name)
+        raise InfrastructureError(
+            f"{path}: {first_problem(error)}; {again} sets the stack up again"
+        ) from error
 
 
 def installed(stacks: Path) -> list[Manifest]:
-    """Return every stack set up below a directory; ``spack`` first, because it is the exact stack."""
-    manifests: Iterable[Manifest] = (load(path) for path in sorted(stacks.glob("*/manifest.json")))
-    return sorted(manifests, key=lambda manifest: (manifest.name != "spack", manifest.name))
+    """Return every stack that is set up below a directory, in the order of :func:`names`."""
+    return [load(stacks / name / _FILE) for name in names(stacks)]
+
+
+def names(stacks: Path) -> list[str]:
+    """Return the names of the stacks that are set up; ``spack`` first, because it is the exact stack."""
+    found = (path.parent.name for path in stacks.glob(f"*/{_FILE}"))
+    return sorted(found, key=lambda name: (name != "spack", name))
+
+
+def set_up_by(name: str) -> str:
+    """Return what sets up the stack of a name, for people."""
+    known = {"registry": "ci/setup --stack registry", "spack": "ci/build-stack"}
+    return known.get(name, "what registered it (docs/licensed-application.md)")
 
 
 def sha256(path: Path) -> str:

@@ -24,6 +24,10 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
+_OTHERWISE = (
+    "\nso the registry stack cannot be set up here; without a network take Spack's: `virtqual stack mirror "
+    "DIR` gathers it where there is one, ci/build-stack --offline --mirror DIR builds it here"
+)
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ class Plan:
         Packages of the distribution, empty when they are there.
     may_install_packages
         Whether this user can install packages on this machine.
+    stack
+        Whether it is for the stack, or only for packages that something else needs.
     """
 
     wheels: tuple[str, ...]
     packages: tuple[str, ...]
     may_install_packages: bool
+    stack: bool
 
     @property
     def complete(self) -> bool:
@@ -67,7 +74,7 @@ def directory(stacks: Path) -> Path:
     return stacks / NAME
 
 
-def plan(stacks: Path, extra_packages: tuple[str, ...] = ()) -> Plan:
+def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> Plan:
     """Find out what is missing.
 
     Parameters
@@ -77,13 +84,26 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = ()) -> Plan:
     extra_packages
         More packages of the distribution that somebody needs, for instance those of the one-machine
         cluster.
+    stack
+        Whether the stack itself is wanted; else only the packages are.
+
+    Raises
+    ------
+    InfrastructureError
+        Packages are wanted, and this machine is no Debian.
     """
-    wanted = recipe()
+    wanted = recipe() if stack else {"wheels": (), "packages": ()}
     stamp = directory(stacks) / "wheels.txt"
     have = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
     wheels = tuple(w for w in wanted["wheels"] if w not in have.split())
-    packages = tuple(p for p in dict.fromkeys((*wanted["packages"], *extra_packages)) if not _installed(p))
-    return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None)
+    named = tuple(dict.fromkeys((*wanted["packages"], *extra_packages)))
+    if named and shutil.which("dpkg-query") is None:
+        raise InfrastructureError(
+            f"this machine is no Debian (it has no dpkg-query), of which these packages are wanted: "
+            f"{' '.join(named)}{_OTHERWISE if stack else ''}"
+        )
+    packages = tuple(p for p in named if not _installed(p))
+    return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None, stack)
 
 
 def install(stacks: Path, todo: Plan) -> None:
@@ -92,8 +112,15 @@ def install(stacks: Path, todo: Plan) -> None:
     Raises
     ------
     InfrastructureError
-        Something is missing that may not or could not be installed; it is named.
+        Something is missing that may not or could not be installed; it is named, and what to do instead.
     """
+    try:
+        _install(stacks, todo)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{error}{_OTHERWISE if todo.stack else ''}") from error
+
+
+def _install(stacks: Path, todo: Plan) -> None:
     if todo.packages:
         if not todo.may_install_packages:
             raise InfrastructureError(
@@ -141,10 +168,10 @@ def write_manifest(stacks: Path) -> Manifest:
 
 def current(stacks: Path) -> Manifest | None:
     """Return the manifest if the stack is set up for today's recipe and nothing has changed."""
-    path = directory(stacks) / "manifest.json"
-    if not path.is_file():
-        return None
-    found = manifest.load(path)
+    try:
+        found = manifest.load(directory(stacks) / "manifest.json")
+    except InfrastructureError:
+        return None  # never set up, or by another virtqual: set up again
     return found if found.pins == pins() and not list(found.changed()) else None
 
 
@@ -199,7 +226,7 @@ def _package_version(package: str, *, missing_ok: bool = False) -> str:
         return version
     if missing_ok:
         return ""
-    raise InfrastructureError(f"the package {package!r} is not installed; run ci/setup")
+    raise InfrastructureError(f"the package {package!r} is not installed; run {manifest.set_up_by(NAME)}")
 
 
 def _apt(packages: tuple[str, ...]) -> None:
@@ -220,5 +247,8 @@ def _run(command: list[str], failed: str, env: dict[str, str] | None = None) -> 
         check=False,
     )
     if done.returncode:
-        tail = "\n".join(done.stdout.strip().splitlines()[-8:])
-        raise InfrastructureError(f"{failed} (exit code {done.returncode}):\n{tail}")
+        lines = done.stdout.strip().splitlines()
+        # As pip and apt begin the lines that matter, after those of every attempt.
+        reasons = [line for line in lines if line.startswith(("ERROR: ", "E: "))]
+        said = reasons[-1] if reasons else "\n" + "\n".join(lines[-8:])
+        raise InfrastructureError(f"{failed} (exit code {done.returncode}): {said}")

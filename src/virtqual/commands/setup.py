@@ -1,0 +1,63 @@
+"""`virtqual setup`: the registry stack, where it is the one that will be used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.stack import manifest, registry
+
+_say = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def command(
+    stack: Annotated[
+        str, typer.Option(help="the stack that will be used (default: the one that is there, else registry)")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
+    package: Annotated[
+        list[str] | None, typer.Option(help="another package of the distribution to install (repeatable)")
+    ] = None,
+) -> None:
+    """Set up the registry stack, unless another one will be used; nothing is installed twice."""
+    with speaking():
+        stacks = paths.stacks()
+        used = _used(manifest.names(stacks), stack)
+        ours = used == registry.NAME
+        todo = registry.plan(stacks, tuple(package or ()), stack=ours)
+        found = registry.current(stacks) if ours else None
+        if todo.packages:
+            _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
+        if todo.wheels:
+            _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
+        if found and todo.complete:
+            _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
+            return
+        if not ours:
+            _say.print(f"stack {used} is set up: of the registry stack nothing is installed")
+        if dry_run:
+            return
+        registry.install(stacks, todo)
+        if ours:
+            made = registry.write_manifest(stacks)
+            _say.print(f"registry stack {made.hash}:")
+            for program in made.programs:
+                _say.print(f"  {program.name} {program.version} ({program.origin})")
+
+
+def _used(there: list[str], asked: str) -> str:
+    if asked and asked != registry.NAME and asked not in there:
+        raise UsageError(
+            f"no stack {asked!r} is set up (there are: {', '.join(there) or 'none'}); "
+            f"{manifest.set_up_by(asked)} sets it up"
+        )
+    return asked or next(iter(there), registry.NAME)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

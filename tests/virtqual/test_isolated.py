@@ -1,0 +1,107 @@
+"""What people and schedulers start on a site without a network."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual.cli import app
+from virtqual.errors import InfrastructureError
+from virtqual.stack import registry
+
+ROOT = Path(__file__).parents[2]
+NO_WAY_OUT = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+
+
+@pytest.fixture
+def isolated(site):
+    """Run a script of a checkout whose Python is set up, in a network namespace without a way out."""
+    if subprocess.run([*NO_WAY_OUT, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network namespaces for this user")
+    root = site.path / "checkout"
+    (root / ".venv/bin").mkdir(parents=True)
+    shutil.copytree(ROOT / "ci", root / "ci")
+    for room in ("checks", "reframe", "references", "src"):
+        (root / room).symlink_to(ROOT / room)
+    (root / "pyproject.toml").touch()
+    program = root / ".venv/bin/virtqual"
+    program.write_text(f"#!{sys.executable}\nfrom virtqual.cli import app\napp()\n")
+    program.chmod(0o755)
+    done = subprocess.run(["sha256sum", "pyproject.toml"], cwd=root, capture_output=True, check=True)
+    (root / ".venv/virtqual.sum").write_bytes(done.stdout)
+
+    def run(name, *arguments):
+        return site.run(*NO_WAY_OUT, "bash", str(root / "ci" / name), *arguments)
+
+    return run
+
+
+def test_the_main_job_needs_no_network_where_a_stack_is(isolated):
+    done = isolated("qualify", "--system", "testsite", "-n", "no such check")
+    assert "stack fake is set up: of the registry stack nothing is installed" in done.stdout
+    # As far as to ReFrame, on a Slurm.
+    assert done.stderr.startswith("virtqual: no test case was selected"), done.stderr
+
+
+@pytest.fixture
+def setup(site, monkeypatch):
+    """Start `virtqual setup` where no command that would install something works."""
+
+    def refused(command, failed, env=None):
+        raise InfrastructureError(failed)
+
+    for key, value in site.env.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(registry, "_run", refused)
+    monkeypatch.setattr(registry, "_installed", lambda package: package != "missing")
+
+    def start(*arguments, code):
+        done = CliRunner().invoke(app, ["setup", *arguments])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    return start
+
+
+def test_the_registry_stack_is_set_up_where_it_is_used(setup, site):
+    assert "could not make a Python environment" in setup("--stack", "registry", code=5)
+    assert "nothing is installed" in setup(code=0)
+    told = setup("--stack", "spack", code=2)
+    assert "no stack 'spack' is set up (there are: fake); ci/build-stack sets it up" in told
+    (site.path / "state/stack/fake/manifest.json").unlink()
+    told = setup(code=5)
+    assert "so the registry stack cannot be set up here" in told
+    assert "ci/build-stack --offline --mirror DIR" in told
+    # One that another virtqual wrote is set up again, and does not stand in its own way.
+    (site.path / "state/stack/registry").mkdir(exist_ok=True)
+    (site.path / "state/stack/registry/manifest.json").write_text("{}")
+    assert "could not make a Python environment" in setup(code=5)
+
+
+def test_what_else_needs_packages_is_told_of_them_alone(setup, monkeypatch):
+    assert "registry stack cannot" not in setup("--package", "missing", code=5)
+    monkeypatch.setattr(registry.shutil, "which", lambda name: None)
+    assert "nothing is installed" in setup(code=0)
+    told = setup("--package", "missing", code=5)
+    assert (
+        "this machine is no Debian (it has no dpkg-query), of which these packages are wanted: missing"
+        in told
+    )
+    assert "no Debian" in setup("--stack", "registry", code=5)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("WARNING: Retrying\nERROR: no such wheel", "ERROR: no such wheel"),
+        ("not a word of it", "\nnot a word of it"),
+    ],
+)
+def test_of_what_an_installer_says_the_reason_is_told(said, told):
+    with pytest.raises(InfrastructureError) as caught:
+        registry._run(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
+    assert str(caught.value) == f"pip failed (exit code 1): {told}"
