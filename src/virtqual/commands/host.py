@@ -9,9 +9,10 @@ import typer
 
 from virtqual.commands.identity import end, text_of
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.identity import NotObservable, kvm_host, readers
 from virtqual.identity import host as hosts
 from virtqual.identity import look as looks
-from virtqual.identity import readers
+from virtqual.identity.record import Text
 
 
 def command(
@@ -39,7 +40,7 @@ def command(
         if not source:
             raise UsageError("give at least one of --here, --libvirt, --qemu, --vmx, --esxcli")
         if here:
-            fields |= hosts.of_identity(readers.read(looks.here()))
+            fields |= hosts.of_identity(readers.read(looks.here())) | kvm_host.of_root()
         if libvirt:
             fields |= hosts.of_libvirt(text_of(libvirt))
         if qemu:
@@ -48,9 +49,21 @@ def command(
             fields |= hosts.of_vmx(text_of(vmx))
         if esxcli:
             fields |= hosts.of_esxcli(text_of(esxcli))
+        if here:
+            fields["qemu_package"] = _qemu_package(libvirt, qemu)
         typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
     except VirtqualError as error:
         end(error, error.exit_code)
+
+
+def _qemu_package(libvirt: Path | None, qemu: Path | None) -> Text:
+    binary = kvm_host.running(qemu) if qemu else None
+    if binary is None:
+        named = (qemu and text_of(qemu).partition("\0")[0]) or (libvirt and hosts.emulator(text_of(libvirt)))
+        if not named:
+            return NotObservable(not_observable="neither --qemu nor --libvirt names QEMU's binary")
+        binary = Path(named)
+    return kvm_host.package(binary)
 
 
 app = typer.Typer(add_completion=False)

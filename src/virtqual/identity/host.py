@@ -68,13 +68,12 @@ def write(host: Host) -> str:
 
 def of_identity(identity: Identity) -> Fields:
     """Return what the host's own identity says (``virtqual host --here`` on a KVM host)."""
-    fields: Fields = {}
-    if seen(identity.kernel.release):
-        fields["kernel"] = identity.kernel.release
-    if seen(identity.topology.smt):
-        fields["smt"] = identity.topology.smt
-    if seen(identity.power.governor):
-        fields["governor"] = identity.power.governor
+    fields: Fields = {
+        "kernel": identity.kernel.release,
+        "smt": identity.topology.smt,
+        "governor": identity.power.governor,
+        "turbo": identity.power.turbo,
+    }
     if seen(identity.topology.numa):
         nodes = [cpu_list(cpus) for cpus in identity.topology.numa.values()]
         fields |= {"numa_nodes": len(nodes), "cpus_per_node": max(map(len, nodes))}
@@ -121,6 +120,11 @@ def of_libvirt(text: str) -> Fields:
     if memory is not None and memory.text:
         fields["memory_mib"] = int(memory.text) * _UNITS[memory.get("unit", "KiB").lower()] // 2**20
     return fields
+
+
+def emulator(text: str) -> str | None:
+    """Return the QEMU binary that a domain of ``virsh dumpxml`` names."""
+    return ElementTree.fromstring(text).findtext("devices/emulator")
 
 
 def of_qemu(arguments: Sequence[str]) -> Fields:

@@ -223,8 +223,12 @@ class Host(Part):
         Where it comes from, for people.
     vendor, build, accelerator, hardware
         The hypervisor's exact build, what runs guest instructions, and the virtual hardware.
-    kernel, smt, governor
+    kernel, smt, governor, turbo
         Of the host.
+    module_parameters
+        Of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``; builds of modules that have their own.
+    qemu_package
+        The package of the QEMU binary, with its version.
     numa_nodes, cpus_per_node, memory_mib_per_node
         Of the host; logical CPUs.
     vcpus, memory_mib, virtual_numa_nodes, cpu_mode
@@ -241,6 +245,9 @@ class Host(Part):
         VM`` where each has its own with an adapter, so that messages go over the wire.
     other_vms
         How many VMs that are not of this partition ran on the host.
+    iommu_groups, iommu_types, iommu_options
+        Of the host's IOMMU: number of groups, how many of each type of domain, and what the kernel's command
+        line says of it (``none`` where it says nothing).
     iommu_large_pages
         Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
     node_interleaving
@@ -263,6 +270,9 @@ class Host(Part):
     kernel: Text = UNTOLD
     smt: Text = UNTOLD
     governor: Text = UNTOLD
+    turbo: Text = UNTOLD
+    module_parameters: Table = UNTOLD
+    qemu_package: Text = UNTOLD
     numa_nodes: Count = UNTOLD
     cpus_per_node: Count = UNTOLD
     memory_mib_per_node: Count = UNTOLD
@@ -278,6 +288,9 @@ class Host(Part):
     latency_sensitivity: Text = UNTOLD
     virtual_switches: Literal["one", "one a VM"] | NotObservable = UNTOLD
     other_vms: Count = UNTOLD
+    iommu_groups: Count = UNTOLD
+    iommu_types: Text = UNTOLD
+    iommu_options: Text = UNTOLD
     iommu_large_pages: Flag = UNTOLD
     node_interleaving: Flag = UNTOLD
     numa_hidden: Flag = UNTOLD

@@ -101,8 +101,9 @@ def frequency(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Governor and turbo: guests rarely see them, so the host's word counts where there is one."""
     host = virtual.host
     governor, turbo = virtual.power.governor, virtual.power.turbo
-    if not seen(governor) and seen(host):
-        governor = host.governor
+    if seen(host):
+        governor = governor if seen(governor) else host.governor
+        turbo = turbo if seen(turbo) else host.turbo
     yield from differs("the frequency governor", native.power.governor, governor)
     yield from differs("turbo", native.power.turbo, turbo)
     if seen(native.power.governor) and native.power.governor != "performance":

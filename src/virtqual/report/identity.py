@@ -10,11 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import Hca, Host, Identity, Nic, NotObservable, PcieLink, seen
+from virtqual.identity.record import UNTOLD, Hca, Host, Identity, Nic, NotObservable, PcieLink, seen
 
 Row = tuple[str, object]
 # What of the features tells one processor from another, the widest first.
 _WIDEST = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2")
+
+_WORDS = {"numa": "NUMA", "vcpu": "vCPU", "iommu": "IOMMU", "qemu": "QEMU"}
 
 
 def show(identity: Identity, console: Console) -> None:
@@ -118,9 +120,17 @@ def _sections(identity: Identity) -> Iterator[tuple[str, list[Row]]]:
 
 def _host(host: Host) -> Iterator[Row]:
     yield "said by", host.source
-    for name, value in host.model_dump(exclude={"schema_", "source"}).items():
-        if not isinstance(value, dict):
-            yield name.replace("_", " ").replace("numa", "NUMA").replace("vcpu", "vCPU"), value
+    for name in type(host).model_fields:
+        value = getattr(host, name)
+        if name in ("schema_", "source") or value == UNTOLD:
+            continue
+        label = name.replace("_", " ")
+        for word, written in _WORDS.items():
+            label = label.replace(word, written)
+        yield (
+            label,
+            " ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else value,
+        )
 
 
 def _nic(nic: Nic) -> Iterator[Row]:

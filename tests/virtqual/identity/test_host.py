@@ -1,13 +1,16 @@
 """What only the hypervisor's host can say, from its own files."""
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import UsageError
-from virtqual.identity import host, seen
+from virtqual.identity import host, kvm_host, seen
 
 LIBVIRT = """<domain type='kvm'><name>n1</name><memory unit='GiB'>64</memory>
 <memoryBacking><hugepages/><locked/></memoryBacking><vcpu placement='static'>2</vcpu>
@@ -102,6 +105,106 @@ def test_the_file_of_a_site(tmp_path):
         file.write_text(wrong)
         with pytest.raises(UsageError, match=says):
             host.load(file)
+
+
+def tree(root, **files):
+    """Make a host's files by hand."""
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+KVM = {
+    "proc/cmdline": "BOOT_IMAGE=/vmlinuz ro intel_iommu=on,sp_off iommu=pt iommu.strict=0 noiommu_ quiet\n",
+    "sys/module/kvm/parameters/halt_poll_ns": "200000\n",
+    "sys/module/kvm_intel/parameters/ept": "Y\n",
+    "sys/module/kvm_intel/parameters/nested": "N\n",
+    "sys/module/kvm_intel/srcversion": "533BB7E5866E52F63B9ACCB\n",
+    "sys/module/vfio_iommu_type1/parameters/disable_hugepages": "N\n",
+    "sys/module/vfio/parameters/other": "Y\n",
+    "sys/kernel/iommu_groups/0/type": "identity\n",
+    "sys/kernel/iommu_groups/1/type": "DMA-FQ\n",
+    "sys/kernel/iommu_groups/10/type": "identity\n",
+}
+
+
+def test_the_files_of_a_kvm_host(tmp_path):
+    fields = kvm_host.of_root(tree(tmp_path, **KVM))
+    assert fields == {
+        "module_parameters": {
+            "kvm.halt_poll_ns": "200000",
+            "kvm_intel.srcversion": "533BB7E5866E52F63B9ACCB",
+            "kvm_intel.ept": "Y",
+            "kvm_intel.nested": "N",
+            "vfio_iommu_type1.disable_hugepages": "N",
+        },
+        "iommu_groups": 3,
+        "iommu_types": "DMA-FQ 1, identity 2",
+        "iommu_options": "intel_iommu=on,sp_off iommu=pt iommu.strict=0",
+        "iommu_large_pages": False,
+    }
+    made = host.of(fields, "host")
+    (tmp_path / "host.json").write_text(host.write(made))
+    assert host.load(tmp_path / "host.json") == made
+
+
+def test_what_a_host_does_not_show_is_no_default(tmp_path):
+    fields = kvm_host.of_root(tmp_path)
+    assert {key: value for key, value in fields.items() if seen(value)} == {}
+    assert "KVM is not loaded" in fields["module_parameters"].not_observable
+    assert host.of(fields, "host").iommu_groups == fields["iommu_groups"]
+    # An IOMMU that is off, and a kernel that does not tell the types.
+    (tmp_path / "sys/kernel/iommu_groups").mkdir(parents=True)
+    fields = kvm_host.of_root(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"}))
+    assert (fields["iommu_groups"], fields["iommu_options"]) == (0, "none")
+    assert not seen(fields["iommu_types"])
+    assert "iommu_large_pages" not in fields
+    (tmp_path / "sys/kernel/iommu_groups/0/type").mkdir(parents=True)
+    (tmp_path / "sys/module/kvm/parameters/nested").mkdir(parents=True)
+    tree(tmp_path, **{"sys/module/vfio_iommu_type1/parameters/disable_hugepages": "Y"})
+    fields = kvm_host.of_root(tmp_path)
+    assert fields["iommu_types"].not_observable == "/sys/kernel/iommu_groups/0/type: is a directory"
+    assert fields["module_parameters"]["kvm.nested"].startswith("not observable (")
+    assert fields["iommu_large_pages"] is False
+
+
+def test_the_package_of_qemu(tmp_path, monkeypatch):
+    said = {"dpkg-query": "", "rpm": ""}
+    monkeypatch.setattr(kvm_host, "_said", lambda program, *_: said[program])
+    copy = shutil.copy("/bin/sleep", tmp_path / "qemu")
+    assert "no program of this machine" in kvm_host.package(tmp_path / "none").not_observable
+    assert kvm_host.package(Path(copy)).not_observable == f"no package of this machine has {copy}"
+    said["rpm"] = "qemu-kvm-core 9.0.0-10.el9"
+    assert kvm_host.package(Path(copy)) == "qemu-kvm-core 9.0.0-10.el9"
+    assert kvm_host.running(tmp_path / "cmdline") is None
+    with subprocess.Popen([copy, "60"]) as process:
+        cmdline = Path(f"/proc/{process.pid}/cmdline")
+        assert kvm_host.running(cmdline) == Path(copy)
+        Path(copy).unlink()
+        assert "replaced since the VM was started" in kvm_host.running(cmdline).not_observable
+        process.kill()
+
+
+def test_the_command_on_a_kvm_host(tmp_path, monkeypatch):
+    monkeypatch.setattr(kvm_host, "package", lambda binary: f"package of {binary}")
+    (tmp_path / "vm.xml").write_text(
+        LIBVIRT.replace("<os>", "<devices><emulator>/usr/bin/kvm</emulator></devices><os>")
+    )
+    (tmp_path / "cmdline").write_text(QEMU.replace(" ", "\0"))
+    for options, found in (
+        (["--libvirt", "vm.xml"], "package of /usr/bin/kvm"),
+        (["--qemu", "cmdline"], "package of qemu-system-x86_64"),
+        ([], {"not_observable": "neither --qemu nor --libvirt names QEMU's binary"}),
+    ):
+        monkeypatch.chdir(tmp_path)
+        done = CliRunner().invoke(app, ["host", "--here", *options])
+        assert json.loads(done.output)["qemu_package"] == found
+        assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= json.loads(done.output).keys()
+    (tmp_path / "host.json").write_text(done.output)
+    shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json")]).output
+    assert "QEMU package" in shown
+    assert "names QEMU's binary" in " ".join(shown.split())
 
 
 def test_the_command(tmp_path):

@@ -41,7 +41,10 @@ CASES = {
     "cpu-count": [({}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-3"}, {}, "8 natively and 4 in the VM")],
     "clock-source": [({}, {"(current_clocksource):tsc": r"\1:hpet"}, {}, "virtual reads the time from hpet")],
     "clock-differs": [({}, {"(current_clocksource):tsc": r"\1:kvm-clock"}, {}, "tsc natively and kvm-clock")],
-    "frequency": [({":performance": ":powersave"}, {}, {}, "powersave natively, not performance")],
+    "frequency": [
+        ({":performance": ":powersave"}, {}, {}, "powersave natively, not performance"),
+        ({}, {}, {"turbo": "off"}, "turbo is on natively and off in the VM"),
+    ],
     "mitigations": [({}, {"(meltdown):.*": r"\1:Mitigation: PTI"}, {}, "meltdown: 'Not affected' against")],
     "numa-hidden": [
         ({}, ONE_NODE, {}, "2 NUMA nodes natively, the VM shows 1"),
