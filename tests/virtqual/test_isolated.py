@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError
-from virtqual.stack import registry
+from virtqual.stack import machine, registry
 
 ROOT = Path(__file__).parents[2]
 NO_WAY_OUT = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
@@ -51,13 +51,13 @@ def test_the_main_job_needs_no_network_where_a_stack_is(isolated):
 def setup(site, monkeypatch):
     """Start `virtqual setup` where no command that would install something works."""
 
-    def refused(command, failed, env=None):
+    def refused(command, failed, **how):
         raise InfrastructureError(failed)
 
     for key, value in site.env.items():
         monkeypatch.setenv(key, value)
-    monkeypatch.setattr(registry, "_run", refused)
-    monkeypatch.setattr(registry, "_installed", lambda package: package != "missing")
+    monkeypatch.setattr(machine, "run", refused)
+    monkeypatch.setattr(registry, "_version", lambda package: package.replace("missing", ""))
 
     def start(*arguments, code):
         done = CliRunner().invoke(app, ["setup", *arguments])
@@ -103,5 +103,14 @@ def test_what_else_needs_packages_is_told_of_them_alone(setup, monkeypatch):
 )
 def test_of_what_an_installer_says_the_reason_is_told(said, told):
     with pytest.raises(InfrastructureError) as caught:
-        registry._run(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
+        machine.run(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
     assert str(caught.value) == f"pip failed (exit code 1): {told}"
+
+
+def test_a_program_that_is_not_there_or_does_not_end():
+    for command, told in (
+        (["/none/apt-get"], "no: /none/apt-get: No such file"),
+        (["sleep", "9"], "no: no end"),
+    ):
+        with pytest.raises(InfrastructureError, match=told):
+            machine.run(command, "no", seconds=0.1)

@@ -69,31 +69,27 @@ def build(
             return
         if locked is None:
             show(building.outlined(job), job)
-        made = building.build(
-            job, lambda line: _say.print(line, markup=False), lambda planned: show(planned, job)
-        )
+        made = building.build(job, _say.print, lambda planned: show(planned, job))
         _say.print(f"Spack stack {made.hash}:")
         for program in made.programs:
-            _say.print(f"  {program.name} {program.version} ({program.origin})", markup=False)
+            _say.print(f"  {program.name} {program.version} ({program.origin})")
 
 
 def show(plan: Plan, job: jobbing.Job) -> None:
     """Print what a build will do, or what can be said of it before its versions are worked out."""
     name = job.request.set
     if plan.roots:
-        _say.print(f"set {name}: {', '.join(f'{p.name}@{p.version}' for p in plan.roots)}", markup=False)
+        _say.print(f"set {name}: {', '.join(f'{p.name}@{p.version}' for p in plan.roots)}")
         _say.print(
             f"{len(plan.build)} packages to install, {plan.installed} there, {len(plan.machine)} from the "
             f"machine ({', '.join(f'{p.name}@{p.version}' for p in plan.machine)}); "
-            f"{plan.free / 2**30:.0f} GiB free",
-            markup=False,
+            f"{plan.free / 2**30:.0f} GiB free"
         )
     else:
         _say.print(
             f"set {name}: {', '.join(job.names)}; the versions of what they need are not worked out yet for "
             "this machine and configuration: the build begins with it, a few minutes, and then says which "
-            f"packages it takes; {plan.free / 2**30:.0f} GiB free",
-            markup=False,
+            f"packages it takes; {plan.free / 2**30:.0f} GiB free"
         )
     for package in plan.build:
         notes = [f"{package.name}@{package.version}"]
@@ -101,7 +97,7 @@ def show(plan: Plan, job: jobbing.Job) -> None:
             notes.append(f"{size / 2**20:.1f} MiB of sources")
         if tried := plan.tried.get(package.name):
             notes.append(f"{tried.minutes:g} min, {tried.size:g} MiB installed")
-        _say.print(f"  {', '.join(notes)}", markup=False)
+        _say.print(f"  {', '.join(notes)}")
     if plan.tried:
         minutes, size = (sum(part) for part in zip(*plan.tried.values(), strict=True))
         unknown = len(plan.build) - len(plan.tried)
@@ -110,9 +106,9 @@ def show(plan: Plan, job: jobbing.Job) -> None:
             + (f"what the other {unknown} take is not known" if unknown else "that is all of them")
         )
     for entry in plan.by_hand:
-        _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}", markup=False)
+        _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}")
     for sentence in plan.missing:
-        _say.print(f"MISSING: {sentence}", markup=False)
+        _say.print(f"MISSING: {sentence}")
 
 
 @app.command("lock")
@@ -122,8 +118,9 @@ def lock_() -> None:
         root = paths.root()
         job = jobbing.make(jobbing.Request(), root, paths.stacks())
         with alone(job.state):
-            building.locked(job, lambda line: _say.print(line, markup=False), anew=True)
-        _say.print(f"written: {environment.ship(job.made, root)}", markup=False)
+            found, _ = building.begun(job, _say.print)
+            building.concretised(job, found, _say.print, anew=True)
+        _say.print(f"written: {environment.ship(job.made, root)}")
 
 
 @app.command()
@@ -144,12 +141,12 @@ def mirror(
             mirror=source,
         )
         job = jobbing.make(request, paths.root(), paths.stacks())
-        lacking = mirroring.gather(job, directory.resolve(), lambda line: _say.print(line, markup=False))
+        lacking = mirroring.gather(job, directory.resolve(), _say.print)
         for sentence in lacking:
-            _say.print(f"LACKING: {sentence}", markup=False)
+            _say.print(f"LACKING: {sentence}")
         if lacking:
             raise InfrastructureError(f"the mirror {directory} is not complete")
-        _say.print(f"complete: virtqual stack build --offline --mirror {directory}", markup=False)
+        _say.print(f"complete: virtqual stack build --offline --mirror {directory}")
 
 
 @app.command()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from virtqual.stack.jobs import Job
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest
 from virtqual.stack.plan import Plan
+from virtqual.stack.spack import Spack, log_file, tail
 
 Say = Callable[[str], None]
 Show = Callable[[Plan], None]
@@ -66,7 +65,8 @@ def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
         Something is missing or failed; the stack that was set up before stays as it was.
     """
     with alone(job.state):
-        found, made = locked(job, say)
+        found, _ = begun(job, say)
+        made = concretised(job, found, say)
         todo = planned(job, made)
         show(todo)
         if todo.lacking:
@@ -78,24 +78,14 @@ def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
         return _finish(job, made, todo.roots)
 
 
-def locked(job: Job, say: Say, *, anew: bool = False) -> tuple[bring.Spack, Lock]:
-    """Bring Spack and the recipes, write the environment, and return Spack and the environment's lock.
-
-    Parameters
-    ----------
-    job
-        What is to be built.
-    say
-        Told of every step.
-    anew
-        Have Spack work the lock out even if there is one.
-    """
+def begun(job: Job, say: Say) -> tuple[Spack, Path]:
+    """Bring Spack and the recipes, and write the environment; return Spack and where the recipes are."""
     request, recipes = job.request, job.recipes
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
     upstream = bring.packages(job.state, recipes, mirror=request.mirror, offline=request.offline)
     say(f"Spack {found.version} ({found.note}), package repository {recipes.commit[:12]}")
     environment.write(job.made, job.root, request.choices, upstream, mirrors(job))
-    return found, concretised(job, found, say, anew=anew)
+    return found, upstream
 
 
 def mirrors(job: Job) -> dict[str, Any]:
@@ -119,21 +109,24 @@ def mirrors(job: Job) -> dict[str, Any]:
     return found
 
 
-def concretised(job: Job, found: bring.Spack, say: Say, *, anew: bool = False) -> Lock:
-    """Return the environment's lock, worked out by Spack if there is none yet."""
+def concretised(job: Job, found: Spack, say: Say, *, anew: bool = False) -> Lock:
+    """Return the environment's lock, worked out by Spack if there is none yet.
+
+    Parameters
+    ----------
+    job, found, say
+        What is to be built, Spack, and who is told.
+    anew
+        Have Spack work it out even if there is one.
+    """
     given = None if anew else jobs.given_lock(job.request, job.root, job.made)
     if given and given != job.made.lock:
         shutil.copy(given, job.made.lock)
     if given is None:
         job.made.lock.unlink(missing_ok=True)
         say("working out versions and hashes (concretising): a few minutes")
-        log = log_file(job, "concretize")
-        code = run(job, found, ["concretize"], log, lambda line: None)
-        if code:
-            raise InfrastructureError(
-                f"the stack cannot be concretised with this configuration; Spack's reason is in {log}:\n"
-                + tail(log, 12)
-            )
+        failed = "the stack cannot be concretised with this configuration"
+        found.do(job.made.directory, ["concretize"], log_file(job.state, "concretize"), failed)
     return lock.load(job.made.lock)
 
 
@@ -146,7 +139,7 @@ def supply(job: Job, todo: Plan) -> None:
         shutil.copy(entry.place, place / f"{entry.sha256}{suffix}")
 
 
-def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
+def _install(job: Job, found: Spack, todo: Plan, say: Say) -> None:
     left = {f"{package.name}-{package.version}" for package in todo.build}
     total, started = len(left), 0
 
@@ -161,8 +154,9 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
         options.append("--use-buildcache=only")
     if job.request.jobs:
         options.append(f"-j{job.request.jobs}")
-    log = log_file(job, "install")
-    code = run(job, found, [*options, *(f"/{root.hash}" for root in todo.roots)], log, follow)
+    log = log_file(job.state, "install")
+    wanted = [f"/{root.hash}" for root in todo.roots]
+    code = found.run(job.made.directory, [*options, *wanted], log, follow)
     there = lock.installed(job.made.store)
     if code or any(root.hash not in there for root in todo.roots):
         raise InfrastructureError(failure(log, job, todo.build, there))
@@ -170,7 +164,7 @@ def _install(job: Job, found: bring.Spack, todo: Plan, say: Say) -> None:
 
 def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]) -> str:
     """Say which package failed, where its log is, and what is still in place."""
-    text = log.read_text(errors="replace", encoding="utf-8")
+    text = log.read_text(encoding="utf-8", errors="replace")
     lacking = {package.hash: package for package in build if package.hash not in there}
     # The first: what comes after it may only have failed because of it.
     found = _LOG.search(text)
@@ -222,49 +216,3 @@ def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
 def prefix(store: Path, package: Package) -> Path:
     """Return where a package of a lock is, or will be, installed."""
     return package.external or store / f"{package.name}-{package.version}-{package.hash}"
-
-
-def run(job: Job, found: bring.Spack, arguments: list[str], log: Path, follow: Say) -> int:
-    """Run Spack in the environment, all it says to a log; return its exit code."""
-    line = [str(found.program), "-e", str(job.made.directory), *arguments]
-    with (
-        log.open("w", encoding="utf-8") as file,
-        subprocess.Popen(
-            line,
-            env=found.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for text in process.stdout:
-            file.write(text)
-            file.flush()
-            follow(text)
-    return process.returncode
-
-
-def log_file(job: Job, what: str) -> Path:
-    """Make a new log file, which no other run has, though it begin in the same second."""
-    place = job.state / "log"
-    place.mkdir(parents=True, exist_ok=True)
-    now = time.strftime("%Y%m%d-%H%M%S")
-    file, number = place / f"{now}-{what}.log", 1
-    while True:
-        try:
-            file.touch(exist_ok=False)
-        except FileExistsError:
-            number += 1
-            file = place / f"{now}-{what}-{number}.log"
-        else:
-            return file
-
-
-def tail(log: Path, lines: int) -> str:
-    """Return the last lines of a log, indented."""
-    if not log.is_file():
-        return ""
-    text = [line for line in log.read_text(errors="replace", encoding="utf-8").splitlines() if line.strip()]
-    return "\n".join(f"    {line}" for line in text[-lines:])

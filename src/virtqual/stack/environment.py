@@ -178,17 +178,7 @@ def write(
     yaml.width = 1000
     content = yaml.load((root / "spack.yaml").read_text(encoding="utf-8"))
     said = content["spack"]
-    if INCLUDE not in said:
-        raise UsageError(
-            f"{root / 'spack.yaml'}: the key include:: is missing; with one colon the machine's own Spack "
-            "configuration would count too"
-        )
-    include = [entry for entry in said[INCLUDE] if isinstance(entry, str)]
-    if choices.mpi:
-        include = [_chosen(entry, choices.mpi) for entry in include]
-    # Earlier entries win.
-    site = ["config/site"] if choices.site else []
-    said[INCLUDE] = [*site, f"config/{choices.side}", *include]
+    said[INCLUDE] = _included(said, root / "spack.yaml", choices)
     if made.names:
         _restrict(said, made.names)
     said["repos"]["builtin"] = str(recipes)
@@ -201,6 +191,21 @@ def write(
         said["mirrors"] = mirrors
     with (made.directory / "spack.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(content, file)
+
+
+def _included(said: Any, file: Path, choices: Choices) -> list[str]:
+    """Return which configuration counts; earlier entries win."""
+    if INCLUDE not in said:
+        raise UsageError(
+            f"{file}: the key include:: is missing; with one colon the machine's own Spack configuration "
+            "would count too"
+        )
+    # spack.yaml's entry for a site is for Spack alone: here the site is known.
+    common = [entry for entry in said[INCLUDE] if isinstance(entry, str)]
+    if choices.mpi:
+        common = [_chosen(entry, choices.mpi) for entry in common]
+    site = ["config/site"] if choices.site else []
+    return [*site, f"config/{choices.side}", *common]
 
 
 def _restrict(said: Any, names: tuple[str, ...]) -> None:
@@ -261,9 +266,3 @@ def host_system() -> str:
     if release.get("ID") in ("debian", "rhel", "centos", "rocky", "almalinux", "fedora"):
         version = version.partition(".")[0]
     return f"{release.get('ID', 'linux')}{version}"
-
-
-def programs_of(root: Path, names: tuple[str, ...]) -> list[str]:
-    """Return the checks' programs that packages of some names give."""
-    every = pins.programs()["programs"]
-    return [name for name, entry in every.items() if entry["package"] in names]

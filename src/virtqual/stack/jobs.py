@@ -150,11 +150,20 @@ def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
         return _for_this_machine(request.lock)
     if made.lock.is_file():
         return made.lock
-    if request.mirror:
-        kept = json.loads((request.mirror / INVENTORY).read_text(encoding="utf-8"))
-        if kept.get("environment") == made.directory.name:
-            return _for_this_machine(request.mirror / "spack.lock")
+    if request.mirror and _environment_of(request.mirror) == made.directory.name:
+        return _for_this_machine(request.mirror / "spack.lock")
     return environment.shipped_lock(root, made)
+
+
+def _environment_of(mirror: Path) -> str:
+    """Return the name of the environment that a mirror was made for."""
+    file = mirror / INVENTORY
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8")).get("environment", ""))
+    except (ValueError, AttributeError) as error:
+        raise UsageError(
+            f"{file}: not what `virtqual stack mirror` writes ({error}); make the mirror again"
+        ) from None
 
 
 def _for_this_machine(file: Path) -> Path:

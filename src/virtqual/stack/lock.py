@@ -174,9 +174,18 @@ def note(source: Path, target: Path, **said: str) -> None:
 
 
 def installed(store: Path) -> frozenset[str]:
-    """Return the hashes that a store's database has as installed; none where there is no store."""
+    """Return the hashes that a store's database has as installed; none where there is no store.
+
+    Raises
+    ------
+    InfrastructureError
+        The database is of another form.
+    """
     index = store / ".spack-db/index.json"
     if not index.is_file():
         return frozenset()
-    installs = json.loads(index.read_text(encoding="utf-8"))["database"]["installs"]
-    return frozenset(hash_ for hash_, entry in installs.items() if entry.get("installed"))
+    try:
+        installs = json.loads(index.read_text(encoding="utf-8"))["database"]["installs"]
+        return frozenset(hash_ for hash_, entry in installs.items() if entry.get("installed"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InfrastructureError(f"{index}: no database of Spack 1.x ({error!r})") from error

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, build, environment, lock, wheels
+from virtqual.stack import bring, build, lock, repositories, wheels
 from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
 from virtqual.stack.jobs import INVENTORY, Job
-from virtqual.stack.pins import SPACK, Repository
+from virtqual.stack.lock import Lock, Package
+from virtqual.stack.pins import SPACK
+from virtqual.stack.spack import Spack, log_file
 
 
 def gather(job: Job, target: Path, say: Say) -> list[str]:
@@ -43,95 +44,64 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
 
 
 def _gather(job: Job, target: Path, say: Say) -> list[str]:
-    request, pinned = job.request, job.recipes
-    found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
-    upstream = bring.packages(job.state, pinned, mirror=request.mirror, offline=request.offline)
+    found, upstream = build.begun(job, say)
     target.mkdir(parents=True, exist_ok=True)
     lacking: list[str] = []
 
-    def part(name: str, fill: Callable[[], None]) -> None:
+    def part(name: str, fill: Callable[..., None], *arguments: Any) -> None:
         say(name)
         try:
-            fill()
+            fill(*arguments)
         except InfrastructureError as error:
             lacking.append(f"{name}: {error}")
 
-    repositories = (
-        (pinned, upstream.parents[2], bring.MIRRORED["packages"]),
+    for repository, have, name in (
+        (job.recipes, upstream.parents[2], bring.MIRRORED["packages"]),
         (SPACK, found.program.parents[1], bring.MIRRORED["spack"]),
-    )
-    for repository, have, name in repositories:
-        part(name, lambda r=repository, h=have, n=name: _bare(r, h, target / n))  # type: ignore[misc]
-    part(wheels.DIRECTORY, lambda: wheels.gather(job.root, target))
-    environment.write(job.made, job.root, request.choices, upstream, build.mirrors(job))
+    ):
+        part(name, repositories.bare, repository, have, target / name)
+    part(wheels.DIRECTORY, wheels.gather, job.root, target)
     locked = build.concretised(job, found, say)
     todo = build.planned(job, locked)
+    build.supply(job, todo)
     supplied = {entry.package for entry in todo.by_hand if entry.supplied}
     by_hand = [entry for entry in todo.by_hand if not entry.supplied]
-    lacking += [str(entry) for entry in by_hand]
-    build.supply(job, todo)
-
-    def sources() -> None:
-        # Private: with what must not be published, NAMD; a mirror is for the site that made it.
-        command = ["mirror", "create", "--private", "--directory", str(target / "sources"), "--all"]
-        leave = sorted({root.name for root in _others(job, locked)} | {entry.package for entry in by_hand})
-        if leave:
-            command += ["--exclude-specs", " ".join(leave)]
-        _run(job, found, command, "mirror")
-
-    part(" ".join(["sources", *sorted(supplied)]), sources)
-
+    lacking += map(str, by_hand)
+    leave = {root.name for root in _others(job, locked)} | {entry.package for entry in by_hand}
+    part(" ".join(["sources", *sorted(supplied)]), _sources, job, found, target, leave)
     there = lock.installed(job.made.store)
     ready = [root for root in todo.roots if root.hash in there]
     if ready:
-        push = ["buildcache", "push", "--private", "--unsigned", "--update-index"]
-        push += [str(target / "build_cache"), *(f"/{root.hash}" for root in ready)]
-        part("build_cache", lambda: _run(job, found, push, "buildcache"))
+        part("build_cache", _binaries, job, found, target, ready)
     else:
         say("build_cache: nothing is built here yet; an isolated site builds from the sources")
     lock.note(job.made.lock, target / "spack.lock", **({"store": str(job.made.store)} if ready else {}))
     inventory = {
         "schema": "virtqual-mirror/1",
-        "set": request.set,
+        "set": job.request.set,
         "environment": job.made.directory.name,
         "spack": SPACK._asdict(),
-        "packages": pinned._asdict(),
+        "packages": job.recipes._asdict(),
         "lacking": lacking,
     }
     (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n", encoding="utf-8")
     return lacking
 
 
-def _others(job: Job, locked: lock.Lock) -> list[lock.Package]:
+def _others(job: Job, locked: Lock) -> list[Package]:
     wanted = {root.hash for root in locked.of(job.names)}
     return [locked.packages[hash_] for hash_ in locked.roots if hash_ not in wanted]
 
 
-def _bare(pinned: Repository, have: Path, target: Path) -> None:
-    """Have one commit of a repository in a bare repository, from a checkout of it or from its place."""
-    if target.is_dir() and _git(target, "cat-file", "-e", pinned.commit) == "":
-        return
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    _git(target, "init", "--bare", "--quiet")
-    wanted = f"{pinned.commit}:refs/heads/pinned"
-    if error := _git(target, "fetch", "--quiet", "--depth", "1", have.as_uri(), wanted):
-        bring.reach(pinned.url)
-        error = _git(target, "fetch", "--quiet", "--depth", "1", pinned.url, wanted)
-        if error:
-            shutil.rmtree(target, ignore_errors=True)
-            raise InfrastructureError(f"{pinned.url} at {pinned.commit} could not be fetched: {error}")
+def _sources(job: Job, found: Spack, target: Path, leave: set[str]) -> None:
+    # Private: with what must not be published, NAMD; a mirror is for the site that made it.
+    command = ["mirror", "create", "--private", "--directory", str(target / "sources"), "--all"]
+    if leave:
+        command += ["--exclude-specs", " ".join(sorted(leave))]
+    found.do(job.made.directory, command, log_file(job.state, "mirror"), "not all could be had")
 
 
-def _git(root: Path, *arguments: str) -> str:
-    """Run git and return what went wrong, empty if nothing did."""
-    done = subprocess.run(
-        ["git", "-C", root, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
-    return (done.stderr.strip() or "failed") if done.returncode else ""
-
-
-def _run(job: Job, found: bring.Spack, arguments: list[str], what: str) -> None:
-    log = build.log_file(job, what)
-    if build.run(job, found, arguments, log, lambda line: None):
-        raise InfrastructureError(f"Spack's reason is in {log}:\n{build.tail(log, 6)}")
+def _binaries(job: Job, found: Spack, target: Path, roots: list[Package]) -> None:
+    command = ["buildcache", "push", "--private", "--unsigned", "--update-index", str(target / "build_cache")]
+    command += [f"/{root.hash}" for root in roots]
+    found.do(job.made.directory, command, log_file(job.state, "buildcache"), "not all could be written")

@@ -20,7 +20,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import manifest
+from virtqual.stack import machine, manifest
 from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
@@ -102,7 +102,7 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = Tr
             f"this machine is no Debian (it has no dpkg-query), of which these packages are wanted: "
             f"{' '.join(named)}{_OTHERWISE if stack else ''}"
         )
-    packages = tuple(p for p in named if not _installed(p))
+    packages = tuple(p for p in named if not _version(p))
     return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None, stack)
 
 
@@ -133,9 +133,9 @@ def _install(stacks: Path, todo: Plan) -> None:
         target.mkdir(parents=True, exist_ok=True)
         prefix = target / "prefix"
         if not (prefix / "bin/python").exists():
-            _run([sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment")
+            machine.run([sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment")
         pip = [str(prefix / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        _run([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
+        machine.run([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
         (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n", encoding="utf-8")
 
 
@@ -186,7 +186,10 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
             brings = entry.get("package") or entry.get("wheel")
             raise InfrastructureError(f"{needed} is missing: the stack's {name} comes from {brings!r}")
     if package := entry.get("package"):
-        version = _package_version(package)
+        version = _version(package)
+        if not version:
+            again = manifest.set_up_by(NAME)
+            raise InfrastructureError(f"the package {package!r} is not installed; {again} installs it")
         origin = f"distribution package {package}"
     else:
         version = versions[entry["wheel"]]
@@ -209,46 +212,16 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
     )
 
 
-def _installed(package: str) -> bool:
-    return bool(_package_version(package, missing_ok=True))
-
-
-def _package_version(package: str, *, missing_ok: bool = False) -> str:
-    query = subprocess.run(
-        ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+def _version(package: str) -> str:
+    """Return the version of a package of the distribution, empty if it is not installed."""
+    command = ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package]
+    query = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     status, _, version = query.stdout.partition(" ")
-    if status == "installed":
-        return version
-    if missing_ok:
-        return ""
-    raise InfrastructureError(f"the package {package!r} is not installed; run {manifest.set_up_by(NAME)}")
+    return version if status == "installed" else ""
 
 
 def _apt(packages: tuple[str, ...]) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "update", "-q"], "apt-get update failed", env)
+    machine.run(["apt-get", "update", "-q"], "apt-get update failed", env=env)
     command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
-    _run(command, f"apt-get could not install {' '.join(packages)}", env)
-
-
-def _run(command: list[str], failed: str, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stdout.strip().splitlines()
-        # As pip and apt begin the lines that matter, after those of every attempt.
-        reasons = [line for line in lines if line.startswith(("ERROR: ", "E: "))]
-        said = reasons[-1] if reasons else "\n" + "\n".join(lines[-8:])
-        raise InfrastructureError(f"{failed} (exit code {done.returncode}): {said}")
+    machine.run(command, f"apt-get could not install {' '.join(packages)}", env=env)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
-from virtqual.errors import InfrastructureError
+from virtqual.stack import machine
 
 #: Where they are in a mirror; ``ci/build-stack`` looks there.
 DIRECTORY = "wheels"
@@ -32,7 +31,4 @@ def gather(root: Path, target: Path) -> None:
     wanted = [*said["build-system"]["requires"], *said["project"]["dependencies"]]
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     command += ["--only-binary", ":all:", "--dest", str(target / DIRECTORY), *wanted]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        raise InfrastructureError(f"pip could not have all of {', '.join(wanted)}: {reason[0]}")
+    machine.run(command, f"pip could not have all of {', '.join(wanted)}")

@@ -7,7 +7,7 @@ import pytest
 from fakespack import lock_of
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, build, jobs, lock, manifest, pins, plan
+from virtqual.stack import build, jobs, lock, manifest, pins, plan, spack
 from virtqual.stack.alone import alone
 from virtqual.stack.environment import Choices
 
@@ -126,9 +126,9 @@ def test_a_build_of_nothing_is_refused_and_keeps_the_last_good_stack(fake, start
     assert (tmp_path / "stacks/spack/spack.lock").read_bytes() == kept
 
 
-def test_two_runs_in_one_second_have_a_log_each(fake, start, monkeypatch):
-    monkeypatch.setattr(build.time, "strftime", lambda form: "20260101-000000")
-    logs = [build.log_file(start(), "install") for _ in range(3)]
+def test_two_runs_in_one_second_have_a_log_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(spack.time, "strftime", lambda form: "20260101-000000")
+    logs = [spack.log_file(tmp_path, "install") for _ in range(3)]
     assert [log.name.removeprefix("20260101-000000-install") for log in logs] == [".log", "-2.log", "-3.log"]
 
 
@@ -212,8 +212,8 @@ def test_a_set_is_added_to_what_is_there(fake, start):
     assert whole.features == ["osu", "stream"]
 
 
-@pytest.mark.parametrize("version", ["0.23.1", "1.0.2"])
-def test_an_older_spack_is_refused(fake, start, version):
+@pytest.mark.parametrize("version", ["0.23.1", "1.0.2", "2.0.0", ""])
+def test_a_spack_of_another_form_is_refused(fake, start, version):
     fake.version(version)
     with pytest.raises(InfrastructureError, match=r"v1\.1\.0 is supported"):
         build.build(start(), silent)
@@ -225,6 +225,13 @@ def test_what_is_not_there_is_refused_before_anything_is_done(fake, start, tmp_p
     with pytest.raises(UsageError, match="neither a URL nor a directory"):
         start(buildcache=str(tmp_path / "none"))
     assert start(buildcache="https://cache.example/stack")
+    (tmp_path / "mirror.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"mirror\.json: not what `virtqual stack mirror` writes"):
+        start(mirror=tmp_path)
+    (tmp_path / ".spack-db").mkdir()
+    (tmp_path / ".spack-db/index.json").write_text("{}")
+    with pytest.raises(InfrastructureError, match=r"index\.json: no database of Spack 1\.x"):
+        lock.installed(tmp_path)
     monkeypatch.setenv("SPACK_ROOT", "/nonexistent")
     with pytest.raises(
         UsageError, match=r"SPACK_ROOT is /nonexistent, but .* unset it to have v1\.1\.0 brought"
@@ -232,7 +239,7 @@ def test_what_is_not_there_is_refused_before_anything_is_done(fake, start, tmp_p
         build.build(start(), silent)
     monkeypatch.setenv("SPACK_ROOT", str(fake.path))
     (fake.path / "bin/spack").chmod(0o644)
-    with pytest.raises(InfrastructureError, match=r"does not run: Permission denied; unset SPACK_ROOT"):
+    with pytest.raises(InfrastructureError, match=r"does not run: .*Permission denied; unset SPACK_ROOT"):
         build.build(start(), silent)
 
 
@@ -247,6 +254,6 @@ def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatc
 
 
 def test_offline_lets_nothing_out(tmp_path):
-    env = bring.environment(tmp_path, offline=True)
+    env = spack.variables(tmp_path, offline=True)
     assert env["GIT_ALLOW_PROTOCOL"] == "file"
     assert env["https_proxy"].startswith("http://127.0.0.1:")

@@ -16,6 +16,12 @@ def silent(_line):
     pass
 
 
+def worked_out(job, **how):
+    """Return the lock of a job's environment."""
+    spack, _ = build.begun(job, silent)
+    return build.concretised(job, spack, silent, **how)
+
+
 def test_another_mpi_is_another_environment(checkout, tmp_path):
     state = tmp_path / "state"
     ours = environment.prepare(checkout, state, Choices())
@@ -49,13 +55,13 @@ def test_a_lock_for_another_operating_system_is_refused(fake, start, tmp_path):
 
 def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, checkout, tmp_path):
     job = start(set="all")
-    build.locked(job, silent)
+    worked_out(job)
     environment.ship(job.made, checkout)
     assert environment.shipped_lock(checkout, job.made) == checkout / "spack.lock"
     # Worked out anew, neither it nor the environment's own counts; it stays until there is another.
     fake.lock(json.loads(json.dumps(lock_of()).replace("o" * 32, "p" * 32)))
-    assert "p" * 32 not in build.locked(start(set="all"), silent)[1].packages
-    assert "p" * 32 in build.locked(start(set="all"), silent, anew=True)[1].packages
+    assert "p" * 32 not in worked_out(start(set="all")).packages
+    assert "p" * 32 in worked_out(start(set="all"), anew=True).packages
     assert "o" * 32 in (checkout / "spack.lock").read_text()
     text = (checkout / "spack.yaml").read_text()
     (checkout / "spack.yaml").write_text("# a comment\n" + text)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, build, environment, jobs, lock, mirror
+from virtqual.stack import build, environment, jobs, lock, mirror, repositories
 from virtqual.stack.pins import Repository
 
 
@@ -34,30 +34,30 @@ def published(tmp_path):
 
 
 def test_a_commit_is_brought_whole(published, tmp_path):
-    bring.checkout(published, tmp_path / "have", mirrored=None, offline=False)
+    repositories.checkout(published, tmp_path / "have", mirrored=None, offline=False)
     assert (tmp_path / "have/recipe").read_text() == "first"
     assert not list(tmp_path.glob("*.part"))
     # It is there: neither network nor mirror is asked again.
     gone = published._replace(url="file:///nowhere")
-    bring.checkout(gone, tmp_path / "have", mirrored=None, offline=True)
+    repositories.checkout(gone, tmp_path / "have", mirrored=None, offline=True)
 
 
 def test_from_checkout_to_mirror_to_checkout(published, tmp_path):
-    bring.checkout(published, tmp_path / "have", mirrored=None, offline=False)
-    mirror._bare(published, tmp_path / "have", tmp_path / "mirror.git")
+    repositories.checkout(published, tmp_path / "have", mirrored=None, offline=False)
+    repositories.bare(published, tmp_path / "have", tmp_path / "mirror.git")
     gone = published._replace(url="file:///nowhere")
-    mirror._bare(gone, tmp_path / "none", tmp_path / "mirror.git")
-    bring.checkout(gone, tmp_path / "isolated", mirrored=tmp_path / "mirror.git", offline=True)
+    repositories.bare(gone, tmp_path / "none", tmp_path / "mirror.git")
+    repositories.checkout(gone, tmp_path / "isolated", mirrored=tmp_path / "mirror.git", offline=True)
     assert (tmp_path / "isolated/recipe").read_text() == "first"
 
 
 def test_what_is_not_there_leaves_nothing_behind(published, tmp_path):
     other = published._replace(commit="0" * 40)
     with pytest.raises(InfrastructureError, match="git fetch failed"):
-        bring.checkout(other, tmp_path / "have", mirrored=None, offline=False)
+        repositories.checkout(other, tmp_path / "have", mirrored=None, offline=False)
     assert not (tmp_path / "have").exists()
     with pytest.raises(InfrastructureError, match="is no mirror"):
-        bring.checkout(published, tmp_path / "have", mirrored=tmp_path / "none", offline=True)
+        repositories.checkout(published, tmp_path / "have", mirrored=tmp_path / "none", offline=True)
 
 
 def test_what_a_mirror_lacks_is_listed(fake, start, tmp_path, monkeypatch):
