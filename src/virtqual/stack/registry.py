@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ class Plan:
         return not (self.wheels or self.packages)
 
 
+@cache
 def recipe() -> dict[str, Any]:
     """Return the stack's definition, ``registry.yaml``."""
     text = resources.files(__package__).joinpath("registry.yaml").read_text(encoding="utf-8")

@@ -66,15 +66,16 @@ def script(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("offline", [["--offline"], []], ids=["offline", "with a network"])
 @pytest.mark.parametrize("written", ["two words", "one word", "no mirror"])
-def test_wheels_of_a_mirror_are_used(script, tmp_path, written):
+def test_wheels_of_a_mirror_are_used(script, tmp_path, written, offline):
     (tmp_path / "mirror/wheels").mkdir(parents=True)
     mirror = str(tmp_path / "mirror")
     options = {"two words": ["--mirror", mirror], "one word": [f"--mirror={mirror}"], "no mirror": []}
-    script("build-stack", "--offline", *options[written], pip=5)
-    links = "" if written == "no mirror" else f"1 {mirror}/wheels"
-    asked = (tmp_path / "checkout/asked").read_text()
-    assert asked.startswith(f"{links} -m pip install" if links else "  -m pip install")
+    script("build-stack", *offline, *options[written], pip=5)
+    links = "" if written == "no mirror" else f"{mirror}/wheels"
+    no_index = "1" if links or offline else ""
+    assert (tmp_path / "checkout/asked").read_text().startswith(f"{no_index} {links} -m pip install")
 
 
 def test_no_index_and_no_wheels_is_one_message(script, tmp_path):
