@@ -174,10 +174,10 @@ def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]
     else:
         # It failed before it had a log: no source, or its recipe's own mistake.
         where, what = log, str(lacking[begun[2]]) if begun else "a package"
-    good = job.state / "manifest.json"
+    good = manifest.earlier(job.state)
     last = (
-        f"the last good stack ({manifest.load(good).hash}) is still in place"
-        if good.is_file()
+        f"the last good stack ({good.hash}) is still in place"
+        if good
         else "no Spack stack was set up before; the registry stack is not touched"
     )
     return (

@@ -123,13 +123,11 @@ def _assert_same_place(request: Request, store: Path) -> None:
 
 def _brought(state: Path, made: Environment) -> list[str]:
     """Return the packages of the stack that is set up, if it is of the same configuration."""
-    file = state / "manifest.json"
-    if not file.is_file():
+    earlier = manifest.earlier(state)
+    if earlier is None or earlier.pins.partition("-")[0] != made.digest:
         return []
-    earlier = manifest.load(file)
     known = pins.programs()["programs"]
-    same = earlier.pins.partition("-")[0] == made.digest
-    return list(dict.fromkeys(known[p.name]["package"] for p in earlier.programs)) if same else []
+    return list(dict.fromkeys(known[program.name]["package"] for program in earlier.programs))
 
 
 def known_lock(job: Job) -> Lock | None:

@@ -145,6 +145,17 @@ def load(path: Path) -> Manifest:
         ) from error
 
 
+def earlier(directory: Path) -> Manifest | None:
+    """Return the manifest of a stack's directory; None if there is none, or one that cannot be read any more.
+
+    What sets a stack up asks so: what another virtqual has left must not stand in its way.
+    """
+    try:
+        return load(directory / _FILE)
+    except InfrastructureError:
+        return None
+
+
 def installed(stacks: Path) -> list[Manifest]:
     """Return every stack that is set up below a directory, in the order of :func:`names`."""
     return [load(stacks / name / _FILE) for name in names(stacks)]

@@ -170,11 +170,8 @@ def write_manifest(stacks: Path) -> Manifest:
 
 def current(stacks: Path) -> Manifest | None:
     """Return the manifest if the stack is set up for today's recipe and nothing has changed."""
-    try:
-        found = manifest.load(directory(stacks) / "manifest.json")
-    except InfrastructureError:
-        return None  # never set up, or by another virtqual: set up again
-    return found if found.pins == pins() and not list(found.changed()) else None
+    found = manifest.earlier(directory(stacks))
+    return found if found and found.pins == pins() and not list(found.changed()) else None
 
 
 def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]) -> Program:

@@ -81,6 +81,15 @@ def test_every_file_that_checks_run_or_read_has_a_checksum(fake, start, tmp_path
     assert list(older.changed()) == [f"stream: {bench} has no checksum: an older virtqual set it up"]
 
 
+def test_a_manifest_of_another_virtqual_does_not_stand_in_the_way(fake, start, tmp_path):
+    good = build.build(start(), silent)
+    file = tmp_path / "stacks/spack/manifest.json"
+    file.write_text('{"schema": "virtqual-stack/0"}')
+    with pytest.raises(InfrastructureError, match=r"ci/build-stack sets the stack up again"):
+        manifest.installed(tmp_path / "stacks")
+    assert build.build(start(), silent) == good
+
+
 @pytest.mark.parametrize(
     ("breaks", "what", "log"),
     [
