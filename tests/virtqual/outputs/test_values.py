@@ -1,5 +1,8 @@
 """Every recorded output is read exactly, and no damaged one is read at all."""
 
+import re
+from pathlib import Path
+
 import pytest
 from samples import PARSERS, parse, read
 
@@ -7,6 +10,8 @@ from virtqual.outputs import hpcc, lammps, likwid, mpip, netpipe, osu
 from virtqual.outputs.hpl import Solved
 from virtqual.outputs.npb import Npb
 from virtqual.outputs.text import OutputError, number
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_lammps_lj():
@@ -177,6 +182,16 @@ def test_milc_with_rational_functions():
     assert run.plaquette == pytest.approx((2.9060255810913773, 2.9044433781253503), abs=1e-15)
 
 
+def test_milc_of_the_stack_is_told_its_version():
+    # Of itself MILC asks git, and prints none where it was unpacked from a mirror's archive.
+    recipe = (ROOT / "config/repo/spack_repo/virtqual/packages/milc/package.py").read_text()
+    assert 'f"GIT_VERSION={self.version}"' in recipe
+    (version,) = re.findall(r'^    version\("(.*?)"', recipe, flags=re.MULTILINE)
+    line = "MIMD version 7.8.1\n"
+    built = read("milc.su3_rhmd_hisq.out").replace(line, f"MIMD version {version}\n")
+    assert PARSERS["milc.su3_rhmd_hisq.out"](built).version == "7.8.1"
+
+
 def test_perftest():
     run = parse("perftest.send_lat.out")
     assert (run.operation, run.kind, run.connection, run.transport) == ("send", "latency", "RC", "IB")
@@ -301,6 +316,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("mpip.wrf-12-steps.out", "Assignment      : 1 vm", "Assignment      : ", "each of 1 tasks"),
         ("mpip.wrf-12-steps.out", "End of Report", "Callsites", "end of the report"),
         ("mpip.wrf-12-steps.out", ": 3.5.0", ": 2.8.2", "version 3.4 or 3.5"),
+        ("milc.su3_rhmd_hisq.out", "version 7.8.1", "version ", "version line"),
         ("milc.su3_rmd.out", "PLAQ:\t1", "PLAQ:\t9", "the range of SU"),
         ("milc.su3_rhmd_hisq.out", "delta S = -1", "delta S = -", "changes of the action"),
         ("perftest.send_lat.out", "Mtu             : 1024", "Mtu             : 1000", "MTU"),
