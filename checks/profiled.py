@@ -77,9 +77,9 @@ class Profiled(rfm.RegressionTestPlugin):
         """
         reports, failed = sorted(directory.glob("*.mpiP")), directory / "failed"
         if len(reports) != 1:
-            code = f", exit code {failed.read_text().strip()}" if failed.is_file() else ""
+            code = f", exit code {failed.read_text(encoding='utf-8').strip()}" if failed.is_file() else ""
             raise OutputError(mpip.NAME, f"{len(reports)} reports in {directory.name}{code}")
-        profile = mpip.parse(reports[0].read_text(errors="replace"))
+        profile = mpip.parse(reports[0].read_text(encoding="utf-8", errors="replace"))
         if len(profile.seconds) != self.num_tasks:
             raise OutputError(mpip.NAME, f"{len(profile.seconds)} tasks, asked for {self.num_tasks}")
         return profile
