@@ -61,7 +61,7 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
             f"(spack-build-out.txt.gz). Once mended: spack uninstall /{root.hash[:7]}, and build again"
         )
     mpi = _mpi(root, locked)
-    env = {key: str(value) for key, value in entry.get("env", {}).items()}
+    needs = pins.programs()["mpi"][mpi.name] if mpi else {}
     data = dict(_data(entry.get("data", {}), prefix))
     return Program(
         name=name,
@@ -72,8 +72,8 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
         libraries={str(library): manifest.sha256(library) for library in libraries(path)},
         features=tuple(entry["features"]),
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
-        launch=tuple(pins.programs()["launch"].get(mpi.name, ())) if mpi else (),
-        env=env,
+        launch=tuple(needs.get("launch", ())),
+        env={**needs.get("env", {}), **entry.get("env", {})},
         data=data,
         sums=manifest.checksums(data),
     )
@@ -81,7 +81,7 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
 
 def _mpi(root: Package, locked: Lock) -> Package | None:
     for package in locked.closure([root]):
-        if package.name in pins.programs()["launch"]:
+        if package.name in pins.programs()["mpi"]:
             return package
     return None
 

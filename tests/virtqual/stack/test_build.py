@@ -35,6 +35,15 @@ def test_a_build_writes_what_checks_read(fake, start, tmp_path):
     assert any("[1/3]" in line for line in said)
 
 
+@pytest.mark.parametrize(("mpi", "variable"), [("mvapich2", "MV2"), ("mvapich", "MVP")])
+def test_an_mpi_library_that_binds_by_itself_leaves_that_to_slurm(fake, start, mpi, variable):
+    fake.lock(json.loads(json.dumps(lock_of()).replace("mpich", mpi)))
+    made = build.build(start(), silent)
+    assert made.provider("osu").mpi == f"{mpi} 4.3.2"
+    assert made.provider("osu").env == {f"{variable}_ENABLE_AFFINITY": "0"}
+    assert made.provider("stream").env == {}
+
+
 def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake, start, tmp_path):
     good = build.build(start(), silent)
     (tmp_path / "site").mkdir()

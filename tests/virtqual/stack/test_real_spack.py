@@ -65,7 +65,7 @@ def target(package):
 def test_another_mpi_for_every_program(prepare, mpi, version):
     job, spack = prepare(Request(set="micro", choices=Choices(mpi=mpi)))
     made = build.concretised(job, spack, print)
-    libraries = {p.name: p.version for p in made.packages.values() if p.name in pins.programs()["launch"]}
+    libraries = {p.name: p.version for p in made.packages.values() if p.name in pins.programs()["mpi"]}
     assert libraries == {mpi: version}
     programs = {root.name for root in made.of(job.names) if made.find(root, mpi)}
     assert programs == {"osu-micro-benchmarks", "hpl"}
