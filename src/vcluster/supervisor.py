@@ -28,6 +28,8 @@ from vcluster.topology import HEAD, Node
 
 CONTROLLER_PORT = 6817
 RESTARTS = 5
+# A VM that has printed nothing after this share of the time that booting may take is started again.
+SILENCE = 0.25
 # How long VMs may take to say what became of their RDMA device once all nodes are idle.
 RDMA_SECONDS = 10.0
 SHIM = Path(__file__).parent / "shim"
@@ -53,6 +55,7 @@ class Supervisor:
         self._restarts = 0
         self._keep: list[subprocess.Popen[bytes]] = []
         self._unpinned: dict[int, Node] = {}
+        self._heard = False
         self._began = time.monotonic()
         self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH}
         if plan.preload is not None:
@@ -132,7 +135,11 @@ class Supervisor:
                 raise BootError("; ".join(why + self._last_words(name) for name, why in self.lost.items()))
             if poll.poll(0):
                 raise BootError("whoever started this cluster is gone")
-            if time.monotonic() - self._began > self.plan.boot_seconds:
+            took = time.monotonic() - self._began
+            if not self._heard and took > SILENCE * self.plan.boot_seconds:
+                self._heard = True
+                self._start_silent_vms_again()
+            if took > self.plan.boot_seconds:
                 raise BootError(f"{what} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
 
     def watch(self, seconds: float) -> None:
@@ -158,6 +165,23 @@ class Supervisor:
             self._unpinned.pop(pid, None)
             if ended is not None:
                 self._mourn(ended, os.waitstatus_to_exitcode(status))
+
+    def _start_silent_vms_again(self) -> None:
+        """Start anew, once, what has not said a word: an emulated CPU may hang in the guest's first steps."""
+        for vm, node in zip(self.plan.vms, self.plan.virtual, strict=True):
+            console = self.plan.logs / f"{vm.name}.console"
+            if console.exists() and console.stat().st_size > 0:
+                continue
+            pid = next(pid for pid, program in self.running.items() if program == vm)
+            # Its end is no loss to be reported.
+            del self.running[pid]
+            self._unpinned.pop(pid, None)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self._unpinned[self.start(vm)] = node
+            self.tell(
+                step=f"{vm.name} said nothing for {SILENCE * self.plan.boot_seconds:.0f} s: started again"
+            )
 
     def _mourn(self, ended: Program, code: int) -> None:
         how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"

@@ -139,6 +139,13 @@ def test_two_clusters_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.vcluster("status").returncode == 0
 
 
+def one_vm(directory: StateDirectory, guest_kernel: Path) -> Options:
+    binary = requirements.program("qemu-system-x86_64")
+    return Options(
+        qemu=binary, shared=directory.shared, kernel=guest_kernel, vms=1, vcpus=1, accel=Accelerator.TCG
+    )
+
+
 def test_shared_directory_that_cannot_be_mounted_is_fatal(
     fresh: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,12 +157,30 @@ def test_shared_directory_that_cannot_be_mounted_is_fatal(
 
     monkeypatch.setattr(qemu, "command", command)
     directory = StateDirectory(tmp_path / "state")
-    options = Options(
-        qemu=requirements.program("qemu-system-x86_64"), shared=directory.shared, kernel=guest_kernel,
-        vms=1, vcpus=1, accel=Accelerator.TCG,
-    )  # fmt: skip
+    options = one_vm(directory, guest_kernel)
     with pytest.raises(BootError, match=rf"vm1 says: mounting {directory.shared}"):
         cluster_module.up(directory, options, 120, lambda _: None)
+    assert Cluster(directory.root).leftovers() == []
+
+
+def test_a_vm_that_hangs_before_its_first_word_is_started_again(
+    fresh: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = qemu.command
+    hang_once = 'if mkdir "$0" 2> /dev/null; then exec sleep 1000; fi; exec "$@"'
+
+    def command(*arguments: object, **more: object) -> list[str]:
+        return ["sh", "-c", hang_once, str(tmp_path / "hung"), *real(*arguments, **more)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(qemu, "command", command)
+    directory = StateDirectory(tmp_path / "state")
+    options = one_vm(directory, guest_kernel)
+    said: list[str] = []
+    try:
+        cluster_module.up(directory, options, 80, said.append)
+        assert "vm1 said nothing for 20 s: started again" in said
+    finally:
+        Cluster(directory.root).vcluster("down")
     assert Cluster(directory.root).leftovers() == []
 
 
