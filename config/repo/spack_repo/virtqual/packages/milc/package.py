@@ -43,7 +43,7 @@ class Milc(MakefilePackage):
             "OPT=-O3",
             "WANTQIO=",
             "WANTQMP=",
-            # Else it asks git, which knows nothing of an unpacked archive: MILC then prints no version.
+            # Else it asks git, which knows nothing of an unpacked archive: MILC prints no version.
             f"GIT_VERSION={self.version}",
             f"CC={self.spec['mpi'].mpicc}",
             f"CXX={self.spec['mpi'].mpicxx}",

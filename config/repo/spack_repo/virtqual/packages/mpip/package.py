@@ -42,7 +42,7 @@ class Mpip(AutotoolsPackage):
             f"--with-f77={mpi.mpif77}",
             "--disable-bfd",
             "--disable-libunwind",
-            # A program of this name is asked for and may not be there; below is the one that is called.
+            # A program of this name is asked for, and may not be there; another is called below.
             "ac_cv_prog_HAVE_PYTHON=python",
         ]
 
