@@ -15,14 +15,16 @@ import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
 import virtqual.job
-from virtqual import configurations, judging, paths
+from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.identity import look
 from virtqual.inputs import kept, known
 from virtqual.job import notes, times
-from virtqual.outputs.text import OutputError
+from virtqual.programs.text import OutputError
+from virtqual.report import configurations
 from virtqual.runs import Run
-from virtqual.systems import VirtualExtras, host_of
+from virtqual.session import judging
+from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
 from .guarded import Guarded

@@ -2,7 +2,8 @@
 
 import reframe.core.runtime as rt
 
-from virtqual import shared_hosts, sizes
+from virtqual.programs import sizes
+from virtqual.site import hosts as shared_hosts
 
 
 def _fewest():

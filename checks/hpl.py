@@ -4,10 +4,9 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual import sizes
-from virtqual.inputs import hpl as inputs
-from virtqual.outputs import hpl as output
-from virtqual.outputs.text import OutputError
+from virtqual.programs import hpl as output
+from virtqual.programs import sizes
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement
@@ -34,7 +33,7 @@ class hpl(Measurement):
         """Write ``HPL.dat``."""
         p, q = sizes.process_grid(self.num_tasks)
         (Path(self.stagedir) / "HPL.dat").write_text(
-            inputs.hpl(self.order, self.block, p, q), encoding="utf-8"
+            output.configuration(self.order, self.block, p, q), encoding="utf-8"
         )
 
     def read(self):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual import looks
-from virtqual.outputs import lammps as output
-from virtqual.outputs.text import OutputError
+from virtqual.harness import order as looks
+from virtqual.programs import lammps as output
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts

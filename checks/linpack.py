@@ -4,10 +4,8 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual import sizes
-from virtqual.inputs import hpl as inputs
-from virtqual.outputs import hpcc
-from virtqual.outputs.text import OutputError
+from virtqual.programs import hpcc, sizes
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement
@@ -38,7 +36,7 @@ class linpack(Measurement):
     def write_input(self):
         """Write ``hpccinf.txt``."""
         p, q = sizes.process_grid(self.num_tasks)
-        text = inputs.hpcc(self.order, self.block, p, q)
+        text = hpcc.configuration(self.order, self.block, p, q)
         (Path(self.stagedir) / "hpccinf.txt").write_text(text, encoding="utf-8")
 
     def read(self):

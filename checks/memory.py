@@ -2,9 +2,8 @@
 
 import reframe as rfm
 
-from virtqual import sizes
-from virtqual.outputs import likwid
-from virtqual.outputs.text import OutputError
+from virtqual.programs import likwid, sizes
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual.inputs import milc as inputs
-from virtqual.outputs import milc as output
-from virtqual.outputs.text import OutputError
+from virtqual.programs import lattice
+from virtqual.programs import milc as output
+from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
 from .base import Measurement
@@ -43,9 +43,9 @@ class milc(Measurement):
         """Write parameters and rational functions."""
         stage = Path(self.stagedir)
         (stage / "milc.in").write_text(
-            inputs.parameters(self.lattice, self.trajectories, self.steps), encoding="utf-8"
+            lattice.parameters(self.lattice, self.trajectories, self.steps), encoding="utf-8"
         )
-        (stage / "rationals").write_text(inputs.rationals(), encoding="utf-8")
+        (stage / "rationals").write_text(lattice.rationals(), encoding="utf-8")
 
     def read(self):
         """Assert that all solves converged (by the parser) and the action was conserved; then rate it."""

@@ -2,8 +2,8 @@
 
 import reframe as rfm
 
-from virtqual.outputs import netpipe
-from virtqual.outputs.text import OutputError
+from virtqual.programs import netpipe
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual.inputs import namd as inputs
-from virtqual.inputs import water
-from virtqual.outputs import namd as output
-from virtqual.outputs.text import OutputError
+from virtqual.programs import namd as output
+from virtqual.programs import water
+from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
 from . import counts
@@ -169,7 +168,7 @@ class Stmv(Namd):
         for name in STMV_FILES:
             (stage / name).symlink_to(fetched.file(name))
         text = fetched.file("stmv.namd").read_text(encoding="utf-8")
-        text = inputs.configuration(text, {"outputName": "out", "numsteps": STMV_STEPS})
+        text = output.configuration(text, {"outputName": "out", "numsteps": STMV_STEPS})
         (stage / "stmv.namd").write_text(text, encoding="utf-8")
 
     def read(self):

@@ -4,9 +4,10 @@ import math
 
 import reframe as rfm
 
-from virtqual import looks, sizes
-from virtqual.outputs import npb as output
-from virtqual.outputs.text import OutputError
+from virtqual.harness import order as looks
+from virtqual.programs import npb as output
+from virtqual.programs import sizes
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import reframe as rfm
 
-from virtqual import looks
-from virtqual.outputs import osu as output
-from virtqual.outputs.text import OutputError
+from virtqual.harness import order as looks
+from virtqual.programs import osu as output
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement

@@ -9,11 +9,11 @@ import reframe.utility.sanity as sn
 from reframe.core.exceptions import DependencyError, SanityError
 from reframe.core.logging import getlogger
 
-from virtqual import judging
 from virtqual.errors import VirtqualError
 from virtqual.identity import seen
-from virtqual.pairs import PairingError
 from virtqual.runs import Run
+from virtqual.session import judging
+from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
 from .selection import case_of, same_environment, slots

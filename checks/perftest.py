@@ -2,8 +2,8 @@
 
 import reframe as rfm
 
-from virtqual.outputs import perftest as output
-from virtqual.outputs.text import OutputError
+from virtqual.programs import perftest as output
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import yardstick

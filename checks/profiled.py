@@ -4,10 +4,10 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual import looks
+from virtqual.harness import order as looks
 from virtqual.identity.record import NotObservable
-from virtqual.outputs import mpip
-from virtqual.outputs.text import OutputError
+from virtqual.programs import mpip
+from virtqual.programs.text import OutputError
 
 FEATURE = "mpi-profile"
 # One table of each task's times, in milliseconds; which line of the source called is of no interest.

@@ -6,7 +6,7 @@ from pathlib import Path
 import reframe as rfm
 
 from virtqual.job import notes
-from virtqual.outputs.text import OutputError
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts

@@ -3,7 +3,7 @@
 import reframe as rfm
 import reframe.core.runtime as rt
 
-from virtqual import looks
+from virtqual.harness import order as looks
 from virtqual.inputs import kept, known
 
 from . import counts
@@ -12,7 +12,8 @@ from . import counts
 class Selection(rfm.RegressionTestPlugin):
     """The place of a run in the session.
 
-    A check is one run on one side; :mod:`virtqual.looks` says how many there are, and a chain of dependencies
+    A check is one run on one side; :mod:`virtqual.harness.order` says how many there are, and a chain of
+    dependencies
     keeps them in turn with the other side.
     """
 
@@ -47,7 +48,7 @@ class Selection(rfm.RegressionTestPlugin):
 
     @property
     def run_group(self):
-        """Runs of one group follow each other (see ``virtqual.guards``)."""
+        """Runs of one group follow each other (see ``virtqual.harness.guards``)."""
         return self.case
 
     @property

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual import sizes
 from virtqual.job import together
-from virtqual.outputs import stream as output
-from virtqual.outputs.text import OutputError
+from virtqual.programs import sizes
+from virtqual.programs import stream as output
+from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts

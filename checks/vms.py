@@ -3,10 +3,10 @@
 import reframe as rfm
 import reframe.core.runtime as rt
 
-from virtqual import shared_hosts
 from virtqual.job import notes
-from virtqual.shared_hosts import Size
-from virtqual.systems import VirtualExtras
+from virtqual.site import hosts as shared_hosts
+from virtqual.site.hosts import Size
+from virtqual.site.systems import VirtualExtras
 
 from . import counts
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import reframe as rfm
 
-from virtqual.inputs import wrf as inputs
-from virtqual.outputs import wrf as output
-from virtqual.outputs import wrf_fields
-from virtqual.outputs.text import OutputError
+from virtqual.programs import wrf as output
+from virtqual.programs import wrf_fields
+from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
 from . import counts
@@ -48,12 +47,12 @@ class Wrf(Measurement):
             if wanted and not (stage / file.name).exists():
                 (stage / file.name).symlink_to(file)
         for name, entries in self.periods().items():
-            text = inputs.namelist(namelist.read_text(encoding="utf-8"), entries)
+            text = output.namelist(namelist.read_text(encoding="utf-8"), entries)
             (stage / name).write_text(text, encoding="utf-8")
 
     def periods(self):
         """Return the entries of each namelist by its name."""
-        return {"namelist.input": inputs.hours(self.simulated, self.step_seconds)}
+        return {"namelist.input": output.hours(self.simulated, self.step_seconds)}
 
     @property
     def simulated(self):
@@ -167,7 +166,7 @@ class WrfScaling(Profiled, Scaling):
     def periods(self):
         """Return the entries of each namelist by its name, those of the runs under the profiler too."""
         versions = {
-            f"namelist.input.{version}": inputs.steps(self.profiled_steps(version), self.step_seconds)
+            f"namelist.input.{version}": output.steps(self.profiled_steps(version), self.step_seconds)
             for version in VERSIONS
         }
         return {**super().periods(), **versions}

@@ -4,7 +4,7 @@ The virtual runs of such a check are compared with those of an earlier session a
 whether the machine below is as fast as it was then.
 """
 
-from virtqual.outputs import yardstick as output
+from virtqual.programs import yardstick as output
 from virtqual.runs import Result
 
 PYTHON = "/usr/bin/python3"

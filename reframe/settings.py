@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from virtqual import guards, site
+from virtqual.harness import guards
+from virtqual.site import configuration as site
 
 guards.install()
 site_configuration = site.configuration(Path(__file__).parent / "systems")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from virtqual.metrics import Metric
-from virtqual.pairs import Sample, Series, pair_up
 from virtqual.references import Budget
+from virtqual.references.metrics import Metric
 from virtqual.verdict import Case, Outcome, Prior, judge_session
 from virtqual.verdict.decision import decide
 from virtqual.verdict.design import Design
+from virtqual.verdict.pairs import Sample, Series, pair_up
 
 TESTS, PER_TEST, SIGMA = 12, 17, 0.0188
 DF, SCREEN = 20, 2

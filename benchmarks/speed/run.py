@@ -15,10 +15,10 @@ import time
 
 import numpy as np
 
-from virtqual.metrics import Metric
-from virtqual.pairs import Sample, pair_up
 from virtqual.references import Budget
+from virtqual.references.metrics import Metric
 from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict.pairs import Sample, pair_up
 from virtqual.verdict.table import Rules, Samples, judge_table
 
 METRIC = Metric(name="time", unit="s", better="lower", family="application", description="simulated")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from virtqual.outputs.text import OutputError
+from virtqual.programs.text import OutputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/licensed-application.md").read_text()

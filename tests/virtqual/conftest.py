@@ -7,9 +7,9 @@ import pytest
 from hypothesis import settings
 from made_series import REFERENCES, samples_of
 
-from virtqual.metrics import Metric, Metrics, load_metrics
-from virtqual.pairs import Series, pair_up
 from virtqual.references import References, load_references
+from virtqual.references.metrics import Metric, Metrics, load_metrics
+from virtqual.verdict.pairs import Series, pair_up
 
 # No test asserts a time: how long an example takes is a fact about the machine.
 settings.register_profile("virtqual", deadline=None)

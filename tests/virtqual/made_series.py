@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from virtqual.metrics import Metric
-from virtqual.pairs import Sample
+from virtqual.references.metrics import Metric
+from virtqual.verdict.pairs import Sample
 
 REFERENCES = Path(__file__).parents[2] / "references"
 

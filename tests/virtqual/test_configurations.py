@@ -6,11 +6,14 @@ import pytest
 from made_runs import made_run
 from typer.testing import CliRunner
 
-from virtqual import configurations, paths, store, systems
+from virtqual import paths
 from virtqual.commands.configurations import app
 from virtqual.errors import UsageError
 from virtqual.identity.record import Host
+from virtqual.report import configurations
 from virtqual.runs import Result
+from virtqual.session import store
+from virtqual.site import systems
 
 # Triad of the study (claims D01 to D04), native with node interleaving off as 100.
 STUDY = {"BM-1": 100.0, "VM-1": 74.0, "BM-2": 82.23, "VM-2": 81.0}

@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from virtqual.commands.inputs import app
-from virtqual.datafile import DataError
 from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.files.datafile import DataError
 from virtqual.inputs import kept, known
 
 MEMBERS = {"case/a.dat": b"alpha\n" * 99, "case/sub/b.dat": b"beta\n"}

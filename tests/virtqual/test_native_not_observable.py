@@ -3,10 +3,10 @@
 import pytest
 from made_runs import made_run
 
-from virtqual import judging, store
 from virtqual.runs import Result
+from virtqual.session import judging, store
+from virtqual.session.store import Session
 from virtqual.stack.same import File, Seen
-from virtqual.store import Session
 from virtqual.verdict import Outcome, rejudge_session
 
 WHY = "the native partition has no 'rdma'"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from virtqual.runs import Run
-from virtqual.store import Session
+from virtqual.session.store import Session
 
 ON = ("qualify", "--system", "testsite")
 

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from virtqual import looks, nodes, sizes
 from virtqual.errors import UsageError
+from virtqual.harness import order as looks
+from virtqual.harness.process import Event, parse_line
 from virtqual.identity import look, readers
 from virtqual.job import notes
-from virtqual.reframe_run import Event, parse_line
+from virtqual.programs import sizes
+from virtqual.site import nodes
 
 
-@pytest.mark.parametrize("name", ["virtqual.sizes", "virtqual.looks", "virtqual.identity.cpus"])
+@pytest.mark.parametrize(
+    "name", ["virtqual.programs.sizes", "virtqual.harness.order", "virtqual.identity.cpus"]
+)
 def test_worked_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried > 0

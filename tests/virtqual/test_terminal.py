@@ -11,8 +11,8 @@ from rich.console import Console
 
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
-from virtqual.store import Session
-from virtqual.systems import Hypervisor
+from virtqual.session.store import Session
+from virtqual.site.systems import Hypervisor
 from virtqual.verdict import Case, Prior, judge_session
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"

@@ -8,8 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from virtqual import configurations, judging, paths, store
+from virtqual import paths
 from virtqual.commands.speaking import speaking
+from virtqual.report import configurations
+from virtqual.session import judging, store
 
 _say = Console(highlight=False, markup=False)
 _HEADS = ("VM-1/BM-1", "VM-2/BM-2", "VM-2/BM-1", "BM-2/BM-1")

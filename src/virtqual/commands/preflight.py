@@ -12,16 +12,17 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from virtqual import judging, paths, store
+from virtqual import paths
+from virtqual.admission.canaries import Canary
+from virtqual.admission.compare import compare
+from virtqual.admission.finding import Finding
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.files.records import first_problem, text_of
 from virtqual.identity import Identity
-from virtqual.preflight import partitions
-from virtqual.preflight.canaries import Canary
-from virtqual.preflight.compare import compare
-from virtqual.preflight.finding import Finding
-from virtqual.records import first_problem, text_of
 from virtqual.report import preflight as report
+from virtqual.session import judging, store
+from virtqual.site import probe as partitions
 
 
 def command(
@@ -64,7 +65,7 @@ def _findings(
     if bool(what) == bool(system) or len(what) > 2:
         raise UsageError("name two identity files, or one session, or --system")
     if system:
-        from virtqual.site import load_system
+        from virtqual.site.configuration import load_system
 
         asked = load_system(system)
         chosen = _class(chosen or asked.virtual.hypervisor_class)

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from virtqual import judging, paths, store
+from virtqual import paths
+from virtqual.admission.compare import check_runs
+from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.preflight.compare import check_runs
-from virtqual.preflight.policy import Policy
-from virtqual.proposals import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
+from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
 from virtqual.references import References, load_references
+from virtqual.session import judging, store
 
 
 def recorded(path: Path, references: References, policy: Policy) -> Recorded:

@@ -16,7 +16,7 @@ from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
-from virtqual.replay import Row, replay
+from virtqual.verdict.replay import Row, replay
 
 NOT_AS_PUBLISHED = 1
 

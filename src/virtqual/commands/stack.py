@@ -186,7 +186,7 @@ def check(
 
 
 def _compare(session: str) -> None:
-    from virtqual import judging, store
+    from virtqual.session import judging, store
 
     runs = store.load(store.find(session, paths.sessions())).runs
     found = judging.other_software(runs, processor=True)

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.files.records import first_problem, write_whole
 from virtqual.inputs.known import Input
-from virtqual.records import first_problem, write_whole
 
 _LIST = "kept.json"
 _BLOCK = 2**20

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual import paths
-from virtqual.datafile import DataError, Entry, Problem, files, near, parse
 from virtqual.errors import UsageError
+from virtqual.files.datafile import DataError, Entry, Problem, files, near, parse
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 
-from virtqual import conclusion, judging, placement
 from virtqual.qualify import plan
 from virtqual.qualify.job import Qualification, Request, Screen
 from virtqual.qualify.look import one_look
 from virtqual.qualify.plan import FIRST_PAIRS
 from virtqual.qualify.prepare import prepare, refused_beforehand
-from virtqual.store import Session
+from virtqual.session import conclusion, judging
+from virtqual.session.store import Session
+from virtqual.site import placement
 
 
 def qualify(request: Request, screen: Screen) -> Session:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from virtqual.nodes import Watch
-from virtqual.reframe_run import Event
-from virtqual.store import Session
-from virtqual.systems import System
+from virtqual.harness.process import Event
+from virtqual.session.store import Session
+from virtqual.site.nodes import Watch
+from virtqual.site.systems import System
 from virtqual.verdict import SessionVerdict
 
 

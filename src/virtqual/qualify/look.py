@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Sequence
 
-from virtqual import catalogue, judging, reframe_run, store
+from virtqual.harness import catalogue
+from virtqual.harness import process as reframe_run
+from virtqual.harness.process import Files
 from virtqual.qualify import plan
 from virtqual.qualify.job import Qualification, Request
-from virtqual.reframe_run import Files
-from virtqual.store import Failure, Look
+from virtqual.session import judging, store
+from virtqual.session.store import Failure, Look
 
 
 def one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...]) -> None:

@@ -6,10 +6,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from virtqual import paths, store
+from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.qualify.job import Qualification, Request
 from virtqual.runs import Run
+from virtqual.session import store
 from virtqual.verdict import Design
 from virtqual.verdict.session import SCREEN
 

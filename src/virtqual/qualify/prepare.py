@@ -6,19 +6,22 @@ import datetime
 from dataclasses import replace
 from pathlib import Path
 
-from virtqual import conclusion, earlier, judging, paths, placement, site, systems
+from virtqual import paths
+from virtqual.admission.compare import compare
+from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
-from virtqual.nodes import Watch
-from virtqual.preflight import partitions
-from virtqual.preflight.compare import compare
-from virtqual.preflight.finding import refusals
 from virtqual.qualify import plan
 from virtqual.qualify.job import Qualification, Request, Screen
 from virtqual.references import expiry_problems
 from virtqual.references.budgets import HypervisorClass
+from virtqual.session import conclusion, earlier, judging
+from virtqual.session.store import Session
+from virtqual.site import configuration as site
+from virtqual.site import placement, systems
+from virtqual.site import probe as partitions
+from virtqual.site.nodes import Watch
+from virtqual.site.systems import System
 from virtqual.stack import manifest
-from virtqual.store import Session
-from virtqual.systems import System
 
 
 def prepare(request: Request, screen: Screen) -> Qualification:

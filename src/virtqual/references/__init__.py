@@ -1,14 +1,6 @@
 """What must hold, as reviewed data: budgets by class, noise, waivers, absolute references."""
 
-from virtqual.references.budgets import (
-    Budget,
-    BudgetError,
-    Gate,
-    HypervisorClass,
-    Quantity,
-    Reason,
-    Term,
-)
+from virtqual.references.budgets import Budget, BudgetError, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.load import NoReferenceError, References, expiry_problems, load_references
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver

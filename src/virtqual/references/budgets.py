@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.metrics import Metric
+from virtqual.references.metrics import Metric
 
 Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]

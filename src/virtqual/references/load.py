@@ -9,10 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from virtqual.datafile import DataError, Document, EntryT, Key, Problem, dotted, files, near, parse
 from virtqual.errors import UsageError
-from virtqual.metrics import Metric, Metrics, load_metrics
+from virtqual.files.datafile import DataError, Document, EntryT, Key, Problem, dotted, files, near, parse
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
+from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior
 from virtqual.references.schemas import (
     BudgetEntry,

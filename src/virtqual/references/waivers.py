@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from datetime import date
 
-from virtqual.metrics import Metric
 from virtqual.references.budgets import Gate
+from virtqual.references.metrics import Metric
 
 
 @dataclass(frozen=True)

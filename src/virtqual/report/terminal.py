@@ -14,11 +14,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.placement import word
-from virtqual.reframe_run import Event
+from virtqual.harness.process import Event
 from virtqual.report import preflight
-from virtqual.store import Session
-from virtqual.systems import System
+from virtqual.session.store import Session
+from virtqual.site.placement import word
+from virtqual.site.systems import System
 from virtqual.verdict import Outcome, SessionVerdict, Verdict
 from virtqual.verdict.outcome import number
 

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import InfrastructureError
-from virtqual.records import first_problem, write_whole
+from virtqual.files.records import first_problem, write_whole
 
 _FILE = "manifest.json"
 NONE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"

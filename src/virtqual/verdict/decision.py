@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from virtqual.pairs import Floats
 from virtqual.verdict.design import Design
+from virtqual.verdict.pairs import Floats
 
 Bools = NDArray[np.bool_]
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.pairs import Floats, PairingError, Series
 from virtqual.references.budgets import Budget, BudgetError
 from virtqual.references.noise import Prior
 from virtqual.verdict.decision import (
@@ -26,6 +25,7 @@ from virtqual.verdict.decision import (
 )
 from virtqual.verdict.design import Design
 from virtqual.verdict.outcome import Estimate, Evidence, Finding, Outcome, Point, Verdict, number
+from virtqual.verdict.pairs import Floats, PairingError, Series
 
 DESIGN = Design()
 HEADROOM = 1.25  # a margin leaves room for noise a quarter above what is known

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from virtqual.metrics import Metric
-from virtqual.pairs import Series
 from virtqual.references.budgets import Budget, Gate
+from virtqual.references.metrics import Metric
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver
 from virtqual.verdict.design import Design
+from virtqual.verdict.pairs import Series
 
 
 class Outcome(Enum):

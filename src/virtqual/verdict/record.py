@@ -13,14 +13,14 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from virtqual.metrics import Metric
-from virtqual.pairs import Pair, Sample, Series
 from virtqual.references.budgets import Budget, HypervisorClass, Quantity, Reason, Term
+from virtqual.references.metrics import Metric
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver
 from virtqual.verdict.design import Design
 from virtqual.verdict.judge import judge
 from virtqual.verdict.outcome import Estimate, Evidence, Finding, Verdict
+from virtqual.verdict.pairs import Pair, Sample, Series
 from virtqual.verdict.session import Case, SessionVerdict, judge_session
 
 VERDICT_SCHEMA = "virtqual-verdict/1"

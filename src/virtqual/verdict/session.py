@@ -17,13 +17,13 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from virtqual.pairs import Series
 from virtqual.references.budgets import Budget, Gate, HypervisorClass
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver
 from virtqual.verdict.design import Design
 from virtqual.verdict.judge import DESIGN, judge
 from virtqual.verdict.outcome import Outcome, Verdict
+from virtqual.verdict.pairs import Series
 
 SCREEN = 2
 

@@ -1,6 +1,6 @@
 """Judge whole tables of samples of scalars at once: years of sessions in seconds.
 
-The rules are those of `virtqual.pairs.pair_up` and `virtqual.verdict.judge`, written for columns; the
+The rules are those of `virtqual.verdict.pairs.pair_up` and `virtqual.verdict.judge`, written for columns; the
 tests hold the two against each other. Curves share an error rate over their sizes and go one by one
 through `judge`.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.pairs import Floats, PairingError
 from virtqual.verdict.decision import Decision, contrast, decide, scanned, summarise
 from virtqual.verdict.design import Design
 from virtqual.verdict.judge import DESIGN, mostly_invalid, shown_level
 from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.pairs import Floats, PairingError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from virtqual.commands.record import app
 from virtqual.identity import Load, look, readers
 from virtqual.references import load_references
 from virtqual.runs import Answer, Result, Run
-from virtqual.store import Session, load
+from virtqual.session.store import Session, load
 
 EMPTY = readers.read(look.Look({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from virtqual import cli, qualify
 from virtqual.errors import RefusedError
-from virtqual.metrics import Metrics
 from virtqual.qualify.prepare import _directory
+from virtqual.references.metrics import Metrics
 
 ON = ["qualify", "--system", "x"]
 

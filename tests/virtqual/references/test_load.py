@@ -6,10 +6,10 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from virtqual.datafile import DataError
-from virtqual.metrics import UnknownMetricError
-from virtqual.pairs import Series
+from virtqual.files.datafile import DataError
 from virtqual.references import NoReferenceError, expiry_problems, load_references
+from virtqual.references.metrics import UnknownMetricError
+from virtqual.verdict.pairs import Series
 
 METRICS = """\
 schema: virtqual-metrics/1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
-from virtqual import judging
 from virtqual.job import seen_says
 from virtqual.runs import Run
+from virtqual.session import judging
 from virtqual.stack import same
 from virtqual.stack.same import Difference
 

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from virtqual.pairs import PairingError, pair_up
 from virtqual.references import Budget, BudgetError, Quantity, Reason, Term
 from virtqual.verdict import Design, Outcome, Prior, judge, rejudge
+from virtqual.verdict.pairs import PairingError, pair_up
 
 PRIOR = Prior(0.02, 20, "A/A history")
 FIVE = Budget.of(0.05, margin=0.05)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from virtqual.pairs import pair_up
 from virtqual.references import Budget, Quantity
 from virtqual.verdict import Estimate, Prior, judge
 from virtqual.verdict.outcome import Finding, number
+from virtqual.verdict.pairs import pair_up
 
 PRIOR = Prior(0.02, 20, "A/A history")
 FIVE = Budget.of(0.05, margin=0.05)

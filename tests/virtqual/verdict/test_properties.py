@@ -11,10 +11,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from made_series import REFERENCES, samples_of
 
-from virtqual.metrics import load_metrics
-from virtqual.pairs import Pair, Series, pair_up
 from virtqual.references import Budget
+from virtqual.references.metrics import load_metrics
 from virtqual.verdict import Case, Design, Outcome, Prior, judge, judge_session, rejudge
+from virtqual.verdict.pairs import Pair, Series, pair_up
 
 METRICS = load_metrics(REFERENCES / "metrics")
 SCALARS = [METRICS["hpl"], METRICS["lammps_loop_time"]]

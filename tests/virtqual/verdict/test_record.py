@@ -57,7 +57,7 @@ def test_it_is_the_evidence_that_decides(curve):
 def test_a_value_that_is_no_number_survives_json(metrics):
     from made_series import samples_of
 
-    from virtqual.pairs import pair_up
+    from virtqual.verdict.pairs import pair_up
 
     runs = samples_of(metrics["hpl"], [[0.0]] * 3)
     runs[0] = type(runs[0])("native", 0, (float("nan"),), runs[0].start, runs[0].end)
@@ -165,7 +165,7 @@ def test_all_evidence_comes_back(metrics):
 
     from made_series import samples_of
 
-    from virtqual.pairs import pair_up
+    from virtqual.verdict.pairs import pair_up
 
     runs = samples_of(metrics["mpi_latency"], [[0.0, 0.1]] * 3)
     runs[0] = replace(runs[0], origin={"job": "7"}, points=(1.0, 2.0))
@@ -222,8 +222,8 @@ def test_a_sample_may_leave_out_what_it_does_not_know():
 def test_a_pair_without_native_and_budgets_by_size_come_back(metrics):
     from made_series import samples_of
 
-    from virtqual.pairs import pair_up
     from virtqual.references import Reason, Term
+    from virtqual.verdict.pairs import pair_up
 
     runs = samples_of(metrics["mpi_latency"], [[0.0, 0.1]] * 3)
     del runs[0]

@@ -119,7 +119,7 @@ def test_pairs_refused_are_asked_for_again(metrics):
 
     from made_series import samples_of
 
-    from virtqual.pairs import pair_up
+    from virtqual.verdict.pairs import pair_up
 
     runs = [
         replace(run, invalid=("loud",)) if run.number == 1 else run

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_series import samples_of
 
-from virtqual.pairs import PairingError, Sample, pair_up
 from virtqual.references import Budget
 from virtqual.verdict import Outcome, Prior, judge
+from virtqual.verdict.pairs import PairingError, Sample, pair_up
 from virtqual.verdict.table import Rules, Samples, judge_table
 
 BUDGET, PRIOR = Budget.of(0.05, margin=0.05), Prior(0.02, 20, "history")

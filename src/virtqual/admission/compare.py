@@ -1,0 +1,192 @@
+"""Apply the rules: to two nodes, to one run, and to the runs of a session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from virtqual.admission import between, during, programs, rules, shares
+from virtqual.admission.finding import ORDER, Action, Finding
+from virtqual.admission.policy import Policy
+from virtqual.identity.record import Identity, NotObservable
+from virtqual.runs import Run
+
+
+def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_class: str) -> list[Finding]:
+    """Return everything in which a virtual node differs from a native one.
+
+    Parameters
+    ----------
+    native, virtual
+        One node of each side.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which they would be judged.
+
+    Returns
+    -------
+    list of Finding
+        What refuses first, then what is reported, then what could not be compared.
+    """
+    found = []
+    for item, one in rules.rules().items():
+        entry = policy.items.get(item)
+        if entry is None:
+            continue
+        for what in one.compare(native, virtual, entry.limits):
+            found.append(_finding(policy, item, what, hypervisor_class))
+    return ranked(found)
+
+
+def _finding(policy: Policy, item: str, what: str | NotObservable, hypervisor_class: str) -> Finding:
+    reason = what if isinstance(what, str) else what.not_observable
+    return policy.finding(item, reason, hypervisor_class, whatever=_whatever(what))
+
+
+def _whatever(what: str | NotObservable) -> Action | None:
+    """Return what follows from something that was found under every class; None if that is for the policy."""
+    if isinstance(what, NotObservable):
+        return "unseen"
+    return "report" if isinstance(what, rules.Studied) else None
+
+
+def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *seen: object) -> list[Finding]:
+    """Return what the rules of a table find in what was seen.
+
+    Parameters
+    ----------
+    table
+        Rules by their items: ``during.RULES`` for what a node had to bear, ``programs.RULES`` for what the
+        program, or its profiler, says of its run, ``shares.RULES`` for VMs that shared a host,
+        ``between.RULES`` for two sessions.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which the runs would be judged.
+    *seen
+        What the table's rules look at.
+    """
+    return [
+        _finding(policy, item, what, hypervisor_class)
+        for item, rule in table.items()
+        if item in policy.items
+        for what in rule.check(*seen, policy.items[item].limits)
+    ]
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings by what follows from them, each once."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: ORDER.index(finding.action))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Runs after preflight.
+
+    Attributes
+    ----------
+    runs
+        All of them; the results of those that are refused carry the reason, and do not count.
+    findings
+        Of the comparison of both sides: what refuses here refuses everything.
+    disturbed
+        Of what the nodes had to bear during runs: what refuses here leaves those runs out.
+    """
+
+    runs: tuple[Run, ...]
+    findings: tuple[Finding, ...]
+    disturbed: tuple[Finding, ...]
+
+    @property
+    def shown(self) -> list[Finding]:
+        """Everything, by what follows from it."""
+        return ranked((*self.findings, *self.disturbed))
+
+
+def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Checked:
+    """Compare both sides of some runs, and refuse the runs that were disturbed.
+
+    A run without identity and load (of a session before there were any) is neither compared nor left out.
+    """
+    kept, met = [], defaultdict(list)
+    hosts = {(one.check, one.pair): _host(native, one) for native, one in _pairs(runs)}
+    for run in runs:
+        refused = []
+        seen = applied(during.RULES, policy, hypervisor_class, run.load) if run.load else []
+        seen += applied(programs.RULES, policy, hypervisor_class, run)
+        if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
+            seen += applied(shares.RULES, policy, hypervisor_class, tuple(run.identity.values()), host)
+        for finding in seen:
+            met[finding.item, run.side, finding.action].append(finding)
+            if finding.action == "refuse":
+                refused.append(f"{finding.item}: {finding.reason}")
+        kept.append(run.refusing(tuple(refused)) if refused else run)
+    disturbed = []
+    for (item, side, action), cases in met.items():
+        count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
+        count += " left out" if action == "refuse" else ""
+        reason = f"{count}, the first: {cases[0].reason}"
+        disturbed.append(policy.finding(item, reason, hypervisor_class, whatever=action))
+    # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
+    within = policy.without("hca-locality")
+    findings = [
+        finding
+        for native, virtual, share in peers(runs)
+        for finding in compare(native, virtual, within if share else policy, hypervisor_class)
+    ]
+    return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
+
+
+def _pairs(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Return the native and the virtual run of each pair that has both."""
+    sides: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
+    for run in runs:
+        sides[run.check, run.pair][run.side] = run
+    return [(pair["native"], pair["virtual"]) for pair in sides.values() if len(pair) == 2]
+
+
+def _host(native: Run, virtual: Run) -> Identity | None:
+    """Return the native node that a run on several VMs was compared with; None where there were as many."""
+    if len(native.identity) == 1 < len(virtual.identity):
+        return next(iter(native.identity.values()))
+    return None
+
+
+def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
+    """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
+
+    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.  Where
+    several VMs ran beside one native node, each is compared with a share of that node, which is said.
+    """
+    found: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
+    for native, virtual in _pairs(runs):
+        host, vms = _host(native, virtual), list(virtual.identity.values())
+        natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
+        for one, vm in zip(natives, vms, strict=False):
+            found.setdefault((one.kind, vm.kind), (one, vm, host is not None))
+    return list(found.values())
+
+
+def of_sessions(
+    now: Sequence[Run], earlier: Sequence[Run], policy: Policy, hypervisor_class: str
+) -> list[Finding]:
+    """Return what speaks against comparing two sessions where their virtual sides alone can be compared.
+
+    Parameters
+    ----------
+    now, earlier
+        All their runs, after preflight.
+    policy
+        Which items there are, and what follows from each.
+    hypervisor_class
+        Under which they would be judged.
+    """
+    after, before = (
+        [run for run in runs if run.instead and not run.results[0].invalid] for runs in (now, earlier)
+    )
+    if not (after and before):
+        return []
+    return applied(between.RULES, policy, hypervisor_class, after, before)

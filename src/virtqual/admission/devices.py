@@ -1,0 +1,129 @@
+"""Rules on network adapters: their kind, link, and place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from virtqual.admission.rules import Found, Limits, differs, rule, sides
+from virtqual.identity.record import Identity, NotObservable, PcieLink, Port, seen
+
+
+@rule("nic-emulated")
+def nic_emulated(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """An emulated adapter leaves the guest for every packet."""
+    for nic in virtual.nics:
+        if nic.kind == "emulated":
+            yield f"{nic.name} of the VM is an emulated adapter ({nic.driver})"
+
+
+@rule("mtu")
+def mtu(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Interfaces of one name carry the same frames."""
+    there = {nic.name: nic for nic in virtual.nics}
+    common = [nic for nic in native.nics if nic.name in there]
+    if not common:
+        yield NotObservable(not_observable="no network interface has the same name on both sides")
+    for nic in common:
+        yield from differs(f"the MTU of {nic.name}", nic.mtu, there[nic.name].mtu)
+
+
+@rule("hca-missing")
+def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """RDMA on one side only compares a fabric with something else."""
+    here, there = len(native.hcas), len(virtual.hcas)
+    if here != there:
+        yield f"{here} RDMA devices natively, {there} in the VM"
+
+
+@rule("link-rate")
+def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
+    here, there = ([port for hca in node.hcas for port in hca.ports] for node in (native, virtual))
+    active = [[port for port in ports if _active(port)] for ports in (here, there)]
+    rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
+    stated = virtual.host.link_gbit if seen(virtual.host) else virtual.host
+    if seen(stated):
+        if not active[1]:
+            yield f"the VM has no active RDMA port, extras.link_gbit says {stated:g} Gbit/s"
+        for (side, _), of_side in zip(sides(native, virtual), rates, strict=True):
+            if of_side and max(of_side) != stated:
+                fastest = f"the fastest RDMA port of {side} has {max(of_side):g} Gbit/s"
+                yield f"{fastest}, extras.link_gbit says {stated:g}"
+    if not here or not there:
+        return
+    if len(active[0]) != len(active[1]) or not active[0]:
+        states = [", ".join(str(port.state) for port in ports) for ports in (here, there)]
+        yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
+    if not rates[0] or not rates[1]:
+        yield NotObservable(not_observable="the rate of an RDMA port: none is active, or a driver hides it")
+    elif max(rates[1]) < max(rates[0]):
+        yield f"the fastest RDMA port has {max(rates[0]):g} Gbit/s natively and {max(rates[1]):g} in the VM"
+
+
+@rule("pcie-link")
+def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A PCIe link that runs below what the adapter could do."""
+    for side, node in sides(native, virtual):
+        links = [(one.name, one.link) for one in node.hcas] + [(one.name, one.link) for one in node.nics]
+        for name, link in links:
+            yield from _below(side, name, link)
+
+
+@rule("nic-rate")
+def nic_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Interfaces of one name; which of them carries messages is not known here."""
+    there = {nic.name: nic.rate_mbit for nic in virtual.nics}
+    for nic in native.nics:
+        other = there.get(nic.name)
+        if seen(nic.rate_mbit) and isinstance(other, int) and other < nic.rate_mbit:
+            yield f"{nic.name} has {nic.rate_mbit} Mbit/s natively and {other} in the VM"
+
+
+def _active(port: Port) -> bool:
+    return seen(port.state) and "ACTIVE" in port.state.upper()
+
+
+def _below(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]:
+    if isinstance(link, NotObservable):
+        return
+    for what, now, best in (("speed", link.speed, link.best_speed), ("width", link.width, link.best_width)):
+        if seen(now) and seen(best) and _number(now) < _number(best):
+            yield f"{side}: the PCIe link of {name} has the {what} {now}, it could have {best}"
+
+
+def _number(text: str) -> float:
+    match = re.match(r"\d+(\.\d+)?", text)
+    return float(match[0]) if match else 0.0
+
+
+@rule("hca-locality")
+def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """An adapter on another NUMA node than the CPUs adds a hop to every message."""
+    for side, node in sides(native, virtual):
+        nodes = node.topology.spanned(node.topology.numa)
+        for hca in node.hcas:
+            if hca.kind == "software" or (seen(node.topology.numa) and len(node.topology.numa) == 1):
+                continue
+            if isinstance(nodes, NotObservable) or isinstance(hca.numa_node, NotObservable):
+                yield NotObservable(not_observable=f"{side}: the NUMA node of {hca.name}")
+            elif str(hca.numa_node) not in nodes:
+                yield (
+                    f"{side}: {hca.name} is on NUMA node {hca.numa_node}, the CPUs in use are on "
+                    f"{', '.join(nodes)}"
+                )
+
+
+@rule("hca-firmware")
+def hca_firmware(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Same firmware, or two adapters are compared."""
+    for here, there in zip(native.hcas, virtual.hcas, strict=False):
+        yield from differs(f"the firmware of {here.name}", here.firmware, there.firmware)
+
+
+@rule("write-combining")
+def write_combining(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """ESXi maps device memory write-combining for Intel processors only, as the study says."""
+    accelerator, vendor = virtual.hypervisor.accelerator, virtual.cpu.signature
+    if virtual.hcas and accelerator == "esxi" and seen(vendor) and not vendor.startswith("GenuineIntel"):
+        yield f"ESXi on {vendor.split()[0]} with an RDMA device: the study's write combining is Intel only"

@@ -1,0 +1,240 @@
+"""Rules on where work and memory lie: NUMA, sockets, hyperthreads, caches, and the VM on its host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from virtqual.admission import shares
+from virtqual.admission.rules import Found, Limits, Studied, differs, rule, sides
+from virtqual.identity.cpus import cpu_list
+from virtqual.identity.record import Identity, NotObservable, Topology, seen
+from virtqual.site.hosts import overcommitted
+
+
+def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
+    """Return the sockets and the NUMA nodes that the CPUs in use lie in."""
+    sockets, nodes = topology.spanned(topology.packages), topology.spanned(topology.numa)
+    if isinstance(sockets, NotObservable):
+        return sockets
+    return nodes if isinstance(nodes, NotObservable) else (sockets, nodes)
+
+
+def _studied(virtual: Identity, reason: str) -> str:
+    """Return a reason, which refuses nothing where the system file states that the VM shows fewer nodes."""
+    if seen(virtual.host) and virtual.host.numa_hidden is True:
+        return Studied(f"{reason}; this is studied, as extras.numa_hidden states")
+    return reason
+
+
+def _both(native: Identity, virtual: Identity) -> Found:
+    for side, node in sides(native, virtual):
+        if isinstance(spanned := _spanned(node.topology), NotObservable):
+            yield NotObservable(not_observable=f"NUMA nodes of {side}: {spanned.not_observable}")
+
+
+@rule("numa-hidden")
+def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
+
+    Where the system file says that they are hidden, it is what is studied, and must be true.
+    """
+    yield from _both(native, virtual)
+    for reason in _hidden(native, virtual):
+        yield _studied(virtual, reason)
+    real, shown = native.topology.numa, virtual.topology.numa
+    stated = seen(virtual.host) and virtual.host.numa_hidden is True
+    if stated and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
+        yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
+
+
+def _hidden(native: Identity, virtual: Identity) -> Iterator[str]:
+    here, there = _spanned(native.topology), _spanned(virtual.topology)
+    if seen(here) and seen(there) and len(there[1]) < len(here[1]) and not _shown(native, virtual):
+        yield (
+            f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}: "
+            "it cannot place memory beside them"
+        )
+    elif not seen(here) and seen(there) and len(there[1]) < len(there[0]):
+        yield f"the VM shows {len(there[0])} sockets but {len(there[1])} NUMA node"
+    host = virtual.host
+    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(there):
+        online = virtual.topology.cpus
+        cpus = len(cpu_list(online)) if seen(online) else 0
+        if host.numa_nodes > 1 and len(there[1]) == 1 and cpus > host.cpus_per_node:
+            yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
+
+
+def _shown(native: Identity, virtual: Identity) -> bool:
+    """Tell whether a VM shows as many NUMA nodes as its CPUs fill of the hardware's: then it hides none."""
+    real, shown, cpus = native.topology.numa, virtual.topology.numa, virtual.topology.cpus
+    if not (seen(real) and seen(shown) and seen(cpus)):
+        return False
+    return len(cpu_list(cpus)) <= len(shown) * max(len(cpu_list(node)) for node in real.values())
+
+
+@rule("numa-spread")
+def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
+    here, there = _spanned(native.topology), _spanned(virtual.topology)
+    if not (seen(here) and seen(there)):
+        return
+    nodes = [len(side[1]) for side in (here, there)]
+    if nodes[1] < nodes[0] and _shown(native, virtual):
+        reason = (
+            f"the CPUs in use lie in {nodes[0]} NUMA nodes natively and in {nodes[1]} of a VM that hides none"
+        )
+        yield _studied(virtual, reason)
+
+
+@rule("numa-false")
+def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A guest that shows nodes which the hardware does not have, or of another size."""
+    yield from _both(native, virtual)
+    here, there = _spanned(native.topology), _spanned(virtual.topology)
+    if seen(here) and seen(there):
+        if len(there[1]) > len(here[1]):
+            yield (f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}")
+        elif len(there[1]) == len(here[1]) > 1:
+            sizes = [_sizes(node.topology) for node in (native, virtual)]
+            shares = [[round(one / sum(of_side), 1) for one in of_side] for of_side in sizes]
+            if shares[0] != shares[1]:
+                yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
+    last = _last_cache(virtual.topology)
+    numa = virtual.topology.numa
+    if seen(last) and seen(numa):
+        shared = cpu_list(last[1])
+        over = [node for node, cpus in numa.items() if shared & cpu_list(cpus)]
+        if len(over) > 1:
+            yield f"in the VM one last-level cache spans the NUMA nodes {', '.join(over)}"
+
+
+def _sizes(topology: Topology) -> list[int]:
+    assert seen(topology.numa)
+    used = cpu_list(topology.used) if seen(topology.used) else None
+    nodes = [cpu_list(cpus) for cpus in topology.numa.values()]
+    return sorted(len(cpus if used is None else cpus & used) for cpus in nodes)
+
+
+@rule("numa-interleaved")
+def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Node interleaving in the firmware slows native runs: a VM then looks good beside them.
+
+    Where the system file says that it is on, it is what is studied, and must be true.
+    """
+    spanned = _spanned(native.topology)
+    if isinstance(spanned, NotObservable):
+        yield spanned
+        return
+    sockets, nodes = len(spanned[0]), len(spanned[1])
+    interleaved = nodes < sockets and native.hypervisor.present is not True
+    stated = seen(virtual.host) and virtual.host.node_interleaving is True
+    if interleaved and not stated:
+        yield f"native shows {sockets} sockets but {nodes} NUMA node: interleaved memory"
+    if stated and not interleaved and sockets > 1:
+        yield f"the system file says that memory is interleaved; native shows {nodes} NUMA nodes"
+
+
+@rule("smt")
+def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Hyperthreads that one side does not show make two ranks share a core there."""
+    here, there = native.topology.threads_used, virtual.topology.threads_used
+    yield from differs("the number of threads in use of one core", here, there)
+    there = virtual.topology.threads_per_core
+    host = virtual.host
+    if seen(host) and seen(there) and there == 1 and seen(host.smt) and host.smt == "on":
+        vcpus, a_node, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes
+        if seen(vcpus) and seen(a_node) and seen(nodes) and vcpus > a_node * nodes // 2:
+            yield (
+                f"the VM has {vcpus} vCPUs as cores, its host {a_node * nodes // 2} cores with hyperthreads"
+            )
+
+
+@rule("caches")
+def caches(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Programs size their blocks by the caches that they are told of."""
+    last = [_last_cache(node.topology) for node in (native, virtual)]
+    sizes = [one if isinstance(one, NotObservable) else one[0] for one in last]
+    yield from differs("the last-level cache", *sizes)
+
+
+def _last_cache(topology: Topology) -> tuple[str, str] | NotObservable:
+    if isinstance(topology.caches, NotObservable):
+        return topology.caches
+    size, _, shared = topology.caches[max(topology.caches)].partition(" shared by ")
+    return size, shared
+
+
+@rule("vm-size")
+def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A VM that does not fit one node of its host, and is not shown the nodes, runs half remote."""
+    host = virtual.host
+    if isinstance(host, NotObservable):
+        yield host
+        return
+    numa = virtual.topology.numa
+    shown = len(numa) if seen(numa) else 1
+    for what, of_vm, of_node in (
+        ("vCPUs", host.vcpus, host.cpus_per_node),
+        ("MiB of memory", host.memory_mib, host.memory_mib_per_node),
+    ):
+        if isinstance(of_vm, NotObservable) or isinstance(of_node, NotObservable):
+            yield NotObservable(
+                not_observable=f"{what} of the VM and of a host node: {host.source} lacks one"
+            )
+        elif of_vm > of_node * shown:
+            nodes = f"{shown} NUMA node{'' if shown == 1 else 's'}"
+            yield _studied(virtual, f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}")
+
+
+@rule("placement")
+def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """What the host may move, it moves."""
+    host = virtual.host
+    if isinstance(host, NotObservable):
+        yield host
+        return
+    for what, value in (("vCPUs", host.vcpus_pinned), ("memory", host.memory_pinned)):
+        one_node = seen(host.numa_nodes) and host.numa_nodes == 1
+        if isinstance(value, NotObservable):
+            yield NotObservable(not_observable=f"whether the {what} are pinned: {value.not_observable}")
+        elif not value and not (what == "memory" and one_node):
+            yield f"{host.source}: the VM's {what} {'are' if what == 'vCPUs' else 'is'} not pinned"
+
+
+@rule("overcommit")
+def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth.
+
+    So do VMs of the partition itself, where those of one host have more together than it has.
+    """
+    host = virtual.host
+    if isinstance(host, NotObservable):
+        yield host
+        return
+    if seen(host.memory_reserved) and not host.memory_reserved:
+        yield f"{host.source}: the VM's memory is not reserved"
+    if seen(host.other_vms) and host.other_vms:
+        yield f"{host.source}: {host.other_vms} other VMs on the host"
+    if seen(host.vms_per_host):
+        # Its host is taken to be what native nodes are.
+        together = [shares.size(virtual)] * host.vms_per_host
+        yield from (f"of one host, {clause}" for clause in overcommitted(together, shares.size(native)))
+
+
+@rule("memory-pages")
+def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """Large pages on both levels, or irregular access pays for two walks of page tables."""
+    here, there = native.memory, virtual.memory
+    yield from differs(
+        "the mode of transparent huge pages", here.transparent_huge_pages, there.transparent_huge_pages
+    )
+    host = virtual.host
+    if (
+        seen(host)
+        and seen(host.memory_backing)
+        and not re.search("huge|large|2 ?M|1 ?G", host.memory_backing)
+    ):
+        yield f"{host.source}: the VM's memory is backed by {host.memory_backing}"
+    if seen(host) and seen(host.iommu_large_pages) and not host.iommu_large_pages:
+        yield f"{host.source}: the IOMMU maps the VM's memory by 4 KiB pages"

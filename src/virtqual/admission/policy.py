@@ -1,0 +1,117 @@
+"""What each item of preflight means for each class: ``references/preflight.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from virtqual.admission import between, during, programs, rules, shares
+from virtqual.admission.finding import Action, Finding
+from virtqual.files.datafile import DataError, Entry, near, parse
+
+Text = Annotated[str, Field(min_length=1)]
+Limit = float | list[Text]
+
+
+class ItemEntry(Entry):
+    """One item: what it protects, what to do, its limits, and what follows by class."""
+
+    item: Text
+    protects: Annotated[list[Text], Field(min_length=1)]
+    remedy: Text
+    limits: dict[str, Limit] = Field(default_factory=dict)
+    actions: dict[str, Literal["refuse", "report"]]
+
+
+class PolicyFile(Entry):
+    """``references/preflight.yaml``."""
+
+    schema_: Annotated[Literal["virtqual-preflight/1"], Field(alias="schema")]
+    items: list[ItemEntry]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The items, by name, in the order in which they are shown."""
+
+    items: Mapping[str, ItemEntry]
+
+    def finding(
+        self, name: str, reason: str, hypervisor_class: str, *, whatever: Action | None = None
+    ) -> Finding:
+        """Return what an item has found, with what follows from it under a class, or whatever the class."""
+        entry = self.items[name]
+        action: Action = entry.actions.get(hypervisor_class, entry.actions["default"])
+        return Finding(
+            item=name,
+            action=whatever or action,
+            reason=reason,
+            remedy=entry.remedy,
+            protects=tuple(entry.protects),
+        )
+
+    def without(self, *names: str) -> Policy:
+        """Return the policy without some items, to see what each of them catches."""
+        return Policy({name: entry for name, entry in self.items.items() if name not in names})
+
+
+def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -> Policy:
+    """Read the policy.
+
+    Parameters
+    ----------
+    file
+        ``references/preflight.yaml``.
+    classes
+        Names of the hypervisor classes that there are.
+    claims
+        Ids of the published claims; empty where those are not at hand.
+
+    Raises
+    ------
+    DataError
+        With every mistake: an item without a rule or a rule without an item, an unknown class or claim, no
+        default action, a limit that a rule needs and does not find.
+    """
+    document = parse(file)
+    content = document.read(PolicyFile)
+    known: Mapping[str, tuple[str, ...]] = {
+        **rules.limits(),
+        **during.limits(),
+        **programs.limits(),
+        **between.limits(),
+        **shares.limits(),
+    }
+    problems = []
+    items: dict[str, ItemEntry] = {}
+    for index, entry in enumerate(content.items):
+        key = ("items", index)
+        if entry.item not in known:
+            problems.append(
+                document.problem((*key, "item"), f"no rule {entry.item!r}: {near(entry.item, known)}")
+            )
+            continue
+        if entry.item in items:
+            problems.append(document.problem((*key, "item"), f"{entry.item!r} stands here twice."))
+        items[entry.item] = entry
+        if sorted(entry.limits) != sorted(known[entry.item]):
+            wanted = ", ".join(known[entry.item]) or "none"
+            problems.append(document.problem((*key, "limits"), f"the rule takes these limits: {wanted}."))
+        if "default" not in entry.actions:
+            problems.append(document.problem((*key, "actions"), "needs `default: refuse` or `report`."))
+        for name in entry.actions.keys() - {"default", *classes}:
+            message = f"unknown class {name!r}: {near(name, classes)}"
+            problems.append(document.problem((*key, "actions", name), message))
+        for claim in entry.protects:
+            if claims and claim not in claims:
+                message = f"unknown claim {claim!r}: {near(claim, claims)}"
+                problems.append(document.problem((*key, "protects"), message))
+    for name in sorted(known.keys() - items.keys()):
+        problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
+    if problems:
+        raise DataError(problems)
+    return Policy(items)

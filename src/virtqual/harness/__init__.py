@@ -1,0 +1,1 @@
+"""How ReFrame is started, guarded, and asked what there is to run."""

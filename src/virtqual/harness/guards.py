@@ -1,0 +1,118 @@
+"""Guards around ReFrame itself: a run that did nothing must not be called passed.
+
+ReFrame ends with ``PASSED`` and exit code 0 when no test case was selected, when every case was dropped
+because a dependency could not be resolved (``--repeat`` and ``--distribute`` do that), and when a check
+file could not be imported.  Its site configuration runs in its own process, so the configuration installs
+these guards, and they hold for the plain ``reframe`` command too.
+
+They wrap functions that are not public; the version of ReFrame is pinned, and tests start the real
+command and fail when a guard no longer bites.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reframe.core import runtime
+from reframe.core.exceptions import ReframeFatalError
+from reframe.core.logging import getlogger
+from reframe.frontend import cli, dependencies
+from reframe.frontend.executors import Runner
+from reframe.frontend.loader import RegressionCheckLoader
+
+from virtqual.harness import catalogue
+from virtqual.harness.process import NOTHING_SELECTED
+
+#: What the loader found, before anything was selected.
+_loaded: list[catalogue.Entry] = []
+
+
+def install() -> None:
+    """Put the guards around ReFrame's loader and runner, once."""
+    if not getattr(Runner, "_virtqual_guarded", False):
+        Runner.runall = _refuse_nothing(Runner.runall)
+        RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
+        dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
+        cli.list_checks = _catalogue(cli.list_checks)
+        Runner._virtqual_guarded = True
+
+
+def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
+        if not testcases:
+            system = runtime.runtime().system
+            getlogger().error(
+                f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
+                f"system {system.name!r} ({system.descr}) has the partitions "
+                f"{', '.join(p.name for p in system.partitions) or 'none'}; "
+                "look at -n, -t, -p and --system, and list what there is with -L"
+            )
+            sys.exit(1)
+        return runall(self, _adjacent(testcases), restored_cases)
+
+    return guarded
+
+
+def _adjacent(testcases: list[Any]) -> list[Any]:
+    """Bring the runs of one pair next to each other, so that they see the same machine.
+
+    ReFrame's own order is topological but goes through all variants of a check in turn.  Cases of the same
+    ``run_group`` are moved together, in their order; no case depends on one of another group.
+    """
+    place: dict[str, int] = {}
+    for index, case in enumerate(testcases):
+        place.setdefault(_group(case), index)
+    return sorted(testcases, key=lambda case: place[_group(case)])
+
+
+def _group(case: Any) -> str:
+    return str(getattr(case.check, "run_group", case.check.unique_name))
+
+
+def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        graph, dropped = build_deps(*args, **kwargs)
+        if dropped:
+            names = ", ".join(sorted({case.check.display_name for case in dropped})[:3])
+            raise ReframeFatalError(
+                f"{len(dropped)} test cases would be dropped because what they depend on is not there "
+                f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
+                "VIRTQUAL_PAIRS=0:5 takes more pairs"
+            )
+        return graph, dropped
+
+    return guarded
+
+
+def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
+    def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        if concretized:
+            return list_checks(testcases, printer, detailed, concretized)
+        here = catalogue.of_checks(case.check for case in testcases)
+        printer.info("[List of matched checks]")
+        printer.info(catalogue.listing(here, _loaded, runtime.runtime().system, detailed=detailed))
+        return None
+
+    return listed
+
+
+def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: Any, force: bool = False) -> Any:
+        # While it loads, ReFrame warns of what it leaves out: a file that cannot be imported, a test that
+        # cannot be made, a path that is not there.  Each is a hole in the qualification.
+        logger = getlogger()
+        before, logger.warn_as_error = logger.warn_as_error, True
+        try:
+            checks = load_all(self, force)
+        finally:
+            logger.warn_as_error = before
+        _loaded[:] = catalogue.of_checks(checks)
+        if file := os.environ.get("VIRTQUAL_CATALOGUE"):
+            catalogue.write(_loaded, Path(file))
+        return checks
+
+    return guarded

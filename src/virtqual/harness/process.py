@@ -1,0 +1,218 @@
+"""Start ReFrame once (one look at the data) and follow it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from virtqual import paths
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.site import slurm as slurm_job
+
+# How the guard against an empty selection begins; see virtqual.harness.guards.
+NOTHING_SELECTED = "no test case was selected"
+
+# ReFrame colours its words on terminals only, but a pipe may be told to.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_RUN = re.compile(r"\[ RUN +\] (.+?) /[0-9a-f]+ @(\S+)")
+_DONE = re.compile(
+    r"\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) *\] \( *(\d+)/(\d+)\) (.+?) /[0-9a-f]+ @(\S+)"
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that ReFrame said.
+
+    Attributes
+    ----------
+    kind
+        ``run`` when a case starts, else how it ended (``ok``, ``fail``, ``skip`` ...).
+    case, where
+        The case, and its system, partition and environment.
+    done, total
+        Cases that have ended, and all of them; 0 for ``run``.
+    """
+
+    kind: str
+    case: str
+    where: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a look leaves its results."""
+
+    report: Path
+    junit: Path
+    log: Path
+
+
+def command(
+    system: str,
+    files: Files,
+    *,
+    names: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    environment: str = "",
+    policy: str = "serial",
+    settings: dict[str, str] | None = None,
+    extras: dict[str, str] | None = None,
+) -> list[str]:
+    """Return the ``reframe`` command of a look.
+
+    Parameters
+    ----------
+    system
+        To run on, both partitions.
+    files
+        Where its reports go.
+    names
+        Patterns of check names; empty for all.
+    tags
+        That a check must have, all of them.
+    environment
+        The stack; empty for every stack that provides a check's feature.
+    policy
+        ReFrame's execution policy.
+    settings
+        Variables of checks (``-S``).
+    extras
+        What the results database keeps with the session.
+    """
+    root = paths.root()
+    line = [_program()]
+    line += ["-C", str(root / "reframe/settings.py"), "-c", str(root / "checks"), "-r", "--nocolor"]
+    line += ["--system", system, f"--exec-policy={policy}"]
+    line += [f"--report-file={files.report}", f"--report-junit={files.junit}"]
+    for name in names:
+        line += ["-n", name]
+    for tag in tags:
+        line += ["-t", tag]
+    if environment:
+        line += ["-p", f"^{environment}$"]
+    for key, value in (settings or {}).items():
+        line += ["-S", f"{key}={value}"]
+    if extras:
+        line.append("--session-extras=" + ",".join(f"{key}={value}" for key, value in extras.items()))
+    return line
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("reframe")
+    return str(beside) if beside.exists() else "reframe"
+
+
+def run(
+    line: Sequence[str],
+    env: dict[str, str],
+    log: Path,
+    on_event: Callable[[Event], None],
+    stop: threading.Event,
+) -> int:
+    """Run ReFrame and report its progress.
+
+    Parameters
+    ----------
+    line
+        The command.
+    env
+        Environment variables besides the present ones.
+    log
+        Its whole output goes here.
+    on_event
+        Called for every case that starts or ends.
+    stop
+        When set, ReFrame is asked to cancel its jobs and end, as by Ctrl-C.
+
+    Returns
+    -------
+    int
+        ReFrame's exit code.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After ReFrame has cancelled its jobs and written its report.
+    """
+    # A session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
+    process = subprocess.Popen(
+        line,
+        env={**slurm_job.environment(), **env, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+    threading.Thread(target=_end_when, args=(stop, process), daemon=True).start()
+    assert process.stdout is not None
+    interrupted = False
+    with log.open("w", encoding="utf-8") as file:
+        while True:
+            try:
+                for raw in process.stdout:
+                    text = _COLOUR.sub("", raw)
+                    file.write(text)
+                    if event := parse_line(text):
+                        on_event(event)
+                break
+            except KeyboardInterrupt:
+                if interrupted:
+                    process.kill()
+                    raise
+                interrupted = True
+                process.send_signal(signal.SIGINT)
+    code = process.wait()
+    if interrupted:
+        raise KeyboardInterrupt
+    return code
+
+
+def parse_line(text: str) -> Event | None:
+    """Read one line of ReFrame's output."""
+    if match := _RUN.match(text):
+        return Event("run", match[1], match[2])
+    if match := _DONE.match(text):
+        return Event(match[1].lower(), match[4], match[5], int(match[2]), int(match[3]))
+    return None
+
+
+def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
+    while not stop.wait(0.5):
+        if process.poll() is not None:
+            return
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def stopped(log: Path) -> str | None:
+    """Return why ReFrame gave up in the middle, such as a scheduler that fails; None if it did not."""
+    return next((why for why in _errors(log) if why.startswith("run session stopped")), None)
+
+
+def _errors(log: Path) -> list[str]:
+    """Return the errors in ReFrame's output, each with the lines that follow it, in one line."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    whole = re.findall(r"^ERROR:?(.*(?:\n(?!Log file).*)*)", text, re.MULTILINE)
+    return [" ".join(line for line in error.split() if set(line) != {"-"}) for error in whole]
+
+
+def error_in(log: Path) -> VirtqualError:
+    """Return what ReFrame said when it ended without a report: nothing selected, or something is broken."""
+    why = (_errors(log) or ["it wrote no report"])[-1]
+    if why.startswith(NOTHING_SELECTED):
+        return UsageError(why)
+    return InfrastructureError(f"ReFrame did not run: {why} (its output: {log})")

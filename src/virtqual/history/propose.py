@@ -1,0 +1,265 @@
+"""From stored sessions to files under ``references/systems/``, as a diff to review."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from virtqual.history.history import NoHistoryError, noise_entry
+from virtqual.history.native import FALSE_ALARMS, reference_entries
+from virtqual.verdict.pairs import Series
+
+
+@dataclass(frozen=True)
+class RecordedSeries:
+    """One series of a session and the check that measured it.
+
+    Parameters
+    ----------
+    check
+        Class name of the check with its parameters, as sessions name it: ``Memory %threads=one``.
+    series
+        Its pairs.
+    """
+
+    check: str
+    series: Series
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What `propose` needs to know of a stored session.
+
+    Parameters
+    ----------
+    session
+        Its id.
+    date
+        ISO date on which it was made.
+    system
+        Name of the system.
+    build
+        Hypervisor build of the virtual side; noise is pooled within one build.
+    cpu
+        CPU model of the native side.
+    stack
+        Hash of the software stack.
+    series
+        What it measured.
+    left_out
+        What of it is not taken, and why.
+    """
+
+    session: str
+    date: str
+    system: str
+    build: str
+    cpu: str
+    stack: str
+    series: tuple[RecordedSeries, ...]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One file as it is and as it should be.
+
+    Parameters
+    ----------
+    path
+        The file.
+    before
+        Its text; empty if it does not exist.
+    after
+        The text proposed.
+    notes
+        What was left out, and why.
+    """
+
+    path: Path
+    before: str
+    after: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def diff(self) -> str:
+        """Unified diff; empty if nothing changes."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            f"a/{self.path}" if self.before else "/dev/null",
+            f"b/{self.path}",
+        )
+        return "".join(lines)
+
+
+def propose(
+    sessions: Sequence[Recorded], directory: Path, false_alarms: float = FALSE_ALARMS
+) -> list[Proposal]:
+    """Propose references for the system that the sessions were made on.
+
+    Parameters
+    ----------
+    sessions
+        Of one system and one software stack: numbers of two stacks are not one reference. One that is
+        named twice counts once.
+    directory
+        ``references/systems``. Nothing is written.
+    false_alarms
+        How often a sound machine may miss a reference.
+
+    Raises
+    ------
+    ValueError
+        If there is no session, or they are of several systems, CPU models or stacks, or measured a curve
+        at other sizes.
+    """
+    sessions = list({session.session: session for session in sessions}.values())
+    for what in ("system", "stack", "cpu"):
+        found = sorted({str(getattr(session, what)) for session in sessions})
+        if len(found) != 1:
+            raise ValueError(
+                f"references are made of sessions with one {what}; found {', '.join(found) or 'none'}."
+            )
+    system = directory / sessions[0].system
+    proposals = [
+        _native(name, sessions, system, false_alarms)
+        for name in sorted({_class(recorded.check) for s in sessions for recorded in s.series})
+    ]
+    return [p for p in [*proposals, _noise(sessions, system)] if p.diff or p.notes]
+
+
+def _class(check: str) -> str:
+    return check.split(" ", 1)[0]
+
+
+def _parameters(check: str) -> dict[str, str | int]:
+    found = re.findall(r"%(\w+)=(\S+)", check)
+    # ReFrame compares with the parameter itself, which may be a number.
+    return {name: int(value) if value.isdigit() else value for name, value in found}
+
+
+def _groups(sessions: Iterable[Recorded], name: str | None = None) -> dict[tuple[str, str], list[Series]]:
+    """Return the series of all sessions by check and id."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    first: dict[tuple[str, str], str] = {}
+    for session in sessions:
+        for recorded in session.series:
+            if name is None or _class(recorded.check) == name:
+                key = recorded.check, recorded.series.id
+                group = groups.setdefault(key, [])
+                before = first.setdefault(key, session.session)
+                if group and group[0].points != recorded.series.points:
+                    raise ValueError(
+                        f"sessions {before} and {session.session} measured {key[1]} at other sizes "
+                        f"({_sizes(group[0])}; {_sizes(recorded.series)}): name sessions of one kind."
+                    )
+                group.append(recorded.series)
+    return groups
+
+
+def _sizes(series: Series) -> str:
+    points = series.points
+    return f"{len(points)} from {points[0]:g} to {points[-1]:g}" if points else "none"
+
+
+def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms: float) -> Proposal:
+    """Return the proposal for one check, in the form that ReFrame's ``$ref`` reads."""
+    path = system / f"{name}.yaml"
+    notes: list[str] = []
+    references = CommentedMap()
+    provenance = CommentedSeq()
+    index: list[str] = []
+    for (check, series_id), series in _groups(sessions, name).items():
+        parameters = _parameters(check)
+        index = sorted(parameters) or index
+        if any(one.yardstick for one in series):
+            continue
+        entries = reference_entries(series, false_alarms)
+        if not entries:
+            runs = sum(len(one.valid) for one in series)
+            notes.append(f"{path}: {series_id} has {runs} native runs; 4 are the least for a reference")
+            continue
+        place = references
+        for key in [parameters[parameter] for parameter in sorted(parameters)] or [
+            f"{sessions[0].system}:native"
+        ]:
+            place = place.setdefault(key, CommentedMap())
+        for entry in entries:
+            value = CommentedSeq([entry.value, entry.lower, entry.upper, entry.unit])
+            value.fa.set_flow_style()
+            place[entry.variable] = value
+        provenance.append(
+            _flow(
+                {
+                    "series": series_id,
+                    "runs": entries[0].runs,
+                    "spread": max(entry.spread for entry in entries),
+                    "false_alarms": false_alarms,
+                }
+            )
+        )
+    content = CommentedMap()
+    content["schema"] = "virtqual-native/1"
+    content["made_of"] = _made_of(sessions)
+    content["provenance"] = provenance
+    if index:
+        order = CommentedSeq(index)
+        order.fa.set_flow_style()
+        references.insert(0, "$index", order)
+    content[name] = references
+    text = _text(content, f"Native references of {sessions[0].system}; proposed by `virtqual record`.")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    return Proposal(path, before, text if provenance else before, tuple(notes))
+
+
+def _noise(sessions: Sequence[Recorded], system: Path) -> Proposal:
+    """Return the proposal for the system's noise."""
+    path = system / "noise.yaml"
+    latest = max(sessions, key=lambda session: (session.date, session.session))
+    same = [session for session in sessions if session.build == latest.build]
+    source = f"{len(same)} sessions, {same[0].session} to {latest.session}, build {latest.build}"
+    notes, entries = [], CommentedSeq()
+    for (_, series_id), series in _groups(same).items():
+        try:
+            entries.append(_flow(noise_entry(series, source)))
+        except NoHistoryError as error:
+            notes.append(f"{path}: {series_id}: {error}")
+    content = CommentedMap()
+    content["schema"] = "virtqual-noise/1"
+    content["noise"] = entries
+    text = _text(content, f"A/A history of {latest.system}; proposed by `virtqual record`.")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    return Proposal(path, before, text if entries else before, tuple(notes))
+
+
+def _made_of(sessions: Sequence[Recorded]) -> CommentedMap:
+    made_of = CommentedMap()
+    made_of["sessions"] = CommentedSeq(session.session for session in sessions)
+    made_of["sessions"].fa.set_flow_style()
+    made_of["date"] = max(session.date for session in sessions)
+    made_of["cpu"] = sessions[0].cpu
+    made_of["stack"] = sessions[0].stack
+    return made_of
+
+
+def _flow(data: dict[str, Any]) -> CommentedMap:
+    flow = CommentedMap(data)
+    flow.fa.set_flow_style()
+    return flow
+
+
+def _text(content: CommentedMap, title: str) -> str:
+    yaml = YAML(typ="rt")
+    yaml.width = 110
+    stream = StringIO()
+    yaml.dump(content, stream)
+    return f"# {title}\n{stream.getvalue()}"

@@ -1,0 +1,96 @@
+"""NAS Parallel Benchmarks 3.x (MPI and OpenMP): the report at the end of every benchmark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from virtqual.programs.text import OutputError, agree, line_of, one, positive, printable, step, whole
+
+NAME = "NPB"
+# Values end here in every 3.x: labels of 18 characters, values of 24.
+_WIDTH = 43
+
+
+@dataclass(frozen=True)
+class Npb:
+    """One run of one benchmark.
+
+    Attributes
+    ----------
+    benchmark, problem_class
+        E.g. ``IS`` and ``C``.
+    version
+        E.g. ``3.4.2``.
+    iterations
+        Of the timed part.
+    time
+        Seconds.
+    tasks
+        Processes of the MPI version, threads of the OpenMP version.
+    rate
+        Mop/s of all tasks together.
+    """
+
+    benchmark: str
+    problem_class: str
+    version: str
+    iterations: int
+    time: float
+    tasks: int
+    rate: float
+
+
+def parse(text: str) -> Npb:
+    """Read the output of one run.
+
+    Raises
+    ------
+    OutputError
+        A line is missing, split, doubled or not in its columns, the result did not verify, tasks were left
+        idle, or the rate is not the tasks' rate times their number.
+    """
+    printable(NAME, text)
+    title = one(NAME, r"^ ([A-Z]{2}) Benchmark Completed\.?$", text, "line 'Benchmark Completed'")
+    end = one(NAME, r"^ Compile options:$", text, "compile options at the end")
+    report: dict[str, str] = {}
+    last = line_of(text, title.start())
+    for line, row in enumerate(text[title.end() : end.start()].split("\n")[1:], last + 1):
+        match = re.fullmatch(r" (\S.{13}\S{0,2}) {0,2}=( +(\S.*))", row, re.ASCII)
+        if not row:
+            continue
+        if not match or match[1].strip() in report:
+            raise OutputError(
+                NAME, f"line {line} is no line of the report, or the second of its kind: {row!r}"
+            )
+        # Dates and names of versions may be of any length.
+        if len(row) != _WIDTH and not re.match(r"Compile|Version", match[1]):
+            raise OutputError(NAME, f"line {line} does not end in its column: {row!r}")
+        report[match[1].strip()] = match[3]
+
+    def say(*labels: str) -> str:
+        for label in labels:
+            if label in report:
+                return report[label]
+        raise OutputError(NAME, f"the report after line {last} does not say {labels[0]!r}")
+
+    if say("Verification") != "SUCCESSFUL":
+        raise OutputError(NAME, f"verification: {say('Verification')}")
+    tasks = whole(NAME, say("Total processes", "Total threads"), "tasks")
+    for label in ("Active procs", "Active processes", "Avail threads"):
+        if label in report and whole(NAME, report[label], label) != tasks:
+            raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
+    total = say("Mop/s total")
+    each = say("Mop/s/process", "Mop/s/thread")
+    rate, part = positive(NAME, total, "Mop/s total"), positive(NAME, each, "Mop/s of a task")
+    if not agree(part * tasks, rate, step(each) / part, step(total) / rate):
+        raise OutputError(NAME, f"{each} Mop/s a task are not {total} Mop/s on {tasks} tasks")
+    return Npb(
+        benchmark=title[1],
+        problem_class=say("Class"),
+        version=say("Version"),
+        iterations=whole(NAME, say("Iterations"), "iterations"),
+        time=positive(NAME, say("Time in seconds"), "time"),
+        tasks=tasks,
+        rate=rate,
+    )

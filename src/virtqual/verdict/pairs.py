@@ -1,0 +1,344 @@
+"""What may be compared with what: samples, pairs of samples, and their log differences.
+
+A *sample* is one run's value (scalar) or values (curve). A *pair* is a native and a virtual sample that
+ran one after the other; pair 0 runs native first, pair 1 virtual first, and so on, so that a drift of
+the machine falls on both sides alike. Recorded start times prove it; they are checked here.
+
+Two kinds of trouble are kept apart:
+
+`PairingError` - a bug of the harness
+    Two samples of one side and number, another number of values than points, other points, a time that
+    is no time, a number below zero. No verdict can mean anything, so nothing is returned.
+invalid - a fact of the session
+    A run without peer, runs of one series that overlap, a pair in the wrong order or interrupted by
+    another pair, a run that ended before it started (a clock was set back), a value that is not a
+    positive number, a sample that a validity gate refused. The
+    pair stays in the series with its reasons, is left out of the numbers, and is asked for again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from virtqual.references.metrics import Metric
+
+Side = Literal["native", "virtual"]
+Floats = NDArray[np.float64]
+
+SIDES: tuple[Side, Side] = ("native", "virtual")
+
+
+class PairingError(ValueError):
+    """Samples that no working harness produces; see the module's text."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run on one side.
+
+    Parameters
+    ----------
+    side
+        ``native`` or ``virtual``.
+    number
+        Number of the pair it belongs to, from 0.
+    values
+        One value per point, in the metric's unit; exactly one for a scalar.
+    start, end
+        When the run started and ended, in seconds since the epoch.
+    invalid
+        Why a validity gate refused the run; empty if none did.
+    origin
+        Where it ran (job, nodes, session ...): JSON-able, kept and never interpreted.
+    points
+        The sizes its values belong to, where the program's output says so; empty if unknown. They must
+        be the series' own.
+    """
+
+    side: Side
+    number: int
+    values: tuple[float, ...]
+    start: float
+    end: float
+    invalid: tuple[str, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    points: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A native and a virtual sample of one number.
+
+    Parameters
+    ----------
+    number
+        From 0; even pairs run native first, odd pairs virtual first.
+    native, virtual
+        The samples; None where a run left nothing.
+    invalid
+        Why it cannot be used; empty if it can.
+    """
+
+    number: int
+    native: Sample | None
+    virtual: Sample | None
+    invalid: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether it may enter the numbers."""
+        return not self.invalid
+
+
+@dataclass(frozen=True)
+class Series:
+    """All pairs of one metric in one setting.
+
+    Parameters
+    ----------
+    metric
+        What was measured.
+    setting
+        How: ``1 thread``, ``two nodes``, ``lj`` ...
+    points
+        Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
+    pairs
+        By rising number, the invalid ones included.
+    yardstick
+        Why native cannot be observed; empty where it is. If not, native samples are seconds of a fixed
+        piece of work on the native nodes: a witness of their speed, and no part of the numbers.
+    """
+
+    metric: Metric
+    setting: str
+    points: tuple[float, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    yardstick: str = ""
+
+    @property
+    def id(self) -> str:
+        """``metric@setting``."""
+        return f"{self.metric.name}@{self.setting}"
+
+    @cached_property
+    def valid(self) -> tuple[Pair, ...]:
+        """The pairs that may enter the numbers."""
+        return tuple(pair for pair in self.pairs if pair.valid)
+
+    @property
+    def width(self) -> int:
+        """Number of values per run: the points of a curve, 1 for a scalar."""
+        return max(len(self.points), 1)
+
+    def values(self, side: Side) -> Floats:
+        """Return the values of one side in the valid pairs, shape (n_pairs, n_points), in the unit."""
+        return self._values[side]
+
+    @cached_property
+    def _values(self) -> dict[str, Floats]:
+        found: dict[str, Floats] = {}
+        for side in SIDES:
+            rows = [getattr(pair, side).values for pair in self.valid]
+            found[side] = np.array(rows, dtype=np.float64).reshape(len(rows), self.width)
+            found[side].flags.writeable = False
+        return found
+
+    @property
+    def base(self) -> Side:
+        """The side by whose values absolute parts of a budget become ratios."""
+        return "virtual" if self.yardstick else "native"
+
+    def differences(self) -> Floats:
+        """Return d = ln(virtual/native) of the valid pairs, positive where virtual is worse.
+
+        Where native cannot be observed it is ln(virtual), of which only changes mean something.
+
+        Returns
+        -------
+        ndarray
+            Shape (n_pairs, n_points), no unit; one column for a scalar. Read-only.
+        """
+        return self._differences
+
+    @cached_property
+    def _differences(self) -> Floats:
+        log_ratio = np.log(self.values("virtual"))
+        if not self.yardstick:
+            log_ratio = log_ratio - np.log(self.values("native"))
+        d: Floats = log_ratio if self.metric.better == "lower" else -log_ratio
+        d.flags.writeable = False
+        return d
+
+    def first(self, pairs: int) -> Series:
+        """Return the series as it was when `pairs` valid pairs had been run."""
+        if len(self.valid) <= pairs:
+            return self
+        last = self.valid[pairs - 1].number if pairs else -1
+        kept = tuple(pair for pair in self.pairs if pair.number <= last)
+        return Series(self.metric, self.setting, self.points, kept, self.yardstick)
+
+    def against(self, previous: Series) -> Series:
+        """Return this series with the virtual samples of `previous` in the place of the native ones.
+
+        The third arm of a session: the same pair numbers, run under the last qualified build.
+        Differences are then those between two builds, without their native runs' noise.
+
+        Raises
+        ------
+        PairingError
+            If `previous` is another series or has other points.
+        """
+        if (self.metric, self.setting, self.points) != (previous.metric, previous.setting, previous.points):
+            raise PairingError(f"{self.id}: the last qualified build was measured as another series.")
+        before = {pair.number: pair for pair in previous.pairs}
+        pairs = []
+        for pair in self.pairs:
+            peer = before.get(pair.number)
+            reasons = (*pair.invalid, *(peer.invalid if peer else ("no run under the last build",)))
+            pairs.append(Pair(pair.number, peer.virtual if peer else None, pair.virtual, reasons))
+        return Series(self.metric, self.setting, self.points, tuple(pairs))
+
+    @property
+    def next_number(self) -> int:
+        """The first pair number that has not been run."""
+        return self.pairs[-1].number + 1 if self.pairs else 0
+
+
+def pair_up(
+    metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample], yardstick: str = ""
+) -> Series:
+    """Make a series of the samples of one metric in one setting.
+
+    Parameters
+    ----------
+    metric
+        What was measured.
+    setting
+        How; part of the series' name.
+    points
+        Sizes of a curve, rising and positive; empty for a scalar.
+    samples
+        In any order.
+    yardstick
+        Why native samples are none of the metric; see `Series`.
+
+    Returns
+    -------
+    Series
+        With every pair number that any sample has; see the module's text for which pairs are invalid.
+
+    Raises
+    ------
+    PairingError
+        For what only a bug of the harness produces.
+    """
+    points = tuple(float(point) for point in points)
+    name = f"{metric.name}@{setting}"
+    _check_points(name, metric, points)
+    runs: dict[tuple[int, Side], Sample] = {}
+    for sample in samples:
+        _check_sample(name, points, sample)
+        if (sample.number, sample.side) in runs:
+            raise PairingError(f"{name}: pair {sample.number} has more than one {sample.side} sample.")
+        runs[sample.number, sample.side] = sample
+    pairs = [
+        Pair(number, runs.get((number, "native")), runs.get((number, "virtual")))
+        for number in sorted({number for number, _ in runs})
+    ]
+    disturbed = _disturbed(pairs)
+    return Series(
+        metric,
+        setting,
+        points,
+        tuple(
+            Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
+            for pair in pairs
+        ),
+        yardstick,
+    )
+
+
+def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
+    if metric.kind == "scalar" and points:
+        raise PairingError(f"{name}: {metric.name} is a scalar and has no points; {len(points)} were given.")
+    if metric.kind == "curve" and not points:
+        raise PairingError(f"{name}: {metric.name} is a curve and needs the {metric.axis}s of its values.")
+    if not all(math.isfinite(point) and point >= 0 for point in points):
+        raise PairingError(f"{name}: points must be finite and not negative: {points}.")
+    if any(after <= before for before, after in pairwise(points)):
+        raise PairingError(f"{name}: points must rise: {points}.")
+
+
+def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
+    what = f"{name}: {sample.side} sample of pair {sample.number}"
+    if sample.side not in SIDES:
+        raise PairingError(f"{what}: a side is one of {', '.join(SIDES)}.")
+    if sample.number < 0:
+        raise PairingError(f"{what}: pair numbers start at 0.")
+    if len(sample.values) != max(len(points), 1):
+        expected = f"{len(points)} points" if points else "a scalar"
+        raise PairingError(f"{what}: {len(sample.values)} values for {expected}.")
+    if sample.points and tuple(float(point) for point in sample.points) != points:
+        raise PairingError(f"{what}: its points {sample.points} are not the series' {points}.")
+    if not (math.isfinite(sample.start) and math.isfinite(sample.end)):
+        raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
+
+
+def _faults(pair: Pair) -> tuple[str, ...]:
+    """Return what makes one pair unusable, seen on its own."""
+    reasons: list[str] = []
+    for side in SIDES:
+        sample: Sample | None = getattr(pair, side)
+        if sample is None:
+            reasons.append(f"no {side} run")
+            continue
+        reasons += [f"{side} run refused: {reason}" for reason in sample.invalid]
+        if sample.end < sample.start:
+            back = sample.start - sample.end
+            reasons.append(f"{side} run ended {back:.3g} s before it started: a clock was set back")
+        bad = [value for value in sample.values if not (math.isfinite(value) and value > 0)]
+        if bad:
+            reasons.append(f"{side} run reported {bad[0]:g}, which is no positive number")
+    if pair.native is not None and pair.virtual is not None and not _overlap(pair.native, pair.virtual):
+        native_first = pair.native.start < pair.virtual.start
+        if native_first != (pair.number % 2 == 0):
+            wanted = "native" if pair.number % 2 == 0 else "virtual"
+            reasons.append(f"runs not in alternating order: pair {pair.number} must run {wanted} first")
+    return tuple(reasons)
+
+
+def _overlap(one: Sample, other: Sample) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
+    """Return what makes pairs unusable because of other runs of the series, by pair number."""
+    reasons: dict[int, list[str]] = {}
+    runs = [sample for pair in pairs for sample in (pair.native, pair.virtual) if sample is not None]
+    runs.sort(key=lambda sample: (sample.start, sample.end))
+    for index, run in enumerate(runs):
+        for other in runs[index + 1 :]:
+            if other.start >= run.end:
+                break
+            for one, by in ((run, other), (other, run)):
+                text = f"its {one.side} run overlaps the {by.side} run of pair {by.number}"
+                if text not in reasons.setdefault(one.number, []):
+                    reasons[one.number].append(text)
+    # Runs sorted by start: the two runs of a pair must be neighbours, or something ran between them.
+    place: dict[int, int] = {}
+    for index, run in enumerate(runs):
+        first = place.setdefault(run.number, index)
+        if index - first > 1:
+            between = runs[first + 1]
+            text = f"a run of pair {between.number} lies between its two runs"
+            reasons.setdefault(run.number, []).append(text)
+    return reasons

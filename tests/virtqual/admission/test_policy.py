@@ -1,0 +1,49 @@
+"""`references/preflight.yaml`: every mistake names file, line and key, and nothing is silent."""
+
+import re
+
+import pytest
+
+from virtqual import paths
+from virtqual.admission import between, during, programs, rules, shares
+from virtqual.admission.policy import load_policy
+from virtqual.files.datafile import DataError
+from virtqual.session import judging
+
+FILE = paths.references() / "preflight.yaml"
+CLASSES = ("kvm", "esxi", "production", "emulated")
+
+
+def test_the_projects_own_policy_covers_every_rule():
+    policy = judging.policy()
+    tables = (rules.rules(), during.RULES, programs.RULES, between.RULES, shares.RULES)
+    assert set(policy.items) == {name for table in tables for name in table}
+    assert len(policy.items) == 42
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead", "says"),
+    [
+        (r"item: smt", "item: smtt", r"items\[\d+\].item: no rule 'smtt': did you mean smt or mtu\?"),
+        (r"  - item: smt\n(.*\n){3}", "", "no entry for the rule 'smt': it would be silent"),
+        (r"item: smt", "item: steal", "'steal' stands here twice"),
+        (r"\[N17, N18\]", "[N17, N99]", "unknown claim 'N99'"),
+        (r"protects: \[D16, D07\]", "protects: []", r"items\[3\].protects"),
+        (r"limits: \{share: 0.02\}", "limits: {shares: 0.02}", "the rule takes these limits: share"),
+        (r"\{default: refuse, emulated: report\}", "{emulated: report}", "needs `default"),
+        (r"emulated: report", "emulatd: report", "unknown class 'emulatd': did you mean emulated"),
+        (r"emulated: report", "emulated: ignore", "actions.emulated"),
+    ],
+)
+def test_mistakes(tmp_path, pattern, instead, says):
+    text, count = re.subn(pattern, instead, FILE.read_text(), count=1)
+    assert count
+    file = tmp_path / "preflight.yaml"
+    file.write_text(text)
+    with pytest.raises(DataError) as error:
+        load_policy(file, CLASSES, ["N17", "N18", *judging_claims()])
+    assert re.search(rf"preflight.yaml:\d+: .*{says}", str(error.value)), error.value
+
+
+def judging_claims():
+    return {claim for entry in judging.policy().items.values() for claim in entry.protects}

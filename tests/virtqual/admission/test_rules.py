@@ -1,0 +1,205 @@
+"""Every rule finds the fault that it is there for, and nothing in a pair that matches."""
+
+import pytest
+from preflight_pairs import node
+
+from virtqual.admission import during, rules
+from virtqual.admission.compare import applied, compare
+from virtqual.identity import Load, NotObservable
+from virtqual.identity import host as hosts
+from virtqual.session import judging
+
+HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
+ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
+# A VM of as many CPUs as a NUMA node of the host has.
+SIZED_TO_ONE = {
+    r"^/sys/devices/system/node/node1/.*\n": "",
+    r"^/sys/devices/system/cpu/cpu[2367]/topology/.*\n": "",
+    r"^(/sys/devices/system/cpu/online):.*": r"\1:0-1,4-5",
+    r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5",
+}
+BOUND_TO_ONE = {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5"}
+NO_SMT = {r"(cpu(\d)/topology/thread_siblings_list):.*": r"\1:\2"}
+FDR = {r"100 Gb/sec \(4X EDR\)": "56 Gb/sec (4X FDR)"}
+NO_HCA = {r"^/sys/class/infiniband/.*\n": ""}
+KVM = {"VMware, Inc.": "QEMU", "tsc hpet": "tsc kvm-clock hpet"}
+NO_TUNED = {r"^/etc/tuned/active_profile:.*\n": ""}
+# By item: edits of the native node, of the guest, what the host says, and words of the reason.
+CASES = {
+    "hypervisor-stated": [
+        ({}, KVM, HOST, "the guest shows the accelerator kvm, esxi01 says esxi"),
+        ({}, {" hypervisor": ""}, HOST, "shows no hypervisor"),
+    ],
+    "native-is-virtual": [
+        ({"flags\t\t:": "flags\t\t: hypervisor"}, {}, {}, "itself runs under a hypervisor")
+    ],
+    "cpu-model": [({}, {"model\t\t: 85": "model\t\t: 79"}, {}, "6-85-7 natively and GenuineIntel 6-79-7")],
+    "cpu-features": [
+        ({}, {" avx2": ""}, {}, "the VM's CPU lacks avx2"),
+        ({" avx2": ""}, {}, {}, "has avx2, which the native CPU lacks"),
+    ],
+    "cpu-count": [({}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-3"}, {}, "8 natively and 4 in the VM")],
+    "clock-source": [({}, {"(current_clocksource):tsc": r"\1:hpet"}, {}, "virtual reads the time from hpet")],
+    "clock-differs": [({}, {"(current_clocksource):tsc": r"\1:kvm-clock"}, {}, "tsc natively and kvm-clock")],
+    "frequency": [
+        ({":performance": ":powersave"}, {}, {}, "powersave natively, not performance"),
+        ({}, {}, {"turbo": "off"}, "turbo is on natively and off in the VM"),
+    ],
+    "mitigations": [({}, {"(meltdown):.*": r"\1:Mitigation: PTI"}, {}, "meltdown: 'Not affected' against")],
+    "numa-hidden": [
+        ({}, ONE_NODE, {}, "2 NUMA nodes natively, the VM shows 1"),
+        (ONE_NODE, ONE_NODE, HOST, "one NUMA node of 8 CPUs, a node of its host has 4"),
+        ({}, {}, {"numa_hidden": True}, "the VM shows 2, as native does"),
+    ],
+    "numa-spread": [({}, SIZED_TO_ONE, {}, "in 2 NUMA nodes natively and in 1 of a VM that hides none")],
+    "numa-false": [
+        (ONE_NODE, {}, {}, "1 NUMA nodes natively, the VM shows 2"),
+        ({}, {"(node0/cpulist):.*": r"\1:0-5", "(node1/cpulist):.*": r"\1:6-7"}, {}, "[2, 6] in the VM"),
+        (
+            {},
+            {r"(index3/shared_cpu_list):.*": r"\1:0-7"},
+            {},
+            "one last-level cache spans the NUMA nodes 0, 1",
+        ),
+    ],
+    "numa-interleaved": [
+        (ONE_NODE, ONE_NODE, {}, "native shows 2 sockets but 1 NUMA node"),
+        ({}, {}, {"node_interleaving": True}, "the system file says that memory is interleaved"),
+    ],
+    "smt": [
+        ({}, NO_SMT, {}, "2 natively and 1 in the VM"),
+        (NO_SMT, NO_SMT, HOST, "8 vCPUs as cores, its host 4 cores with hyperthreads"),
+    ],
+    "caches": [({}, {"(index3/size):.*": r"\1:16384K"}, {}, "19712K natively and 16384K in the VM")],
+    "vm-size": [({}, ONE_NODE, HOST, "8 vCPUs in 1 NUMA node, a node of its host has 4")],
+    "placement": [({}, {}, {"vcpus_pinned": False, "memory_pinned": True}, "vCPUs are not pinned")],
+    "overcommit": [
+        ({}, {}, {"memory_reserved": False}, "memory is not reserved"),
+        ({}, {}, {"other_vms": 3}, "3 other VMs"),
+        ({}, {}, {"vms_per_host": 2}, "of one host, 2 VMs have 8 cores together, their host 4"),
+    ],
+    "memory-pages": [
+        ({}, {r"\[always\] madvise": "always [madvise]"}, {}, "always natively and madvise"),
+        ({}, {}, {"memory_backing": "base pages"}, "backed by base pages"),
+        ({}, {}, {"iommu_large_pages": False}, "4 KiB pages"),
+    ],
+    "nic-emulated": [({}, {"DRIVER=mlx5_core": "DRIVER=e1000", "15B3:1018": "8086:100F"}, {}, "emulated")],
+    "mtu": [({}, {"(ib0/mtu):.*": r"\1:2044"}, {}, "the MTU of ib0 is 4092 natively and 2044")],
+    "hca-missing": [({}, {r"^/sys/class/infiniband/.*\n": ""}, {}, "1 RDMA devices natively, 0 in the VM")],
+    "link-rate": [
+        ({}, {"4: ACTIVE": "2: INIT"}, {}, "4: ACTIVE natively and 2: INIT"),
+        ({}, {"100 Gb/sec": "50 Gb/sec"}, {}, "100 Gbit/s natively and 50"),
+        (FDR, FDR, {"link_gbit": 100}, "port of native has 56 Gbit/s, extras.link_gbit says 100"),
+        (FDR, FDR, {"link_gbit": 100}, "port of virtual has 56 Gbit/s, extras.link_gbit says 100"),
+        (NO_HCA, NO_HCA, {"link_gbit": 100}, "the VM has no active RDMA port"),
+    ],
+    "pcie-link": [({r"(current_link_width):16": r"\1:8"}, {}, {}, "has the width 8, it could have 16")],
+    "nic-rate": [({}, {"(ib0/speed):.*": r"\1:56000"}, {}, "100000 Mbit/s natively and 56000")],
+    "hca-locality": [({r"numa_node:0": "numa_node:5"}, {}, {}, "native: mlx5_0 is on NUMA node 5")],
+    "hca-firmware": [({}, {"16.35.3006": "16.28.1002"}, {}, "16.35.3006 natively and 16.28.1002")],
+    "write-combining": [({}, {"GenuineIntel": "AuthenticAMD"}, {}, "write combining is Intel only")],
+    "kernel": [({}, {"5.14.0-427": "5.14.0-503"}, {}, "5.14.0-427.el9.x86_64 natively and 5.14.0-503")],
+    "command-line": [
+        ({}, {"mitigations=auto": "mitigations=off idle=poll"}, {}, "idle=poll mitigations=off")
+    ],
+    "tuned-profile": [
+        ({}, {"hpc-compute": "virtual-guest"}, {}, "hpc-compute natively and virtual-guest"),
+        ({}, NO_TUNED, {}, "hpc-compute natively, none is seen in the VM (/etc/tuned/active_profile: "),
+        (NO_TUNED, {}, {}, "hpc-compute in the VM, none is seen natively"),
+    ],
+    "numa-balancing": [({}, {"(numa_balancing):0": r"\1:1"}, {}, "0 natively and 1 in the VM")],
+    "locked-memory": [
+        ({}, {"memory         unlimited": "memory         65536"}, {}, "unlimited natively and 65536")
+    ],
+    "swap-configured": [({}, {r"SwapTotal:\s+0": "SwapTotal: 2097152"}, {}, "virtual has 2048 MiB of swap")],
+}
+QUIET = Load(seconds=10, steal=0.0, foreign=0.1, waiting=0.1, ballooned=0, swapped=0, memory_drift_mib=0)
+LOADS = {
+    "steal": [({"steal": 0.05}, "the hypervisor took 5.0% of the CPU time")],
+    "foreign-load": [({"foreign": 0.8}, "0.80 CPUs were busy with other work")],
+    "cpu-pressure": [({"waiting": 0.7}, "waited for a CPU in 70% of the time")],
+    "ballooning": [({"ballooned": 512}, "512 pages"), ({"memory_drift_mib": -256}, "changed by -256 MiB")],
+    "swapping": [({"swapped": 4096}, "4096 pages were swapped")],
+}
+
+
+def pair(native, virtual, host):
+    guest = node("guest", **virtual)
+    return node("bare", **native), guest.on(hosts.of(host, "esxi01")) if host else guest
+
+
+def test_every_rule_has_a_fault():
+    assert CASES.keys() == rules.rules().keys()
+    assert LOADS.keys() == during.RULES.keys()
+
+
+@pytest.mark.parametrize(
+    ("item", "native", "virtual", "host", "says"),
+    [(item, *case) for item, cases in CASES.items() for case in cases],
+)
+def test_the_rule_finds_its_fault(item, native, virtual, host, says):
+    found = compare(*pair(native, virtual, host), judging.policy(), "production")
+    reasons = [one.reason for one in found if one.item == item and one.action != "unseen"]
+    assert any(says in reason for reason in reasons), reasons
+    matched = compare(*pair({}, {}, {}), judging.policy(), "production")
+    assert [one for one in matched if one.action != "unseen"] == []
+
+
+@pytest.mark.parametrize(
+    ("item", "change", "says"), [(item, *case) for item, cases in LOADS.items() for case in cases]
+)
+def test_the_rule_finds_its_load(item, change, says):
+    policy = judging.policy()
+    found = applied(during.RULES, policy, "kvm", QUIET.model_copy(update=change))
+    assert [(one.item, says in one.reason) for one in found] == [(item, True)]
+    assert applied(during.RULES, policy, "kvm", QUIET) == []
+    unseen = NotObservable(not_observable="not told")
+    assert applied(during.RULES, policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
+
+
+def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
+    assert (
+        applied(
+            during.RULES, judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0})
+        )
+        == []
+    )
+
+
+def test_a_vm_sized_to_one_node_needs_native_runs_bound_to_one():
+    """The remedies of the rules lead to a pair that no rule refuses."""
+
+    def numa(native, host):
+        found = compare(*pair(native, SIZED_TO_ONE, host), judging.policy(), "production")
+        return {one.item: one.action for one in found if one.item.startswith("numa")}
+
+    assert numa({}, {}) == {"numa-spread": "refuse"}
+    assert numa(BOUND_TO_ONE, {}) == {}
+    assert numa({}, {"numa_hidden": True}) == {"numa-spread": "report"}
+
+
+def test_a_link_at_its_stated_rate_is_no_fault():
+    for native in ({}, NO_HCA):
+        found = compare(*pair(native, {}, {"link_gbit": 100}), judging.policy(), "production")
+        assert not [one for one in found if one.item == "link-rate"]
+    # What only the system file says catches it: both sides are alike.
+    found = compare(*pair(FDR, FDR, {}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "link-rate"]
+
+
+def test_hidden_nodes_that_are_stated_are_reported():
+    stated = pair({}, ONE_NODE, {**HOST, "numa_hidden": True})
+    found = compare(*stated, judging.policy(), "production")
+    actions = {one.action for one in found if one.item in ("numa-hidden", "vm-size")}
+    assert "refuse" not in actions
+    assert "report" in actions
+
+
+def test_node_interleaving_that_is_stated_is_no_fault():
+    found = compare(*pair(ONE_NODE, ONE_NODE, {"node_interleaving": True}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "numa-interleaved"]
+
+
+def test_without_tuned_on_both_sides_there_is_nothing_to_say():
+    found = compare(*pair(NO_TUNED, NO_TUNED, {}), judging.policy(), "production")
+    assert not [one for one in found if one.item == "tuned-profile"]

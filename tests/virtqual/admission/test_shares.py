@@ -1,0 +1,63 @@
+"""Several VMs of one host against that host: each is a share of it, and together they must fit."""
+
+import pytest
+from preflight_pairs import node, quiet, run
+from test_rules import SIZED_TO_ONE
+
+from virtqual.admission import shares
+from virtqual.admission.compare import check_runs
+from virtqual.session import judging
+
+# Half of the memory of the host, and the CPUs of one of its two NUMA nodes.
+HALF = {**SIZED_TO_ONE, r"MemTotal:\s+\d+": "MemTotal: 90000000"}
+
+
+def runs(native, **vm):
+    """Two pairs of a case that takes two VMs of one host, and natively one node."""
+    vms = {name: node("guest", **vm) for name in ("vm1", "vm2")}
+    sides = [
+        (run("native", pair, native, quiet()), run("virtual", pair, vms["vm1"], quiet())) for pair in (0, 1)
+    ]
+    return [one for here, there in sides for one in (here, there.model_copy(update={"identity": vms}))]
+
+
+def items(found):
+    return {one.item for one in found if one.action != "unseen"}
+
+
+def test_vms_that_fill_the_numa_nodes_of_their_host_are_compared_with_all_of_it(monkeypatch):
+    """The ESX 4.1 study: two VMs, one a NUMA node, against native on both (claims S01 to S20)."""
+    made = runs(node("bare"), **HALF)
+    checked = check_runs(made, judging.policy(), "production")
+    assert items(checked.findings) == set()
+    assert not [one for one in checked.runs if one.results[0].invalid]
+    monkeypatch.setattr(shares, "divided", lambda native, count: [native] * count)
+    assert items(check_runs(made, judging.policy(), "production").findings) == {"cpu-count", "numa-spread"}
+
+
+@pytest.mark.parametrize(
+    ("vm", "says"),
+    [
+        ({r"MemTotal:\s+\d+": "MemTotal: 90000000"}, "2 VMs have 8 cores together, their host 4"),
+        (SIZED_TO_ONE, "2 VMs have 351562 MiB of memory together, their host 192382"),
+    ],
+)
+@pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
+def test_runs_on_an_overcommitted_host_are_left_out(vm, says, hypervisor_class):
+    made, policy = runs(node("bare"), **vm), judging.policy()
+    checked = check_runs(made, policy, hypervisor_class)
+    left_out = [(one.side, one.results[0].invalid) for one in checked.runs if one.results[0].invalid]
+    assert [side for side, _ in left_out] == ["virtual", "virtual"]
+    assert left_out[0][1] == (f"host-share: {says}",)
+    # One VM beside one native node takes nothing from others, whatever its size.
+    alone = [one.model_copy(update={"identity": dict([*one.identity.items()][:1])}) for one in made]
+    assert "host-share" not in items(check_runs(alone, policy, hypervisor_class).disturbed)
+    without = check_runs(made, policy.without("host-share"), hypervisor_class).runs
+    assert not [one for one in without if one.results[0].invalid]
+
+
+def test_shares_are_cut_numa_node_by_numa_node():
+    # The first node has the CPUs 0, 1, 4, 5.
+    whole = node("bare")
+    assert [one.topology.used for one in shares.divided(whole, 2)] == ["0-1,4-5", "2-3,6-7"]
+    assert [one.topology.used for one in shares.divided(whole, 4)] == ["0-1", "4-5", "2-3", "6-7"]

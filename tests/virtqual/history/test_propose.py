@@ -1,0 +1,210 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_series import REFERENCES, samples_of
+from ruamel.yaml import YAML
+
+from virtqual.history import NoHistoryError, Recorded, RecordedSeries, noise_entry, propose, reference_entries
+from virtqual.references import load_references
+from virtqual.verdict.pairs import Sample, pair_up
+
+SIZES = tuple(2.0**i for i in range(12))
+
+
+def noisy(metric, rng, sigma, pairs, points=(), native=0.02, overhead=0.3):
+    """Return a series whose native runs vary by `native` and whose pairs vary by `sigma`."""
+    width = max(len(points), 1)
+    d = overhead + rng.normal(0, sigma, (pairs, width))
+    runs = samples_of(metric, d)
+    wobble = np.exp(rng.normal(0, native, pairs))
+    return pair_up(
+        metric,
+        "here",
+        points,
+        [replace(run, values=tuple(v * wobble[run.number] for v in run.values)) for run in runs],
+    )
+
+
+def session(number, *series, **change):
+    fields = {
+        "session": f"s{number}",
+        "date": f"2026-01-0{number}",
+        "system": "site",
+        "build": "9.2",
+        "cpu": "Xeon",
+        "stack": "abc",
+        "series": tuple(RecordedSeries("Hpl" if not s.points else "Mpi %nodes=2", s) for s in series),
+    }
+    return Recorded(**{**fields, **change})
+
+
+@pytest.fixture
+def sessions(metrics):
+    rng = np.random.default_rng(1)
+    return [
+        session(
+            i,
+            noisy(metrics["hpl"], rng, 0.03, 4),
+            noisy(metrics["mpi_latency"], rng, 0.05, 4, SIZES),
+        )
+        for i in (1, 2, 3)
+    ]
+
+
+def test_history_finds_the_noise_whatever_the_overhead_was(metrics):
+    rng = np.random.default_rng(2)
+    series = [
+        noisy(metrics["hpl"], rng, 0.03, 6, overhead=over) for over in (0.0, 1.0, 5.0) for _ in range(8)
+    ]
+    entry = noise_entry(series, "test")
+    assert entry["sigma"] == pytest.approx(0.03, rel=0.15)
+    assert entry["df"] == 24 * 5
+
+
+def test_history_separates_what_a_whole_curve_shares(metrics):
+    rng = np.random.default_rng(3)
+    metric, pairs = metrics["mpi_latency"], 200
+    d = rng.normal(0, 0.03, (pairs, 12)) + rng.normal(0, 0.04, (pairs, 1))
+    entry = noise_entry([pair_up(metric, "here", SIZES, samples_of(metric, d))], "test")
+    assert entry["common"] == pytest.approx(0.04, rel=0.2)
+    assert np.mean(entry["sigma"]) == pytest.approx(0.03, rel=0.2)
+    assert entry["correlation"] < 0.2
+    assert entry["points"] == list(SIZES)
+
+
+def test_history_finds_neighbours_that_vary_together(metrics):
+    rng = np.random.default_rng(4)
+    metric, pairs = metrics["mpi_latency"], 200
+    d = np.zeros((pairs, 12))
+    d[:, 0] = rng.normal(size=pairs)
+    for i in range(1, 12):
+        d[:, i] = 0.6 * d[:, i - 1] + 0.8 * rng.normal(size=pairs)
+    entry = noise_entry([pair_up(metric, "here", SIZES, samples_of(metric, 0.03 * d))], "test")
+    assert entry["correlation"] == pytest.approx(0.6, abs=0.1)
+
+
+def test_history_finds_what_varies_from_session_to_session(metrics):
+    rng = np.random.default_rng(5)
+    series = [noisy(metrics["hpl"], rng, 0.01, 4, overhead=0.3 + 0.05 * rng.normal()) for _ in range(60)]
+    assert noise_entry(series, "test")["between"] == pytest.approx(0.05, rel=0.3)
+    assert noise_entry(series, "test")["sigma"] == pytest.approx(0.01, rel=0.2)
+
+
+def test_a_few_pairs_are_no_history(metrics, make):
+    series = [make(metrics["hpl"], [0.0, 0.1, 0.2]), make(metrics["hpl"], [0.0])]
+    with pytest.raises(NoHistoryError, match="2 degrees of freedom, 6 are the least"):
+        noise_entry(series, "test")
+
+
+def test_a_sound_machine_misses_its_references_as_rarely_as_is_said(metrics):
+    rng = np.random.default_rng(6)
+    missed = 0
+    for _ in range(400):
+        series = noisy(metrics["hpl"], rng, 0.01, 12, native=0.03)
+        (entry,) = reference_entries([series], false_alarms=0.05)
+        fresh = 10 * np.exp(rng.normal(0, 0.03, 50)) / entry.value - 1
+        missed += np.sum((fresh < entry.lower) | (fresh > entry.upper))
+    assert 0.03 < missed / (400 * 50) < 0.06
+    assert entry.lower < 0 < entry.upper
+    assert (entry.variable, entry.unit, entry.runs) == ("hpl", "GFLOP/s", 12)
+
+
+def test_the_sizes_of_a_curve_share_the_false_alarm_rate(metrics):
+    rng = np.random.default_rng(7)
+    entries = reference_entries([noisy(metrics["mpi_latency"], rng, 0.01, 12, SIZES)])
+    (scalar,) = reference_entries([noisy(metrics["hpl"], np.random.default_rng(7), 0.01, 12)])
+    assert [entry.variable for entry in entries[:3]] == ["mpi_latency_1", "mpi_latency_2", "mpi_latency_4"]
+    assert entries[0].upper / entries[0].spread > scalar.upper / scalar.spread
+
+
+def test_three_runs_are_no_reference(metrics, make):
+    assert reference_entries([make(metrics["hpl"], [0.0] * 3)]) == []
+    assert reference_entries([]) == []
+
+
+def test_a_proposal_is_a_diff_and_writes_nothing(sessions, tmp_path):
+    proposals = propose(sessions, tmp_path)
+    assert [p.path.name for p in proposals] == ["Hpl.yaml", "Mpi.yaml", "noise.yaml"]
+    assert list(tmp_path.iterdir()) == []
+    assert all(p.diff.startswith("--- /dev/null") for p in proposals)
+
+
+def test_reference_files_are_what_reframe_reads(sessions, tmp_path):
+    files = {p.path.name: YAML(typ="safe").load(p.after) for p in propose(sessions, tmp_path)}
+    value, lower, upper, unit = files["Hpl.yaml"]["Hpl"]["site:native"]["hpl"]
+    assert value == pytest.approx(10, rel=0.05)
+    assert lower < 0 < upper
+    assert unit == "GFLOP/s"
+    assert files["Mpi.yaml"]["Mpi"]["$index"] == ["nodes"]
+    assert len(files["Mpi.yaml"]["Mpi"][2]) == 12
+    assert files["Hpl.yaml"]["made_of"] == {
+        "sessions": ["s1", "s2", "s3"],
+        "date": "2026-01-03",
+        "cpu": "Xeon",
+        "stack": "abc",
+    }
+    assert files["Hpl.yaml"]["provenance"][0]["runs"] == 12
+
+
+def test_a_proposed_noise_file_is_what_judging_reads(sessions, tmp_path):
+    import shutil
+
+    copy = tmp_path / "references"
+    shutil.copytree(REFERENCES, copy)
+    for proposal in propose(sessions, copy / "systems"):
+        proposal.path.parent.mkdir(parents=True, exist_ok=True)
+        proposal.path.write_text(proposal.after)
+    references = load_references(copy)
+    hpl, mpi = (recorded.series for recorded in sessions[0].series)
+    assert "3 sessions, s1 to s3, build 9.2" in references.prior(hpl, "kvm", "site").source
+    assert len(references.prior(mpi, "kvm", "site").sigma) == 12
+    assert references.prior(hpl, "kvm", "elsewhere").sigma == 0.03
+    assert propose(sessions, copy / "systems") == []
+
+
+def test_a_change_shows_what_was_there_before(sessions, tmp_path):
+    (hpl, *_) = propose(sessions, tmp_path)
+    hpl.path.parent.mkdir(parents=True)
+    hpl.path.write_text(hpl.after.replace("GFLOP/s", "TFLOP/s"))
+    (again, *_) = propose(sessions, tmp_path)
+    assert "-" in again.diff
+    assert "TFLOP/s" in again.before
+    assert [line for line in again.diff.splitlines() if line.startswith("+ ")]
+
+
+def test_noise_of_another_build_is_not_mixed_in(sessions, tmp_path):
+    older = [replace(s, build="8.0") for s in sessions[:2]]
+    (*_, noise) = propose([*older, sessions[2]], tmp_path)
+    assert noise.diff == ""
+    assert any("hpl@here: 3 degrees of freedom" in note for note in noise.notes)
+
+
+@pytest.mark.parametrize("what", ["system", "stack", "cpu"])
+def test_sessions_must_be_of_one_system_stack_and_cpu(sessions, tmp_path, what):
+    other = replace(sessions[0], **{what: "other"})
+    with pytest.raises(ValueError, match=f"with one {what}; found"):
+        propose([*sessions, other], tmp_path)
+    with pytest.raises(ValueError, match="found none"):
+        propose([], tmp_path)
+
+
+def test_invalid_pairs_are_left_out(metrics):
+    runs = samples_of(metrics["hpl"], [[0.0]] * 8)
+    runs[0] = Sample("native", 0, (1e9,), runs[0].start, runs[0].end, invalid=("loud",))
+    (entry,) = reference_entries([pair_up(metrics["hpl"], "here", (), runs)])
+    assert (entry.runs, entry.value) == (7, 10)
+
+
+def test_a_session_that_is_named_twice_counts_once(sessions, tmp_path):
+    once, twice = (propose(some, tmp_path) for some in (sessions[:2], sessions[:2] * 2))
+    assert [(one.after, one.notes) for one in twice] == [(one.after, one.notes) for one in once]
+    assert "runs: 8," in once[0].after
+
+
+def test_sessions_with_other_sizes_are_named(metrics, sessions, tmp_path):
+    rng = np.random.default_rng(2)
+    other = session(4, noisy(metrics["mpi_latency"], rng, 0.05, 4, SIZES[:3]))
+    says = r"sessions s1 and s4 measured mpi_latency@here at other sizes \(12 from 1 to 2048; 3 from 1 to 4\)"
+    with pytest.raises(ValueError, match=says):
+        propose([*sessions, other], tmp_path)

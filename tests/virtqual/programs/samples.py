@@ -1,0 +1,89 @@
+"""Every recorded output with the parser that reads it.
+
+Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
+``milc.su3_rmd`` (7.8.1), ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries).
+All others are outputs of real runs.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from virtqual.programs import (
+    hpcc,
+    hpl,
+    lammps,
+    likwid,
+    milc,
+    mpip,
+    namd,
+    netpipe,
+    npb,
+    osu,
+    perftest,
+    stream,
+    wrf,
+    yardstick,
+)
+
+OUTPUTS = Path(__file__).parents[2] / "outputs"
+PERFTEST = partial(perftest.parse, first=2, last=2**23)
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "hpcc.out": hpcc.parse,
+    "hpl.detailed.out": hpl.parse,
+    "hpl.out": hpl.parse,
+    "lammps.chain.out": lammps.parse,
+    "lammps.chain-no-openmp.out": lammps.parse,
+    "lammps.lj.out": lammps.parse,
+    "lammps.rhodo.out": lammps.parse,
+    "likwid.triad.out": likwid.parse,
+    "milc.su3_rhmd_hisq.out": milc.parse,
+    "milc.su3_rmd.out": milc.parse,
+    "mpip.wrf-12-steps.out": mpip.parse,
+    "mpip.wrf-2-steps.out": mpip.parse,
+    "namd.water.out": namd.parse,
+    "netpipe.pingpong.out": partial(netpipe.parse, smallest=1, largest=4096),
+    "npb.cg.out": npb.parse,
+    "npb.is-3-4-2.out": npb.parse,
+    "npb.is.out": npb.parse,
+    "osu.5-6.out": partial(osu.parse, first=4, last=65536),
+    "osu.allreduce.out": partial(osu.parse, first=1, last=2**20),
+    "osu.alltoall-full.out": partial(osu.parse, first=4, last=4096),
+    "osu.bw.out": partial(osu.parse, first=1, last=2**22),
+    "osu.latency-tails.out": partial(osu.parse, first=1, last=8192),
+    "osu.latency.out": partial(osu.parse, first=1, last=2**22),
+    "osu.mbw_mr.out": partial(osu.parse, first=1, last=4096),
+    "perftest.read_lat-each.out": partial(perftest.parse_each, sizes=(2, 64, 1024, 4096, 16384, 65536)),
+    "perftest.send_lat.out": PERFTEST,
+    "perftest.write_bw.out": PERFTEST,
+    "stream.5-9.out": stream.parse,
+    "stream.out": stream.parse,
+    "wrf.em_b_wave.out": wrf.parse,
+    "yardstick.out": partial(yardstick.parse, tasks=2),
+}
+
+
+def read(name: str) -> str:
+    return (OUTPUTS / name).read_text(encoding="utf-8")
+
+
+def parse(name: str) -> object:
+    return PARSERS[name](read(name))
+
+
+def numbers(value: object) -> Iterator[float]:
+    """Yield all numbers of a parser's result in order; names and versions are no numbers."""
+    if dataclasses.is_dataclass(value):
+        for part in dataclasses.fields(value):
+            yield from numbers(getattr(value, part.name))
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from numbers(key)
+            yield from numbers(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from numbers(entry)
+    elif isinstance(value, int | float):
+        yield float(value)

@@ -1,0 +1,116 @@
+"""Generated inputs say what the programs read out of them."""
+
+import doctest
+import importlib
+import math
+
+import pytest
+
+from virtqual.errors import InfrastructureError
+from virtqual.programs import hpcc, hpl, lattice, namd, water, wrf
+
+EDGE = 15
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "programs.edit",
+        "programs.hpl",
+        "programs.namd",
+        "programs.netpipe",
+        "programs.sizes",
+        "programs.text",
+        "programs.wrf",
+    ],
+)
+def test_worked_examples(name):
+    failed, tried = doctest.testmod(importlib.import_module(f"virtqual.{name}"))
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_water_is_what_a_real_run_of_namd_read():
+    """Recorded in tests/outputs/namd.water.out: 10125 atoms, 60802 amu, no charge, 0.9978 g/cm3."""
+    lines = water.structure(EDGE).splitlines()
+    rows = [line.split() for line in lines if " TIP3 " in line]
+    assert len(rows) == water.atoms(EDGE) == 10125
+    assert round(sum(float(row[7]) for row in rows)) == 60802
+    assert sum(float(row[6]) for row in rows) == pytest.approx(0, abs=1e-6)
+    assert [line for line in lines if line.endswith(("bonds", "angles"))] == [
+        "    6750 !NBOND: bonds",
+        "    3375 !NTHETA: angles",
+    ]
+    volume = (EDGE * water.SPACING) ** 3
+    assert 60802 / volume * 1.66054 == pytest.approx(0.9978, abs=1e-3)
+
+
+def test_every_water_has_the_geometry_of_tip3p():
+    rows = [line for line in water.coordinates(4).splitlines() if line.startswith("ATOM")]
+    places = [tuple(float(row[i : i + 8]) for i in (30, 38, 46)) for row in rows]
+    assert len(places) == water.atoms(4)
+    for oxygen, first, second in zip(places[::3], places[1::3], places[2::3], strict=True):
+        assert math.dist(oxygen, first) == pytest.approx(0.9572, abs=2e-3)
+        assert math.dist(first, second) == pytest.approx(2 * 0.9572 * math.sin(math.radians(52.26)), abs=2e-3)
+    # No two molecules touch.
+    for index, one in enumerate(places):
+        assert all(math.dist(one, other) > 1.2 for other in places[index - index % 3 + 3 :])
+
+
+def test_water_configuration():
+    text = water.configuration(EDGE, 400)
+    assert "cellBasisVector1   46.5990 0 0" in text
+    assert "PMEGridSizeX       40" in text
+    assert text.endswith("run                400\n")
+
+
+def test_namelist_changes_what_is_asked_and_nothing_else():
+    text = " &domains\n time_step = 600,\n time_step_fract_num = 0,\n e_we = 41, 61,\n"
+    assert wrf.namelist(text, {"time_step": 60}) == text.replace("600", "60")
+    assert wrf.namelist(text, {"e_we": 99}) == text.replace("41", "99")
+    with pytest.raises(InfrastructureError, match="0 entries run_days"):
+        wrf.namelist(text, {"run_days": 0})
+
+
+def test_linpack_input():
+    lines = hpl.configuration(29184, 192, 2, 4).splitlines()
+    assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
+    assert hpcc.configuration(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
+
+
+def test_hours_of_wrf_replace_what_the_case_has():
+    text = " run_days = 5,\n run_hours = 0,\n run_minutes = 0,\n run_seconds = 0,\n"
+    text += " history_interval = 360, 360,\n restart = .true.,\n restart_interval = 9,\n time_step = 600,\n"
+    lines = wrf.namelist(text, wrf.hours(3, 72)).splitlines()
+    assert lines == [
+        " run_days = 0,",
+        " run_hours = 3,",
+        " run_minutes = 0,",
+        " run_seconds = 0,",
+        " history_interval = 180, 360,",
+        " restart = .false.,",
+        " restart_interval = 9,",
+        " time_step = 72,",
+    ]
+
+
+def test_namd_configuration_changes_what_is_asked_and_nothing_else():
+    text = "# numsteps of old\nnumsteps            500\noutputName  /usr/tmp/stmv-output\n"
+    changed = namd.configuration(text, {"outputName": "out", "numsteps": 20})
+    assert changed == "# numsteps of old\nnumsteps            20\noutputName  out\n"
+    with pytest.raises(InfrastructureError, match="2 entries numsteps"):
+        namd.configuration(text + "numsteps 1\n", {"numsteps": 20})
+
+
+def test_milc_reads_as_many_residues_and_poles_as_it_is_told():
+    lines = [line.split() for line in lattice.rationals().splitlines()]
+    orders = {line[0][-2:]: int(line[1]) for line in lines if line[0].startswith("order_")}
+    assert orders == {"MD": 1, "GR": lattice.TERMS, "FA": lattice.TERMS}
+    for tag, order in orders.items():
+        for what in ("res", "pole"):
+            assert len([line for line in lines if line[0] == f"{what}_{tag}"]) == order + 1
+    # The force's function is the inverse of the square of the heat bath's, as the algorithm needs it.
+    for x in (0.0, 0.3, 20.0, lattice.LARGEST):
+        root = lattice.root(lattice.MASS)(x)
+        assert root**2 * lattice.inverse(lattice.MASS)(x) == pytest.approx(1, abs=1e-9)
+        assert root * lattice.inverse_root(lattice.MASS)(x) == pytest.approx(1, abs=1e-9)
+    assert "nx 4\nny 6\nnz 8\nnt 10\n" in lattice.parameters((4, 6, 8, 10), 2, 4)

@@ -1,0 +1,194 @@
+import json
+import re
+
+import pytest
+from made_series import REFERENCES
+from typer.testing import CliRunner
+
+from virtqual.commands.replay import app
+from virtqual.files.datafile import DataError
+from virtqual.references.published import CaseEntry, load_published
+from virtqual.verdict import Outcome
+from virtqual.verdict.replay import replay
+
+PUBLISHED = REFERENCES / "published"
+
+
+@pytest.fixture(scope="module")
+def published():
+    return load_published(PUBLISHED)
+
+
+@pytest.fixture(scope="module")
+def rows(published, references):
+    return {row.claim.id: row for row in replay(published, references)}
+
+
+def every_case(published):
+    for study in published.studies:
+        for claim in study.claims:
+            for index, case in enumerate(claim.cases):
+                yield study, claim, index, case
+
+
+def test_every_claim_has_its_row(rows):
+    assert len(rows) == 96
+    assert all(row.verdicts or row.claim.listed_as for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("claim", "outcome"),
+    [
+        ("R01", "OVER"),  # ESXi 6.0, RDMA read
+        ("R03", "OVER"),  # ESXi 6.0, RDMA send
+        ("R04", "OVER"),  # ESXi 6.0, shape at 16-128 B
+        ("R02", "WITHIN"),  # 6.0u1, RDMA read
+        ("R05", "WITHIN"),  # 6.0u1, RDMA send
+        ("R08", "OVER"),  # 6.0u1, MPI small messages
+        ("R09", "WITHIN"),  # engineering build
+        ("R12", "WITHIN"),
+        ("D01", "OVER"),  # STREAM without node interleaving
+        ("D05", "OVER"),  # IS and CG
+        ("N01", "WITHIN"),  # NAMD, one VM, hyper-threading off
+        ("N02", "WITHIN"),
+        ("N14", "INVALID"),  # four switches against one host
+        ("N15", "INVALID"),
+        ("N16", "INVALID"),
+    ],
+)
+def test_the_studies_conclusions_follow_from_their_numbers(rows, claim, outcome):
+    assert rows[claim].outcome is Outcome(outcome)
+    assert rows[claim].agrees
+
+
+def test_the_shape_is_found_where_the_study_saw_it(rows):
+    (verdict,) = rows["R04"].verdicts
+    assert [(finding.low, finding.high) for finding in verdict.findings] == [(16, 128)]
+
+
+def test_a_difference_of_opinion_has_a_reason(rows):
+    differing = {name: row.why for name, row in rows.items() if not row.agrees}
+    assert set(differing) == {"N04", "N06", "N09", "N12", "D07"}
+    assert all(re.match(r"I\d+: ", why) for why in differing.values())
+
+
+def flipped(case: CaseEntry, over: bool) -> CaseEntry:
+    """Return the case with its number moved to the other side of any budget."""
+    better_is_lower = case.metric.endswith(("latency", "elapsed"))
+    factor = 0.9 if over else 1.6
+    factor = factor if better_is_lower else 1 / factor
+    fields = case.model_dump(exclude_none=True)
+    fields["bump"] = case.bump and {"from": case.bump.low, "to": case.bump.high}
+    if case.ratio is not None:
+        fields["ratio"] = factor
+    elif case.difference is not None:
+        fields["difference"] = 0.0 if over else case.reference
+    else:
+        fields["candidate"] = case.reference * factor
+    return CaseEntry.model_validate(fields)
+
+
+def test_each_judged_number_past_its_budget_changes_its_row(published, references, rows):
+    flips = 0
+    for study, claim, index, case in every_case(published):
+        before = rows[claim.id].verdicts[index]
+        if before.outcome is Outcome.INVALID:
+            continue
+        cases = list(claim.cases)
+        cases[index] = flipped(case, before.outcome is Outcome.OVER)
+        changed = claim.model_copy(update={"cases": cases})
+        alone = type(study)(study.study, study.prior, (changed,))
+        (row,) = replay(type(published)((alone,), published.inconsistencies), references)
+        after = row.verdicts[index].outcome
+        assert {before.outcome, after} == {Outcome.WITHIN, Outcome.OVER}, (claim.id, case.setting)
+        assert row.shown != rows[claim.id].shown
+        flips += 1
+    assert flips == sum(
+        verdict.outcome is not Outcome.INVALID for row in rows.values() for verdict in row.verdicts
+    )
+    assert flips > 60
+
+
+def test_an_assumed_native_latency_does_not_decide(published, references, rows):
+    """The text under R01 and R03 claims a range of native latencies with the same answer."""
+    for study, claim, _, case in every_case(published):
+        claimed = re.search(r"Any below ([\d.]+) us", case.assumption or "")
+        if claimed:
+            highest = case.model_copy(update={"reference": float(claimed[1])})
+            changed = claim.model_copy(update={"cases": [highest]})
+            alone = type(study)(study.study, study.prior, (changed,))
+            (row,) = replay(type(published)((alone,), published.inconsistencies), references)
+            assert row.outcome is Outcome.OVER
+
+
+def test_the_command_prints_every_claim():
+    result = CliRunner().invoke(app, ["--references", str(REFERENCES)])
+    assert result.exit_code == 0
+    assert len(re.findall(r"^[SNJRD]\d\d ", result.output, re.MULTILINE)) == 96
+    assert "96 claims: 65 judged, 31 listed" in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_the_command_prints_json(tmp_path, monkeypatch):
+    # The project's own references, wherever one is.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(REFERENCES.parent))
+    result = CliRunner().invoke(app, ["--json"])
+    rows = json.loads(result.output)
+    assert len(rows) == 96
+    assert [row["virtqual"] for row in rows if row["id"] == "D01"] == ["OVER"]
+
+
+def test_an_unknown_class_is_a_usage_error():
+    result = CliRunner().invoke(app, ["--references", str(REFERENCES), "--class", "prod"])
+    assert result.exit_code == 2
+    assert "did you mean production" in result.output
+
+
+def test_a_conclusion_that_differs_without_reason_is_an_error(tmp_path):
+    import shutil
+
+    copy = tmp_path / "references"
+    shutil.copytree(REFERENCES, copy)
+    study = copy / "published" / "openstack-kvm.yaml"
+    text = study.read_text()
+    study.write_text(text.replace("concluded: OVER", "concluded: WITHIN", 1))
+    result = CliRunner().invoke(app, ["--references", str(copy)])
+    assert result.exit_code == 1
+    assert "D01: no reason is known" in result.output
+
+
+GOOD = (PUBLISHED / "openstack-kvm.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ("id: D02", "id: D01", "claims[1].id", "stands already at"),
+        ("ratio: 0.74", "ratio: 0.74\n        reference: 1", "claims[0].cases[0]", "not with `ratio`"),
+        ("        ratio: 0.74\n", "", "claims[0].cases[0]", "one of `candidate`, `ratio` and `difference`"),
+        ("ratio: 0.74", "candidate: 0.74", "claims[0].cases[0]", "`reference` goes with"),
+        (
+            "ratio: 0.74",
+            "ratio: 0.74\n        reference_expected: 2",
+            "claims[0].cases[0]",
+            "needs a `reference`",
+        ),
+        ("    concluded: OVER\n", "", "claims[0]", "or is `listed_as`"),
+        (
+            "inconsistency: I11",
+            "inconsistency: I99",
+            "claims[5].inconsistency",
+            "unknown inconsistency 'I99'",
+        ),
+        ("sigma: 0.01", "sigma: 0", "prior.sigma", "greater than 0"),
+    ],
+)
+def test_mistakes_in_the_studies_name_their_place(tmp_path, old, new, key, message):
+    assert old in GOOD
+    (tmp_path / "inconsistencies.yaml").write_text((PUBLISHED / "inconsistencies.yaml").read_text())
+    (tmp_path / "study.yaml").write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(DataError) as error:
+        load_published(tmp_path)
+    assert [problem.key for problem in error.value.problems] == [key]
+    assert message in str(error.value)
