@@ -21,9 +21,8 @@ from virtqual.identity import look
 from virtqual.inputs import kept, known
 from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
-from virtqual.report import configurations
+from virtqual.references.load import known as references
 from virtqual.runs import Run
-from virtqual.session import judging
 from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
@@ -160,12 +159,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         """Read the run, or say why its numbers do not count."""
         stage = Path(self.stagedir)
         try:
-            noted = self.noted = notes.read(stage, self.num_tasks)
+            noted = self.noted = notes.read(stage, self.num_tasks, str(self.job.jobid))
             identity = notes.identities(noted, self.host)
             self.check_binding(noted.tasks, self.nodes)
             self.check_topology(noted)
-            interleaved = self.known.get("node_interleaving") == "on"
-            results = [configurations.named(result, interleaved=interleaved) for result in self.read()]
+            results = self.read()
         except (notes.NotesError, OutputError) as error:
             raise SanityError(str(error)) from error
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
@@ -229,7 +227,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
 
     def unit_of(self, result):
         """Return the unit of a result's metric."""
-        return judging.references().metrics[result.metric].unit
+        return references().metrics[result.metric].unit
 
     def stage_text(self, name):
         """Return a file of the stage directory, or an error that names it."""

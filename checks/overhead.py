@@ -4,26 +4,28 @@ import math
 import statistics
 
 import reframe as rfm
-import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
-from reframe.core.exceptions import DependencyError, SanityError
+from reframe.core.exceptions import SanityError
 from reframe.core.logging import getlogger
 
 from virtqual.errors import VirtqualError
+from virtqual.harness.kinds import VERDICT, Judging
 from virtqual.identity import seen
-from virtqual.runs import Run
-from virtqual.session import judging
+from virtqual.qualify import plain
+from virtqual.verdict import Outcome
 from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
 from .selection import case_of, same_environment, slots
 
 
-class Overhead(rfm.RunOnlyRegressionTest, Guarded):
-    """The verdict on one measurement: its samples from both sides, paired and judged.
+class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
+    """The verdict on one measurement.
+
+    It runs after all measurements, and says what the one judgement of the whole ReFrame run says of its own.
 
     A subclass sets ``measured`` and repeats that check's parameters (but ``sample``); its tags
-    are that check's and ``overhead``.
+    are that check's and ``verdict``.
     """
 
     #: The check whose samples are judged.
@@ -43,68 +45,54 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
 
     @run_after("init")
     def collect_from_both_sides(self):
-        """Depend on every sample of this look, wherever it runs."""
-        self.tags = self.measured.tags_of(self) | {"overhead"}
+        """Depend on every sample of this round, wherever it runs."""
+        self.tags = self.measured.tags_of(self) | {VERDICT}
         self.valid_prog_environs = [f"+{self.measured.feature}"]
         self.valid_systems = [] if self.measured.lacking(self) else self.measured.systems("virtual")
         own = {name: getattr(self, name) for name in type(self).param_space.params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()
         chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in order)
-        self.samples = [self.measured.variant_name(number) for number in chosen]
-        for name in self.samples:
-            self.depends_on(name, same_environment)
+        for number in chosen:
+            self.depends_on(self.measured.variant_name(number), same_environment)
 
     @property
-    def run_group(self):
-        """The verdict follows the runs that it judges."""
+    def case(self):
+        """The check and its parameters, as its runs name it."""
         return case_of(self.measured, self)
-
-    @run_after("setup")
-    def fetch_samples(self):
-        """Fetch the finished runs here: what is not there must not be noticed too late."""
-        found = []
-        for name in self.samples:
-            try:
-                found.append(self.getdep(name, part="*"))
-            except DependencyError as error:
-                raise SanityError(f"a sample is missing: {error}") from error
-        self.runs = [Run.model_validate_json(test.record) for test in found]
-        sides = {run.side for run in self.runs}
-        if missing := sorted({"native", "virtual"} - sides):
-            raise SanityError(
-                f"no {' and no '.join(missing)} sample in this run: there is nothing to compare with; "
-                "select both partitions (--system NAME, without a partition)"
-            )
 
     @sanity_function
     def judge(self):
-        """Judge every metric; only WITHIN passes, and a baseline where there is nothing to judge yet."""
+        """Say the verdicts; only WITHIN passes, and a baseline is skipped with its reason."""
         try:
-            self.verdicts = judging.judge_look(
-                self.runs,
-                self.hypervisor_class or self.current_partition.extras["hypervisor_class"],
-                system=rt.runtime().system.name,
-                against=self.against,
-            )
+            run = plain.current()
+            session = run.session(self.current_environ.name)
         except (VirtqualError, PairingError) as error:
             raise SanityError(str(error)) from error
+        self.verdicts = session.verdicts_of(self.case)
         messages = [verdict.message for verdict in self.verdicts]
         self.verdict = "\n".join(messages)
         for message in messages:
             getlogger().info(f"    {message.splitlines()[0]}")
+        self.say_communication(session)
+        failed = [v.message for v in self.verdicts if not v.passes and v.outcome is not Outcome.BASELINE]
+        refused = [] if self.verdicts else session.refused.get(self.case, ("nothing was measured",))
+        if failed or refused:
+            raise SanityError("\n".join([*failed, *refused]))
+        if any(verdict.outcome is Outcome.BASELINE for verdict in self.verdicts):
+            self.skip("baseline recorded, to be compared with by -S against=SESSION")
+        return True
+
+    def say_communication(self, session):
+        """Say the share of communication, which measures what the case can show, and is not judged."""
         for side in ("native", "virtual"):
-            # It measures what the case can show; it is not judged.
-            said = [r.communication for r in self.runs if r.side == side and r.communication is not None]
+            runs = [run for run in session.runs if (run.check, run.side) == (self.case, side)]
+            said = [run.communication for run in runs if run.communication is not None]
             if shares := [share for share in said if seen(share)]:
                 share = statistics.median(shares)
                 getlogger().info(f"    {share:.1%} of the time in communication ({side})")
             elif said:
                 getlogger().info(f"    share of communication {said[0]} ({side})")
-        refused = [v.message for v in self.verdicts if not (v.passes or v.outcome is judging.BASELINE)]
-        if refused or not messages:
-            raise SanityError("\n".join(refused) or "nothing was judged")
-        return True
 
     @run_before("performance")
     def report_overheads(self):
@@ -112,7 +100,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
 
         Where native cannot be observed it is against the earlier session; without one, the virtual value.
         """
-        self.reported = {v.id.replace("@", " "): _reported(v) for v in self.verdicts}
+        self.reported = {f"{v.metric} {v.setting}": _reported(v) for v in self.verdicts}
         self.perf_variables = {
             name: sn.make_performance_function(sn.defer(value), unit)
             for name, (value, unit) in self.reported.items()
@@ -128,4 +116,4 @@ def _reported(verdict):
         return math.exp(verdict.overhead.log), "x native"
     if verdict.change:
         return math.exp(verdict.change.log), "x earlier"
-    return verdict.virtual, verdict.metric.unit
+    return verdict.virtual, verdict.unit

@@ -54,7 +54,7 @@ class Scaling(rfm.RegressionTestPlugin):
             last = processes == self.num_tasks
             room = stage if last else stage / f"processes-{processes}"
             if not last:
-                tasks = notes.read_tasks(room, processes)
+                tasks = notes.read_tasks(room, processes, str(self.job.jobid))
                 self.check_binding(tasks, min(processes, self.nodes))
             text = self.output() if last else self.stage_text(f"processes-{processes}/output")
             try:

@@ -1,15 +1,15 @@
 """Which runs there are: on which side, in which order, of which scope, and why one cannot be."""
 
-import reframe as rfm
 import reframe.core.runtime as rt
 
 from virtqual.harness import order as looks
+from virtqual.harness.kinds import Measuring
 from virtqual.inputs import kept, known
 
 from . import counts
 
 
-class Selection(rfm.RegressionTestPlugin):
+class Selection(Measuring):
     """The place of a run in the session.
 
     A check is one run on one side; :mod:`virtqual.harness.order` says how many there are, and a chain of

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from virtqual.harness import guards
+from virtqual.qualify import plain
 from virtqual.site import configuration as site
 
 guards.install()
+plain.install()
 site_configuration = site.configuration(Path(__file__).parent / "systems")

@@ -14,7 +14,19 @@ from virtqual.commands.speaking import speaking
 
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
-COMMANDS = ("configurations", "identity", "host", "inputs", "preflight", "record", "replay", "setup", "stack")
+COMMANDS = (
+    "show",
+    "list",
+    "compare",
+    "identity",
+    "host",
+    "inputs",
+    "preflight",
+    "record",
+    "replay",
+    "setup",
+    "stack",
+)
 
 
 class _OnDemand(TyperGroup):
@@ -67,7 +79,7 @@ def qualify(
     tag: Annotated[list[str] | None, typer.Option("-t", "--tag", help="only checks with this tag")] = None,
     stack: Annotated[str, typer.Option(help="software stack (default: spack, else the first by name)")] = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
-    pairs: Annotated[int | None, typer.Option(min=2, help="pairs of the first look (default: 4)")] = None,
+    pairs: Annotated[int | None, typer.Option(min=2, help="pairs of the first round (default: 4)")] = None,
     max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
     policy: Annotated[
         str, typer.Option(help="serial keeps a pair's runs adjacent; async for busy queues")

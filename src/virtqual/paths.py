@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from virtqual.errors import InfrastructureError
+
 
 def root() -> Path:
     """Return the project checkout."""
@@ -27,6 +29,27 @@ def root() -> Path:
 def state() -> Path:
     """Return the directory that virtqual writes to (it may not exist yet)."""
     return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
+
+
+def writable(directory: Path) -> Path:
+    """Make a directory below the state directory if it is not there, and return it.
+
+    Raises
+    ------
+    InfrastructureError
+        It cannot be made or written; says which variable names another place.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InfrastructureError(
+            f"{directory}: cannot be made: {error.strerror}; VIRTQUAL_STATE names the directory to write to"
+        ) from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise InfrastructureError(
+            f"{directory}: cannot be written to; VIRTQUAL_STATE names the directory to write to"
+        )
+    return directory
 
 
 def references() -> Path:

@@ -1,14 +1,14 @@
 """One run of one check: what it measured, where and when, and what its nodes were.
 
-A check writes this record into a loggable variable of its ReFrame test, so that it is kept in ReFrame's
-run report and results database; ``store`` reads it back.
+A check writes this record into a variable of its ReFrame test, from where it goes into the session's log at
+once, and into ReFrame's own run report and results database.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable
@@ -41,6 +41,12 @@ class Result(BaseModel):
     points: tuple[float, ...] = ()
     values: tuple[float, ...]
     invalid: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _a_value_for_each_size(self) -> Result:
+        if len(self.values) != max(len(self.points), 1):
+            raise ValueError(f"{self.series}: {len(self.values)} values for {len(self.points)} sizes")
+        return self
 
     @classmethod
     def scalar(cls, metric: str, setting: str, value: float, invalid: tuple[str, ...] = ()) -> Result:

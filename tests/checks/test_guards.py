@@ -87,12 +87,22 @@ def test_nested_checks_are_found(site):
     assert "Ran 1/1" in done.stdout
 
 
-def test_only_one_partition_no_overhead_check_passes(site):
-    done = site.reframe(*LJ, "--system", "testsite:cloud")
+@pytest.mark.parametrize(
+    ("partition", "missing"), [("cloud", "no native sample"), ("bare", "no virtual sample")]
+)
+def test_one_partition_alone_judges_nothing_and_is_not_passed(site, partition, missing):
+    """Fault U13: it took its time, judged nothing, and passed."""
+    done = site.reframe(*LJ, "--system", f"testsite:{partition}")
     assert done.returncode != 0
-    found = results(site)
-    assert {result for name, result in found.items() if "overhead" in name} == {"fail"}
-    assert "nothing to compare with" in outcome(done)
+    assert "PASSED" not in done.stdout
+    assert f"nothing would be judged: this run has {missing} to compare with" in outcome(done)
+    assert not list((site.path / "slurm").glob("job.*"))
+
+
+def test_a_run_without_its_verdict_tests_is_not_passed(site):
+    done = site.reframe(*LJ, "--exclude-tag", "verdict")
+    assert done.returncode != 0
+    assert "nothing would be judged of lammps %problem=lj" in outcome(done)
 
 
 @pytest.mark.parametrize(

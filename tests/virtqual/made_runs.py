@@ -1,6 +1,34 @@
 """Runs that no job made, for tests of what is read from runs."""
 
+from pathlib import Path
+
 from virtqual.runs import Run
+from virtqual.session.log import Begun, Failed, Finished, Log
+from virtqual.session.session import Conclusion, Head, Session
+
+
+def keep(session: Session, sessions: Path) -> Path:
+    """Write a session below a directory of sessions as if it had been run; returns its directory."""
+    directory = sessions / session.session
+    directory.mkdir(parents=True)
+    log, fields = Log(directory), session.model_dump(by_alias=True)
+    log.append(Begun(head=Head(**{name: fields[name] for name in fields if name in _HEAD})))
+    for run in session.runs:
+        log.append(Finished(run=run))
+    for failure in session.failures:
+        log.append(Failed(failure=failure))
+    if session.outcome != Conclusion().outcome:
+        log.conclude(session)
+    return directory
+
+
+def session_of(runs, hypervisor_class="kvm", name="s", **more) -> Session:
+    """Return a session that has these runs."""
+    fields = {"created": "2026-01-01", "system": "site", "identity": {}, "stack": {}}
+    return Session(session=name, hypervisor_class=hypervisor_class, runs=runs, **{**fields, **more})
+
+
+_HEAD = {field.alias or name for name, field in Head.model_fields.items()}
 
 
 def made_run(side, pair, **more) -> Run:

@@ -29,9 +29,9 @@ def stage(tmp_path):
 
 def job(stage, lines):
     script = f". ./node.sh; virtqual_note begin; {lines}; virtqual_note end"
-    env = {**os.environ, "SLURM_PROCID": "0", "LD_LIBRARY_PATH": "/nowhere"}
+    env = {**os.environ, "SLURM_PROCID": "0", "SLURM_JOB_ID": "7", "LD_LIBRARY_PATH": "/nowhere"}
     subprocess.run(["bash", "-ec", script], cwd=stage, env=env, check=True, timeout=60)
-    return notes.read(stage, 1)
+    return notes.read(stage, 1, "7")
 
 
 @pytest.mark.parametrize(

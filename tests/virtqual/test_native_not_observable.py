@@ -1,13 +1,15 @@
 """RDMA in VMs of a machine whose native nodes have none: what is judged, and what is refused."""
 
 import pytest
-from made_runs import made_run
+from made_runs import made_run, session_of
 
+from virtqual.admission.software import other_software
+from virtqual.references.load import known
 from virtqual.runs import Result
-from virtqual.session import judging, store
-from virtqual.session.store import Session
+from virtqual.session.judge import judge
+from virtqual.session.pairing import series_of
 from virtqual.stack.same import File, Seen
-from virtqual.verdict import Outcome, rejudge_session
+from virtqual.verdict import Outcome, message, record_of
 
 WHY = "the native partition has no 'rdma'"
 SIZES = (2.0, 64.0, 1024.0)
@@ -51,27 +53,12 @@ def runs(pairs, **made):
     return [run(pair, side, 1000.0 + 10 * i, **made) for i, (pair, side) in enumerate(order)]
 
 
-@pytest.fixture
-def earlier(tmp_path):
-    """Return how to store the runs of an earlier session."""
-
-    def kept(runs):
-        session = Session(
-            session="e",
-            created="2026-01-01",
-            system="s",
-            hypervisor_class="emulated",
-            identity={},
-            stack={},
-            runs=runs,
-        )
-        return str(session.write(tmp_path))
-
-    return kept
+def earlier(runs):
+    return session_of(runs, "emulated", "e")
 
 
-def judged(runs, hypervisor_class="emulated", **more):
-    return judging.judge_runs(runs, hypervisor_class, **more)
+def judged(runs, hypervisor_class="emulated", against=None):
+    return judge(session_of(runs, hypervisor_class), earlier=against).verdict
 
 
 def test_the_first_session_records_the_virtual_side():
@@ -79,11 +66,11 @@ def test_the_first_session_records_the_virtual_side():
     assert verdict.outcome is Outcome.BASELINE
     assert (verdict.native, verdict.overhead, verdict.judged) == (None, None, None)
     assert 300 < verdict.virtual < 330
-    assert "baseline recorded, virtual side alone; native not observable, virtual 3" in verdict.message
-    assert verdict.message.endswith(f"native not observable: {WHY}")
+    assert "baseline recorded, virtual side alone; native not observable, virtual 3" in message(verdict)
+    assert message(verdict).endswith(f"native not observable: {WHY}")
 
 
-def test_where_the_overhead_is_the_gate_it_is_invalid(earlier):
+def test_where_the_overhead_is_the_gate_it_is_invalid():
     """And stays so beside a change that is within: no overhead was shown."""
     (verdict,) = judged(runs(4), "kvm").verdicts
     assert verdict.outcome is Outcome.INVALID
@@ -97,19 +84,17 @@ def test_where_the_overhead_is_the_gate_it_is_invalid(earlier):
 
 
 @pytest.mark.parametrize(("us", "outcome"), [(300.0, Outcome.WITHIN), (600.0, Outcome.OVER)])
-def test_a_later_build_is_judged_by_its_own_runs(earlier, us, outcome):
+def test_a_later_build_is_judged_by_its_own_runs(us, outcome):
     session = judged(runs(12, us=us), against=earlier(runs(12)))
     (verdict,) = session.verdicts
     assert verdict.outcome is outcome
     assert verdict.change.ratio(verdict.metric)[0] == pytest.approx(us / 300, rel=0.02)
-    assert "change of the virtual side alone since the earlier session" in verdict.message
-    assert "native not observable, virtual" in verdict.message
-    record = session.to_record()
-    assert rejudge_session(record).to_record() == record
-    assert record["verdicts"][0]["points"][0]["native"] is None
+    assert "change of the virtual side alone since the earlier session" in message(verdict)
+    assert "native not observable, virtual" in message(verdict)
+    assert record_of(verdict).points[0].native is None
 
 
-def test_the_yardstick_is_no_part_of_the_change(earlier):
+def test_the_yardstick_is_no_part_of_the_change():
     """Within what is allowed, a faster machine makes no build faster: nothing is divided out."""
     before = earlier(runs(12))
     (one,), (other,) = (judged(runs(12, work=work), against=before).verdicts for work in (0.5, 0.49))
@@ -126,7 +111,7 @@ def test_the_yardstick_is_no_part_of_the_change(earlier):
         ({"instead": ""}, "native could be observed in one of both sessions only"),
     ],
 )
-def test_another_machine_day_is_refused(earlier, now, says):
+def test_another_machine_day_is_refused(now, says):
     """A slower machine is not taken for a slower build, nor a faster one for a build that passes."""
     (verdict,) = judged(runs(12, us=600.0, **now), against=earlier(runs(12))).verdicts
     assert verdict.outcome is Outcome.INVALID
@@ -140,19 +125,17 @@ def test_a_run_without_yardstick_beside_it_does_not_count():
 
 
 def test_a_yardstick_is_no_other_software():
-    assert judging.other_software(runs(2)) == []
+    assert list(other_software(runs(2))) == []
     other = run(1, "virtual", 2000.0).model_copy(update={"software": runs(1)[0].software})
-    assert "not the same software" in judging.other_software([*runs(1), other])[0][1][0]
+    assert "not the same software" in next(other_software([*runs(1), other]))[1]
 
 
 def test_series_of_yardsticks_are_not_judged():
-    assert list(store.series_of(runs(2), judging.references())) == [
-        "rdma_write_latency@two nodes, Ethernet, MTU 1024"
-    ]
+    assert list(series_of(runs(2), known())) == ["rdma_write_latency@two nodes, Ethernet, MTU 1024"]
 
 
-def test_another_program_is_not_taken_for_a_slower_hypervisor(earlier):
+def test_another_program_is_not_taken_for_a_slower_hypervisor():
     """No native run of that program cancels what another version of it does."""
     (verdict,) = judged(runs(12, us=600.0, rdma="c"), against=earlier(runs(12))).verdicts
     assert verdict.outcome is Outcome.INVALID
-    assert "not the earlier session's software" in verdict.message
+    assert "not the earlier session's software" in message(verdict)

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from virtqual import cli
 from virtqual.errors import UsageError
 from virtqual.qualify import plan
-from virtqual.qualify.job import Request
+from virtqual.qualify.state import Request
 
 
 @pytest.mark.parametrize(

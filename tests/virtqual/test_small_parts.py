@@ -62,19 +62,19 @@ LOOK = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\nvirtqual-l
 
 def write_notes(path, tasks):
     for rank, (node, cpus) in enumerate(tasks):
-        (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus}\n")
+        (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus} 7\n")
         (path / f"virtqual.seen.{node}").write_text(SEEN)
         (path / f"virtqual.look.{node}").write_text(LOOK)
     for node in {"n1", *(node for node, _ in tasks)}:
         own = "" if node == "n1" else f".{node}"
-        begin = f"time=1.5\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode={node}\n"
+        begin = f"time=1.5\njob=7\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode={node}\n"
         (path / f"virtqual.begin{own}").write_text(begin)
-        (path / f"virtqual.end{own}").write_text("time=4.0\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
+        (path / f"virtqual.end{own}").write_text("time=4.0\njob=7\ncpu_ticks=100 0 0 180 0 0 0 20 0 0\n")
 
 
 def test_notes_of_a_good_run(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n1", "1")])
-    read = notes.read(tmp_path, 2)
+    read = notes.read(tmp_path, 2, "7")
     notes.check_binding(read.tasks, cpus_per_task=1, nodes=1, cores=read.cores)
     assert read.node_seconds == 2.5
 
@@ -82,7 +82,7 @@ def test_notes_of_a_good_run(tmp_path):
 def test_nodes_that_are_one_machine_have_one_load(tmp_path):
     """Both tasks are the run's own where both nodes have the same kernel, and one is foreign where not."""
     write_notes(tmp_path, [("n1", "0"), ("n2", "1")])
-    read = notes.read(tmp_path, 2)
+    read = notes.read(tmp_path, 2, "7")
     begin = {**read.begin, "cpus_online": "0-1"}
     read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"}, others={})
     empty = readers.read(look.Look({}, {}))
@@ -94,12 +94,12 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
 def test_what_any_node_had_to_bear_counts(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n2", "0")])
     identities = dict.fromkeys(("n1", "n2"), readers.read(look.Look({}, {})))
-    assert notes.read(tmp_path, 2).load(identities).steal == 0.1
-    (tmp_path / "virtqual.end.n2").write_text("time=4.0\ncpu_ticks=60 0 0 180 0 0 0 60 0 0\n")
-    assert notes.read(tmp_path, 2).load(identities).steal == 0.3
+    assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.1
+    (tmp_path / "virtqual.end.n2").write_text("time=4.0\njob=7\ncpu_ticks=60 0 0 180 0 0 0 60 0 0\n")
+    assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.3
     (tmp_path / "virtqual.end.n2").unlink()
     with pytest.raises(notes.NotesError, match="the first task on n2 did not reach its end"):
-        notes.read(tmp_path, 2)
+        notes.read(tmp_path, 2, "7")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_any_node_had_to_bear_counts(tmp_path):
 def test_a_binding_that_was_not_asked_for(tmp_path, tasks, says):
     write_notes(tmp_path, tasks)
     with pytest.raises(notes.NotesError, match=says):
-        notes.check_binding(notes.read(tmp_path, 2).tasks, cpus_per_task=1, nodes=1, cores={})
+        notes.check_binding(notes.read(tmp_path, 2, "7").tasks, cpus_per_task=1, nodes=1, cores={})
 
 
 SMT = {"n1": {cpu: frozenset({cpu % 4, cpu % 4 + 4}) for cpu in range(8)}}
@@ -142,14 +142,33 @@ def test_two_hardware_threads_are_one_core(bound, asked, whole_cores, says):
 def test_singletons_instead_of_one_mpi_job(tmp_path):
     write_notes(tmp_path, [("n1", "0")])
     with pytest.raises(notes.NotesError, match="2 tasks were asked for"):
-        notes.read(tmp_path, 2)
+        notes.read(tmp_path, 2, "7")
 
 
 def test_a_job_that_did_not_end(tmp_path):
     write_notes(tmp_path, [("n1", "0")])
     (tmp_path / "virtqual.end").unlink()
     with pytest.raises(notes.NotesError, match="did not reach its end"):
-        notes.read(tmp_path, 1)
+        notes.read(tmp_path, 1, "7")
+
+
+def test_the_notes_of_another_job_are_refused(tmp_path):
+    """Fault H9: two sessions shared a directory, and each took the other's output for its own."""
+    write_notes(tmp_path, [("n1", "0")])
+    with pytest.raises(
+        notes.NotesError, match=r"virtqual\.task\.0 was written by job 7, and this run is job 8"
+    ):
+        notes.read(tmp_path, 1, "8")
+    (tmp_path / "virtqual.task.0").write_text("0 n1 0 8\n")
+    with pytest.raises(notes.NotesError, match=r"virtqual\.begin was written by job 7"):
+        notes.read(tmp_path, 1, "8")
+
+
+def test_a_program_that_ends_before_it_begins_is_refused(tmp_path):
+    write_notes(tmp_path, [("n1", "0")])
+    (tmp_path / "virtqual.end").write_text("time=1.4\njob=7\ncpu_ticks=1 0 0 0 0 0 0 0 0 0\n")
+    with pytest.raises(notes.NotesError, match=r"ended 0\.1 s before it began"):
+        _ = notes.read(tmp_path, 1, "7").node_seconds
 
 
 def test_reframes_lines():

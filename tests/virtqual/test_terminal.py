@@ -3,17 +3,15 @@
 import math
 from datetime import date
 from io import StringIO
-from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
-from virtqual.session.store import Session
+from virtqual.session.session import Session
 from virtqual.site.systems import Hypervisor
-from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict import Case, Prior, judge_session, record_of
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
@@ -26,26 +24,32 @@ def shown():
     return Terminal(console), lambda: " ".join(console.file.getvalue().split())
 
 
+def records(verdict):
+    return [record_of(one) for one in verdict.verdicts]
+
+
 def session(**more):
     fields = {"session": "s", "created": "2026-01-01", "system": "x", "hypervisor_class": "kvm"}
-    identity = {"virtual": {"placement": {}}}
+    hypervisor = Hypervisor(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
+    virtual = {"hypervisor": hypervisor.model_dump(), "guest": {"kernel": BRACKETS}, "placement": {}}
+    identity = {"virtual": virtual}
     stack = {"name": "fake", "hash": "0", "programs": [{"name": "lmp", "version": BRACKETS}]}
     return Session(**fields, identity=identity, stack=stack, **more)
 
 
 def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     terminal, text = shown
-    hypervisor = Hypervisor(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
-    system = Mock(virtual=Mock(hypervisor=hypervisor, guest={"kernel": BRACKETS}))
-    terminal.begin(session(label=BRACKETS), system, [BRACKETS])
+    terminal.begin(session(label=BRACKETS), [BRACKETS])
     assert text().count(BRACKETS) == 5
-    terminal.look_begins(1, f"checks named {BRACKETS!r}", None)
+    terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
     assert text().count(BRACKETS) == 6
     waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "9", BRACKETS, BRACKETS, date(2026, 6, 1))
     series = make(metrics["hpl"], [0.5] * 4, setting="[x] a")
     case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
     verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
-    terminal.end(session(conclusion=BRACKETS), verdict, Path(f"/{BRACKETS}"))
+    said = session(conclusion=BRACKETS)
+    said.verdicts, said.waivers = records(verdict), [w.text(verdict.today) for w in verdict.waivers]
+    terminal.end(said, f"/{BRACKETS}")
     # The verdict's message and the waiver, each with owner and reason; the conclusion; the directory.
     assert text().count(BRACKETS) == 12
     assert "hpl [x] a" in text()
@@ -58,7 +62,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     prior, overhead = Prior(0.02, 20, "stated"), Budget.of(0.05, margin=0.05)
     change = Budget.of(0.05, margin=0.05, gate="change")
     cases = [Case(slow, overhead, prior), Case(slow, change, prior, baseline=slow)]
-    terminal.console.print(table_of(judge_session(cases, hypervisor_class=KVM)))
+    terminal.console.print(table_of(records(judge_session(cases, hypervisor_class=KVM))))
     lines = terminal.console.file.getvalue().splitlines()
     assert lines[-1].split()[:2] == ["change", "1.00"]
     assert max(map(len, lines)) <= 80
@@ -71,5 +75,5 @@ def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
     terminal, text = shown
     series = make(metrics["hpl"], [-math.log(ratio)] * 4)
     case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
-    terminal.console.print(table_of(judge_session([case], hypervisor_class=KVM)))
+    terminal.console.print(table_of(records(judge_session([case], hypervisor_class=KVM))))
     assert f" {says} (" in text()

@@ -20,8 +20,10 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.files.records import first_problem, text_of
 from virtqual.identity import Identity
+from virtqual.references.load import known as references
 from virtqual.report import preflight as report
-from virtqual.session import judging, store
+from virtqual.session import store
+from virtqual.session import judge
 from virtqual.site import probe as partitions
 
 
@@ -41,18 +43,18 @@ def command(
     Exit code: 0 comparable, 4 refused, 2 usage, 5 a partition cannot be looked at.
     """
     with speaking():
-        chosen, findings, canaries = _findings(tuple(what or ()), system, hypervisor_class)
+        chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = {
-            name: [one.model_dump(mode="json") for one in said]
-            for name, said in (("findings", findings), ("canaries", canaries))
+            name: [one.model_dump(mode="json") for one in ones]
+            for name, ones in (("findings", findings), ("canaries", said))
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
         console = Console(highlight=False, markup=False)
         report.show(findings, console)
-        report.show_canaries(canaries, console)
+        report.show_canaries(said, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)
@@ -72,7 +74,7 @@ def _findings(
         native, virtual = (partitions.look_at(asked, side) for side in ("native", "virtual"))
         if native is None or virtual is None:
             raise InfrastructureError(f"system {system!r}: its scheduler is not Slurm, so it is not asked")
-        return chosen, compare(native, virtual, judging.policy(), chosen), ()
+        return chosen, compare(native, virtual, judge.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))
         chosen = _class(chosen or session.hypervisor_class)
@@ -81,17 +83,17 @@ def _findings(
                 raise UsageError(f"session {session.session} does not say what its nodes were")
             # Refused before anything was measured: what was found then is all there is.
             return chosen, session.preflight, ()
-        found = judging.preflight(session.runs, chosen).shown
-        return chosen, found, judging.canaries(session.runs, chosen)
+        admitted = judge.admitted_of(session, chosen)
+        return chosen, admitted.findings, judge.canaries(admitted.runs)
     if not chosen:
-        raise UsageError(f"name a class, which says what refuses: {', '.join(judging.references().classes)}")
+        raise UsageError(f"name a class, which says what refuses: {', '.join(references().classes)}")
     native, virtual = (_load(Path(file)) for file in what)
-    return _class(chosen), compare(native, virtual, judging.policy(), chosen), ()
+    return _class(chosen), compare(native, virtual, judge.policy(), chosen), ()
 
 
 def _class(name: str) -> str:
     try:
-        return judging.references().hypervisor_class(name).name
+        return references().hypervisor_class(name).name
     except LookupError as error:
         raise UsageError(str(error)) from None
 

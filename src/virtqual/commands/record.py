@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.admission.compare import check_runs
+from virtqual.admission.admit import admit
 from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
 from virtqual.references import References, load_references
-from virtqual.session import judging, store
+from virtqual.session import store
+from virtqual.session.judge import policy_in
+from virtqual.session.pairing import checks_of, series_of
 
 
 def recorded(path: Path, references: References, policy: Policy) -> Recorded:
@@ -27,25 +29,24 @@ def recorded(path: Path, references: References, policy: Policy) -> Recorded:
         If it is no session, has no native run, or nothing of it counts.
     """
     session = store.load(path)
-    checks = {result.series: run.check for run in session.runs for result in run.results}
+    checks = checks_of(session.runs)
     native = [run for run in session.runs if run.side == "native"]
     if not native:
         raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
-    checked = check_runs(session.runs, policy, session.hypervisor_class)
-    refused = judging.refused_in(session, checked)
-    series = store.series_of((run for run in checked.runs if run.check not in refused), references)
+    failed = [(failure.check, failure.why) for failure in session.failures]
+    admitted = admit(session.runs, policy, session.hypervisor_class, failed)
+    series = series_of(admitted.counted, references)
     left_out = tuple(
         f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
-        for check, reasons in refused.items()
+        for check, reasons in admitted.refused.items()
     )
     if not series:
         raise UsageError("; ".join(left_out))
-    hypervisor = session.identity.get("virtual", {}).get("hypervisor", {})
     return Recorded(
         session=session.session,
         date=session.created[:10],
         system=session.system,
-        build=str(hypervisor.get("build") or "unknown"),
+        build=session.build,
         cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
         stack=native[0].stack_hash,
         series=tuple(RecordedSeries(checks[name], one) for name, one in series.items()),
@@ -72,7 +73,7 @@ def command(
     directory = references or paths.references()
     with speaking():
         known = load_references(directory)
-        policy = judging.policy_in(directory, known)
+        policy = policy_in(directory, known)
         found = [recorded(store.find(name, paths.sessions()), known, policy) for name in sessions]
         proposals = propose(found, directory / "systems", false_alarms)
     for note in dict.fromkeys(note for one in found for note in one.left_out):

@@ -16,6 +16,7 @@ from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
+from virtqual.verdict import record_of
 from virtqual.verdict.replay import Row, replay
 
 NOT_AS_PUBLISHED = 1
@@ -57,7 +58,7 @@ def record(row: Row) -> dict[str, object]:
         "virtqual": None if row.outcome is None else row.outcome.value,
         "agrees": row.agrees,
         "why": row.why,
-        "verdicts": [verdict.to_record() for verdict in row.verdicts],
+        "verdicts": [record_of(verdict).model_dump(mode="json") for verdict in row.verdicts],
     }
 
 

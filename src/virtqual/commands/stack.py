@@ -186,13 +186,14 @@ def check(
 
 
 def _compare(session: str) -> None:
-    from virtqual.session import judging, store
+    from virtqual.admission.software import other_software
+    from virtqual.session import store
 
     runs = store.load(store.find(session, paths.sessions())).runs
-    found = judging.other_software(runs, processor=True)
+    found = list(other_software(runs, processor=True))
     if not any(run.software for run in runs):
         raise InfrastructureError(f"session {session} does not say what its nodes loaded: it is an older one")
     if found:
-        lines = [f"{name}: {reason}" for name, reasons in found for reason in reasons]
+        lines = [f"{name}: {reason}" for name, reason in found]
         raise RefusedError("\n  ".join(["the nodes did not see the same:", *lines]))
     _say.print(f"all {len(runs)} runs of the session loaded the same files and saw the same CPU features")

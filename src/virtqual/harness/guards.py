@@ -11,7 +11,9 @@ command and fail when a guard no longer bites.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,20 +27,35 @@ from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
 
 from virtqual.harness import catalogue
-from virtqual.harness.process import NOTHING_SELECTED
+from virtqual.harness.process import NOTHING_SELECTED, PARENT
 
 #: What the loader found, before anything was selected.
 _loaded: list[catalogue.Entry] = []
 
 
+#: Linux: the signal that a process gets when the one that started it dies (prctl(2)).
+_PR_SET_PDEATHSIG = 1
+
+
 def install() -> None:
     """Put the guards around ReFrame's loader and runner, once."""
+    _end_with_parent()
     if not getattr(Runner, "_virtqual_guarded", False):
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
         Runner._virtqual_guarded = True
+
+
+def _end_with_parent() -> None:
+    """Where virtqual started this ReFrame, let its death be a Ctrl-C here: jobs must not go on unseen."""
+    parent = os.environ.get(PARENT)
+    if not parent:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() != int(parent):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,19 +1,27 @@
-"""Start ReFrame once (one look at the data) and follow it."""
+"""Start ReFrame once, for one round of a session, and follow it."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
-from virtqual.site import slurm as slurm_job
+from virtqual.site import slurm
+
+#: Seconds that ReFrame may take to cancel its jobs and see them end.
+CANCELLING = 60
+
+#: Id of the process that started ReFrame; when that dies, ReFrame cancels its jobs and ends (guards.py).
+PARENT = "VIRTQUAL_PARENT"
 
 # How the guard against an empty selection begins; see virtqual.harness.guards.
 NOTHING_SELECTED = "no test case was selected"
@@ -49,7 +57,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Files:
-    """Where a look leaves its results."""
+    """Where ReFrame leaves its own results of a round."""
 
     report: Path
     junit: Path
@@ -62,12 +70,13 @@ def command(
     *,
     names: Sequence[str] = (),
     tags: Sequence[str] = (),
+    exclude: str = "",
     environment: str = "",
     policy: str = "serial",
     settings: dict[str, str] | None = None,
     extras: dict[str, str] | None = None,
 ) -> list[str]:
-    """Return the ``reframe`` command of a look.
+    """Return the ``reframe`` command of a round.
 
     Parameters
     ----------
@@ -79,6 +88,8 @@ def command(
         Patterns of check names; empty for all.
     tags
         That a check must have, all of them.
+    exclude
+        A tag that no check may have.
     environment
         The stack; empty for every stack that provides a check's feature.
     policy
@@ -97,6 +108,8 @@ def command(
         line += ["-n", name]
     for tag in tags:
         line += ["-t", tag]
+    if exclude:
+        line.append(f"--exclude-tag=^{exclude}$")
     if environment:
         line += ["-p", f"^{environment}$"]
     for key, value in (settings or {}).items():
@@ -117,6 +130,7 @@ def run(
     log: Path,
     on_event: Callable[[Event], None],
     stop: threading.Event,
+    keep: Sequence[int] = (),
 ) -> int:
     """Run ReFrame and report its progress.
 
@@ -132,30 +146,33 @@ def run(
         Called for every case that starts or ends.
     stop
         When set, ReFrame is asked to cancel its jobs and end, as by Ctrl-C.
+    keep
+        File descriptors that ReFrame keeps open: of the session's lock, which is free when both have ended.
 
     Returns
     -------
     int
-        ReFrame's exit code.
+        ReFrame's exit code; the negative number of the signal that killed it.
 
     Raises
     ------
     KeyboardInterrupt
-        After ReFrame has cancelled its jobs and written its report.
+        After ReFrame has cancelled its jobs; the second one does not wait for that.
     """
     # A session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
     process = subprocess.Popen(
         line,
-        env={**slurm_job.environment(), **env, "PYTHONUNBUFFERED": "1"},
+        env={**slurm.environment(), **env, "PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
+        pass_fds=tuple(keep),
     )
-    threading.Thread(target=_end_when, args=(stop, process), daemon=True).start()
+    interrupted = threading.Event()
+    threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
     assert process.stdout is not None
-    interrupted = False
     with log.open("w", encoding="utf-8") as file:
         while True:
             try:
@@ -166,13 +183,12 @@ def run(
                         on_event(event)
                 break
             except KeyboardInterrupt:
-                if interrupted:
+                if interrupted.is_set():
                     process.kill()
                     raise
-                interrupted = True
-                process.send_signal(signal.SIGINT)
+                interrupted.set()
     code = process.wait()
-    if interrupted:
+    if interrupted.is_set():
         raise KeyboardInterrupt
     return code
 
@@ -186,14 +202,16 @@ def parse_line(text: str) -> Event | None:
     return None
 
 
-def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
-    while not stop.wait(0.5):
+def _end_when(asked: Sequence[threading.Event], process: subprocess.Popen[str]) -> None:
+    """Ask ReFrame to end when an event is set; kill it where it does not."""
+    while not any(event.is_set() for event in asked):
         if process.poll() is not None:
             return
+        time.sleep(0.2)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=CANCELLING)
         except subprocess.TimeoutExpired:
             process.kill()
 

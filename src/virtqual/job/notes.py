@@ -73,8 +73,17 @@ class Notes:
 
     @property
     def node_seconds(self) -> float:
-        """Seconds between both notes, by the first node's clock."""
-        return float(self.end["time"]) - float(self.begin["time"])
+        """Seconds between both notes, by the first node's clock.
+
+        Raises
+        ------
+        NotesError
+            The second note was written before the first: the clock was set back, or they are of two runs.
+        """
+        seconds = float(self.end["time"]) - float(self.begin["time"])
+        if seconds < 0:
+            raise NotesError(f"the program ended {-seconds:.3g} s before it began, by its node's clock")
+        return seconds
 
 
 def cpu_list(text: str) -> frozenset[int]:
@@ -85,7 +94,7 @@ def cpu_list(text: str) -> frozenset[int]:
         raise NotesError(str(error)) from None
 
 
-def read(stage: Path, tasks: int) -> Notes:
+def read(stage: Path, tasks: int, job: str) -> Notes:
     """Read the notes of a finished run.
 
     Parameters
@@ -94,14 +103,16 @@ def read(stage: Path, tasks: int) -> Notes:
         Its stage directory.
     tasks
         How many tasks were asked for.
+    job
+        The scheduler's id of the run's job.
 
     Raises
     ------
     NotesError
-        A note is missing or broken: the program did not run as asked.
+        A note is missing or broken, or another job's: the program did not run as asked.
     """
-    started = read_tasks(stage, tasks)
-    begin, end = (_note(stage / f"virtqual.{name}", "the job script") for name in ("begin", "end"))
+    started = read_tasks(stage, tasks, job)
+    begin, end = (_note(stage / f"virtqual.{name}", "the job script", job) for name in ("begin", "end"))
     nodes = dict.fromkeys(task.node for task in started)
     seen = [_seen(stage, node) for node in nodes]
     # Its first node's name is that of the job script, where that could say it.
@@ -111,17 +122,18 @@ def read(stage: Path, tasks: int) -> Notes:
         begin,
         end,
         tuple(seen),
-        {node: _both(stage, node) for node in others},
+        {node: _both(stage, node, job) for node in others},
         {node: _look(stage, node) for node in nodes},
     )
 
 
-def _both(stage: Path, node: str) -> tuple[dict[str, str], dict[str, str]]:
+def _both(stage: Path, node: str, job: str) -> tuple[dict[str, str], dict[str, str]]:
     what = f"the first task on {node}"
-    return _note(stage / f"virtqual.begin.{node}", what), _note(stage / f"virtqual.end.{node}", what)
+    begin, end = (_note(stage / f"virtqual.{name}.{node}", what, job) for name in ("begin", "end"))
+    return begin, end
 
 
-def _note(path: Path, what: str) -> dict[str, str]:
+def _note(path: Path, what: str, job: str) -> dict[str, str]:
     if not path.is_file():
         name = path.name.split(".")[1]
         raise NotesError(f"{what} did not reach its {name} (no {path.name})")
@@ -129,17 +141,25 @@ def _note(path: Path, what: str) -> dict[str, str]:
     note = {key: value for key, _, value in pairs}
     if not {"time", "cpu_ticks"} <= note.keys():
         raise NotesError(f"{path.name} is not whole")
+    _of_job(path, note.get("job", ""), job)
     return note
 
 
-def read_tasks(stage: Path, tasks: int) -> tuple[Task, ...]:
+def _of_job(path: Path, noted: str, job: str) -> None:
+    """Refuse the note of another job: two that shared a directory would be taken for each other."""
+    if noted != job:
+        raise NotesError(f"{path.name} was written by job {noted or 'none'}, and this run is job {job}")
+
+
+def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     """Read where the tasks of a step ran, by rank (parameters and errors as `read`)."""
     found: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         try:
-            rank, node, bound = path.read_text(encoding="utf-8").split()
+            rank, node, bound, noted = path.read_text(encoding="utf-8").split()
         except ValueError:
             raise NotesError(f"{path.name} is broken: {path.read_text(encoding='utf-8')!r}") from None
+        _of_job(path, noted, job)
         found[int(rank)] = Task(int(rank), node, cpu_list(bound))
     if sorted(found) != list(range(tasks)):
         raise NotesError(

@@ -6,7 +6,7 @@ while read -r key value; do
 done < /proc/self/status
 read -r node < /proc/sys/kernel/hostname
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
-echo "$rank $node ${cpus:-unknown}" > "virtqual.task.$rank"
+echo "$rank $node ${cpus:-unknown} ${SLURM_JOB_ID:-none}" > "virtqual.task.$rank"
 if [ -e "virtqual.sees.$node" ]; then
     # The job script has begun it.  What is not there after a minute is missing, and the run does not count.
     tries=1200

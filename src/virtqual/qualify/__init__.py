@@ -1,17 +1,17 @@
-"""The main job: run looks until every metric is decided, and conclude."""
+"""The main job: run rounds until every metric is decided, and conclude."""
 
 from __future__ import annotations
 
-import signal
+from contextlib import ExitStack
 
 from virtqual.qualify import plan
-from virtqual.qualify.job import Qualification, Request, Screen
-from virtqual.qualify.look import one_look
+from virtqual.qualify.concluding import concluded
+from virtqual.qualify.opening import prepare, refused_beforehand
 from virtqual.qualify.plan import FIRST_PAIRS
-from virtqual.qualify.prepare import prepare, refused_beforehand
-from virtqual.session import conclusion, judging
-from virtqual.session.store import Session
-from virtqual.site import placement
+from virtqual.qualify.rounds import run_round
+from virtqual.qualify.state import Qualification, Request, Screen
+from virtqual.session.judge import judge
+from virtqual.session.session import Round, Session
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -20,63 +20,55 @@ def qualify(request: Request, screen: Screen) -> Session:
     Returns
     -------
     Session
-        Written to ``sessions/<id>/session.json``; its ``exit_code`` is the command's.
+        As ``session.json`` has it; its ``exit_code`` is the command's.
 
     Raises
     ------
     UsageError, RefusedError, InfrastructureError
         Before anything was run: what was asked for makes no sense, must not be judged, or cannot run.
+    KeyboardInterrupt
+        A person ended it before there was a session.
     """
-    job = prepare(request, screen)
-    if refused_beforehand(job):
-        screen.end(job.session, None, job.directory)
-        return job.session
+    with ExitStack() as held:
+        job = prepare(request, screen, held)
+        session = _measured(job)
+    screen.end(session, str(job.log.directory))
+    return session
+
+
+def _measured(job: Qualification) -> Session:
+    """Run the session's rounds, and return what it comes to."""
+    interrupted = False
     thread = job.watch.follow()
-    # A scheduler that ends this job at its time limit is like a person with Ctrl-C.
-    # (A shell starts what it puts into the background with SIGINT ignored.)
-    before = {
-        number: signal.signal(number, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
     try:
-        _run_looks(job)
+        if refused := refused_beforehand(job):
+            return refused
+        _run_rounds(job)
     except KeyboardInterrupt:
-        _conclude(job, interrupted=True)
-    else:
-        _conclude(job)
+        interrupted = True
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         job.watch.end()
         thread.join()
-    screen.end(job.session, job.verdict, job.directory)
-    return job.session
-
-
-def _run_looks(job: Qualification) -> None:
-    request = job.request
-    pairs = request.pairs or FIRST_PAIRS
-    todo: list[tuple[int, int, tuple[str, ...]]] = [(0, pairs - 1, ())]
-    while todo:
-        for first, last, checks in todo:
-            one_look(job, first, last, checks)
-            if job.watch.stop.is_set() or job.broken:
-                return
-        todo = plan.following(job)
-
-
-def _conclude(job: Qualification, *, interrupted: bool = False) -> None:
-    conclusion.conclude(
-        job.session,
-        job.verdict,
+    return concluded(
+        job.log,
+        job.earlier,
+        design=job.design,
         interrupted=interrupted,
-        broken=job.lost or job.broken,
-        unmeasured=len(job.refused.keys() - {run.check for run in job.session.runs if not run.instead}),
-        qualifies=judging.references().hypervisor_class(job.session.hypervisor_class).qualifies,
-        build=f"{job.system.virtual.hypervisor.vendor} {job.system.virtual.hypervisor.build}",
-        studied="NUMA nodes hidden on purpose" if placement.of(job.system).get("numa_hidden") else "",
+        broken=[*(job.watch.lost.values() if job.watch.stop.is_set() or job.broken else ()), *job.broken],
+        not_run=job.not_run,
     )
-    job.session.write(job.directory)
+
+
+def _run_rounds(job: Qualification) -> None:
+    todo = [Round(number=1, first=0, last=(job.request.pairs or FIRST_PAIRS) - 1)]
+    while todo:
+        for part in todo:
+            run_round(job, job.log.session(), part)
+            session = job.log.session()
+            stuck = any(failure.kind == "infrastructure" for failure in session.failures)
+            if job.watch.stop.is_set() or job.broken or stuck:
+                return
+        todo = plan.following(job, session, judge(session, earlier=job.earlier, design=job.design))
 
 
 __all__ = ["Qualification", "Request", "Screen", "qualify"]

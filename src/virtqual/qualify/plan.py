@@ -8,13 +8,16 @@ from collections.abc import Sequence
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.qualify.job import Qualification, Request
+from virtqual.qualify.state import Qualification, Request
 from virtqual.runs import Run
-from virtqual.session import store
+from virtqual.session.judge import Judged
+from virtqual.session.pairing import checks_of
+from virtqual.session.session import Round, Session
+from virtqual.session.store import readable
 from virtqual.verdict import Design
 from virtqual.verdict.session import SCREEN
 
-# Pairs of the first look. Two would do for most verdicts; but any session may become the earlier one against
+# Pairs of the first round. Two would do for most verdicts; but any session may become the earlier one against
 # which a later one is held, and what is not measured now limits how small a change can be seen then.
 FIRST_PAIRS = 4
 
@@ -34,41 +37,46 @@ def design(max_pairs: int) -> Design:
     return Design().up_to(max_pairs)
 
 
-def affordable(request: Request) -> None:
-    """Check that the pairs that are asked for at once are allowed, and enough to decide by.
+def affordable(request: Request) -> Design:
+    """Return the decision's design for the pairs that are allowed.
 
     Raises
     ------
     UsageError
-        If they are not.
+        They are too few to decide by, or fewer than are asked for at once.
     """
-    design(request.max_pairs)
+    allowed = design(request.max_pairs)
     if request.pairs and request.pairs > request.max_pairs:
         raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
+    return allowed
 
 
-def following(job: Qualification) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Group the checks that need more pairs by the pair numbers that they need."""
-    if job.verdict is None:
+def following(job: Qualification, session: Session, judged: Judged) -> list[Round]:
+    """Return the rounds that bring the pairs that are still needed, checks with the same need together."""
+    if judged.verdict is None:
         return []
-    by_series = {result.series: run.check for run in job.session.runs for result in run.results}
+    checks = checks_of(session.runs)
+    failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
-    for need in job.verdict.plan.needs:
-        check = by_series[need.series]
+    for need in judged.verdict.plan.needs:
+        check = checks[need.series]
         # A check that failed outright would fail again, and what it has can be judged no further.
-        if check in job.refused or need.last >= job.request.max_pairs * 2:
+        if check in failed or need.last >= job.request.max_pairs * 2:
             continue
         first, last = ranges.get(check, (need.first, need.last))
         ranges[check] = (min(first, need.first), max(last, need.last))
     groups: dict[tuple[int, int], list[str]] = defaultdict(list)
     for check, span in ranges.items():
         groups[span].append(check)
-    return [(first, last, tuple(checks)) for (first, last), checks in sorted(groups.items())]
+    return [
+        Round(number=len(session.rounds) + number, first=first, last=last, checks=tuple(checks))
+        for number, ((first, last), checks) in enumerate(sorted(groups.items()), 1)
+    ]
 
 
-def expected(job: Qualification, checks: Sequence[str], pairs: int) -> float | None:
-    """Return how long a look should take, seconds, from runs that there were; None if there were none."""
-    history = [run for run in _history(job) if not checks or run.check in checks]
+def expected(job: Qualification, session: Session, checks: Sequence[str], pairs: int) -> float | None:
+    """Return how long a round should take, seconds, from runs that there were; None if there were none."""
+    history = [run for run in _history(session) if not checks or run.check in checks]
     by_case: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in history:
         by_case[run.check, run.side].append(run.end - run.start)
@@ -78,14 +86,11 @@ def expected(job: Qualification, checks: Sequence[str], pairs: int) -> float | N
     return 5 + pairs * sum(statistics.median(times) + 1 for times in by_case.values())
 
 
-def _history(job: Qualification) -> Sequence[Run]:
-    if job.session.runs:
-        return job.session.runs
-    for file in sorted(paths.sessions().glob(f"*-{job.session.system}/{store.FILE}"), reverse=True):
-        try:
-            earlier = store.load(file)
-        except UsageError:
-            continue  # of another version: it only tells how long a run may take
-        if earlier.runs:
+def _history(session: Session) -> Sequence[Run]:
+    if session.runs:
+        return session.runs
+    for _, earlier in readable(paths.sessions()):
+        # A session of another version would only tell how long a run may take.
+        if isinstance(earlier, Session) and earlier.system == session.system and earlier.runs:
             return earlier.runs
     return ()

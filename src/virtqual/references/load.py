@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Document, EntryT, Key, Problem, dotted, files, near, parse
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
@@ -42,6 +44,12 @@ class Measured(Protocol):
     @property
     def points(self) -> tuple[float, ...]:
         """Sizes of a curve; empty for a scalar."""
+
+
+@cache
+def known() -> References:
+    """Return the reviewed data of this project or site, read once a process."""
+    return load_references(paths.references())
 
 
 class NoReferenceError(UsageError, LookupError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -16,10 +15,9 @@ from rich.text import Text
 
 from virtqual.harness.process import Event
 from virtqual.report import preflight
-from virtqual.session.store import Session
+from virtqual.session.session import Head, Session
 from virtqual.site.placement import word
-from virtqual.site.systems import System
-from virtqual.verdict import Outcome, SessionVerdict, Verdict
+from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number
 
 _STYLE = {
@@ -46,23 +44,23 @@ class Terminal:
         """Print what people wrote as they wrote it: brackets are no markup."""
         self.console.print(what, markup=False, **how)
 
-    def begin(self, session: Session, system: System, notes: Sequence[str]) -> None:
+    def begin(self, head: Head, notes: Sequence[str]) -> None:
         """Say what will be qualified, how it is judged, and what to know."""
-        hypervisor, guest = system.virtual.hypervisor, system.virtual.guest
-        placement = session.identity["virtual"]["placement"]
-        label = f" ({session.label})" if session.label else ""
-        self._say(Text().append("virtqual", "bold").append(f" session {session.session}{label}"))
+        virtual, placement = head.identity["virtual"], head.placement
+        hypervisor, guest = virtual["hypervisor"], virtual["guest"]
+        label = f" ({head.label})" if head.label else ""
+        self._say(Text().append("virtqual", "bold").append(f" session {head.session}{label}"))
         rows = {
-            "hypervisor": f"{hypervisor.vendor} {hypervisor.build}",
-            "": f"accelerator {hypervisor.accelerator}, machine {hypervisor.machine or 'not stated'}"
+            "hypervisor": head.hypervisor,
+            "": f"accelerator {hypervisor['accelerator']}, machine {hypervisor['machine'] or 'not stated'}"
             + (f", guest kernel {guest['kernel']}" if guest.get("kernel") else ""),
-            **_details(hypervisor.details),
+            **_details(hypervisor["details"]),
             "placement": ", ".join(f"{key} {word(value)}" for key, value in placement.items())
             or "not observable (the VMs' host was not asked)",
-            "class": session.hypervisor_class,
-            "against": session.against or "nothing earlier",
-            "stack": f"{session.stack['name']} ({session.stack['hash']}): "
-            + ", ".join(f"{p['name']} {p['version']}" for p in session.stack["programs"]),
+            "class": head.hypervisor_class,
+            "against": head.against or "nothing earlier",
+            "stack": f"{head.stack['name']} ({head.stack['hash']}): "
+            + ", ".join(f"{p['name']} {p['version']}" for p in head.stack["programs"]),
         }
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim")
@@ -70,7 +68,7 @@ class Terminal:
         for key, value in rows.items():
             table.add_row(key, value)
         self._say(table)
-        if hypervisor.accelerator == "tcg":
+        if hypervisor["accelerator"] == "tcg":
             notes = [
                 "The VMs' CPUs are emulated in software: overheads below are emulation, not virtualisation, "
                 "and no result here qualifies a build for production.",
@@ -79,11 +77,15 @@ class Terminal:
         for note in notes:
             self._say(Text(note, style="yellow"))
 
-    def look_begins(self, number: int, what: str, seconds: float | None) -> None:
-        """Say what this look runs and how long that should take."""
+    def note(self, text: str) -> None:
+        """Say something that a person should know at once."""
+        self._say(Text(text, style="yellow"))
+
+    def round_begins(self, number: int, what: str, seconds: float | None) -> None:
+        """Say what this round runs and how long that should take."""
         self._expected, self._began = seconds, time.monotonic()
         when = f"about {_duration(seconds)}" if seconds else "duration not known yet: nothing has run here"
-        head = Text("\n").append(f"look {number}", "bold")
+        head = Text("\n").append(f"round {number}", "bold")
         self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
@@ -107,7 +109,7 @@ class Terminal:
         elif not self._progress:
             elapsed = _duration(time.monotonic() - self._began)
             self._say(f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {name} on {side}")
-        elif event.kind not in ("ok", "run") and "_overhead" not in name:
+        elif event.kind not in ("ok", "run"):
             self._say(f"  {event.kind:<5} {name} on {side}", style="red")
         if self._progress and self._task is not None:
             done = event.done or None
@@ -127,52 +129,62 @@ class Terminal:
             return f"~{_duration(max(self._expected - spent, 0))} left"
         return ""
 
-    def look_ends(self) -> None:
+    def round_ends(self) -> None:
         """Close the progress display."""
         if self._progress:
             self._progress.stop()
             self._progress = None
         self._say(f"  took {_duration(time.monotonic() - self._began)}", style="dim")
 
-    def end(self, session: Session, verdict: SessionVerdict | None, directory: Path) -> None:
-        """Show the table, the conclusion and where the results are."""
-        say = self._say
-        say()
-        if verdict and verdict.verdicts:
-            say(table_of(verdict))
-            if any(one.metric.kind == "curve" for one in verdict.verdicts):
-                say("Of a curve: geometric means over its sizes.", style="dim")
-            unseen = (one.evidence.series.yardstick for one in verdict.verdicts)
-            for why in dict.fromkeys(filter(None, unseen)):
-                text = f"Native -: not observable, {why}; a change of the virtual side is judged alone."
-                say(Text(text, style="dim"))
-            for one in verdict.verdicts:
-                if one.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
-                    say(Text(one.message, style=_STYLE[one.outcome.value]))
-            for waiver in verdict.waivers:
-                say(f"waiver: {waiver.text(verdict.today)}")
+    def end(self, session: Session, directory: str) -> None:
+        """Show the table, what is not within budget, the conclusion, and where the results are."""
+        self._say()
+        self._verdicts(session)
+        self._findings(session)
+        self._not_measured(session)
+        if not any(run.reference == "held" for run in session.runs):
+            self._dim("No absolute reference: this system's native hardware is not proven.")
+        self._say()
+        self._say(Text(session.conclusion, style="bold"))
+        self._say(f"qualified: {session.qualified}")
+        self._say(f"results: {directory}", soft_wrap=True)
+        self._dim("         session.json and junit.xml; ReFrame's report and output of each round")
+
+    def _dim(self, text: str) -> None:
+        self._say(Text(text, style="dim"))
+
+    def _verdicts(self, session: Session) -> None:
+        if not session.verdicts:
+            return
+        self._say(table_of(session.verdicts))
+        if any(verdict.points for verdict in session.verdicts):
+            self._dim("Of a curve: geometric means over its sizes.")
+        for why in dict.fromkeys(v.not_observable for v in session.verdicts if v.not_observable):
+            self._dim(f"Native -: not observable, {why}; a change of the virtual side is judged alone.")
+        for verdict in session.verdicts:
+            if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
+                self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
+        for waiver in session.waivers:
+            self._say(f"waiver: {waiver}")
+
+    def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:
-            say()
+            self._say()
             preflight.show(session.preflight, self.console, briefly=True)
             preflight.show_canaries(session.canaries, self.console, briefly=True)
-            say(Text(f"          in full: virtqual preflight {session.session}", style="dim"))
+            self._dim(f"          in full: virtqual preflight {session.session}")
+
+    def _not_measured(self, session: Session) -> None:
         for failure in session.failures:
-            say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
+            self._say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if session.not_run:
-            say("Not run here:", style="dim")
+            self._dim("Not run here:")
             by_reason: dict[str, list[str]] = defaultdict(list)
             for line in session.not_run:
                 name, _, reason = line.partition(": ")
                 by_reason[reason].append(name.partition(" ")[0])
             for reason, names in by_reason.items():
-                say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
-        if not any(run.reference == "held" for run in session.runs):
-            say(Text("No absolute reference: this system's native hardware is not proven.", style="dim"))
-        say()
-        say(Text(session.conclusion, style="bold"))
-        say(f"qualified: {session.qualified}")
-        say(f"results: {directory}", soft_wrap=True)
-        say("         session.json, and ReFrame's report, JUnit file and log of each look", style="dim")
+                self._say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
 
 
 def _details(details: dict[str, Any]) -> dict[str, str]:
@@ -183,11 +195,11 @@ def _details(details: dict[str, Any]) -> dict[str, str]:
     return {key.replace("_", " "): value for key, value in told.items() if value and key != "sha256"}
 
 
-def table_of(verdict: SessionVerdict) -> Table:
+def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
-    gates = {one.gate for one in verdict.verdicts if one.judged is not None}
+    gates = {verdict.gate for verdict in verdicts if verdict.judged is not None}
     # The change is the question where it is the only one; beside an overhead it gets a line of its own.
-    only_change = gates == {"change"} and any(one.change is not None for one in verdict.verdicts)
+    only_change = gates == {"change"} and any(verdict.change is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", overflow="fold", max_width=24)
     for title in ("native", "virtual"):
@@ -196,27 +208,29 @@ def table_of(verdict: SessionVerdict) -> Table:
     table.add_column("change" if only_change else "virtual/native", justify="right", no_wrap=True)
     for title in ("verdict", "pairs"):
         table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
-    for one in verdict.verdicts:
-        table.add_row(*_row(one, beside=one.change is not None and not only_change), style=None)
+    for verdict in verdicts:
+        table.add_row(*_row(verdict, beside=verdict.change is not None and not only_change))
     return table
 
 
-def _row(one: Verdict, *, beside: bool) -> tuple[str | Text, ...]:
-    estimate = one.judged or one.overhead
-    values = [number(value) if value is not None else "-" for value in (one.native, one.virtual)]
+def _row(verdict: VerdictRecord, *, beside: bool) -> tuple[str | Text, ...]:
+    estimate = verdict.judged or verdict.overhead
+    values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
-        mid, low, high = (_short(value) for value in estimate.ratio(one.metric))
+        mid, low, high = (_short(value) for value in (estimate.ratio, estimate.low, estimate.high))
         shown = f"{mid} ({low}-{high})"
     else:
         shown = "-"
-    word = Text(one.outcome.value + (" waived" if one.waived else ""), style=_STYLE[one.outcome.value])
+    outcome = verdict.outcome.value
+    word = Text(outcome + (" waived" if verdict.waived else ""), style=_STYLE[outcome])
     if beside:
-        return ("  change", "", "", "", shown, word, str(one.pairs))
-    name = f"{one.metric.name} {one.setting}"
-    return (name, *values, one.metric.unit, shown, word, str(one.pairs))
+        return ("  change", "", "", "", shown, word, str(verdict.pairs))
+    return (f"{verdict.metric} {verdict.setting}", *values, verdict.unit, shown, word, str(verdict.pairs))
 
 
-def _short(ratio: float) -> str:
+def _short(ratio: float | None) -> str:
+    if ratio is None:
+        return "?"
     if ratio < 0.1:
         return f"{ratio:#.2g}"
     digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from virtqual.errors import RefusedError
+from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.references.budgets import Gate
-from virtqual.session.store import Session
-from virtqual.verdict import Outcome, SessionVerdict
+from virtqual.session.judge import Judged
+from virtqual.session.session import Session
+from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of
 
 INTERRUPTED = 130
+
+#: The exit code of each outcome (docs/exit-codes.md).
+EXIT_CODES = {
+    Outcome.OVER: 1,
+    Outcome.UNDECIDED: 3,
+    Outcome.INVALID: 4,
+    Outcome.BASELINE: 0,
+    Outcome.WITHIN: 0,
+}
 
 
 def refuse(session: Session, items: int) -> None:
@@ -25,16 +35,14 @@ def refuse(session: Session, items: int) -> None:
 
 def conclude(
     session: Session,
-    verdict: SessionVerdict | None,
+    judged: Judged | None,
     *,
-    interrupted: bool,
-    broken: Sequence[str],
-    unmeasured: int,
+    interrupted: bool = False,
+    broken: Sequence[str] = (),
     qualifies: bool,
-    build: str,
     studied: str = "",
 ) -> None:
-    """Write the conclusion into a session.
+    """Write the verdicts and the conclusion into a session.
 
     Where several hold, the first of: interrupted, broken, refused, over, undecided, within or baseline.
 
@@ -42,43 +50,54 @@ def conclude(
     ----------
     session
         Is changed.
-    verdict
-        None if nothing was judged.
+    judged
+        None if judging itself failed.
     interrupted
         Whether a person or a time limit ended it.
     broken
         What failed of the infrastructure, in words.
-    unmeasured
-        Checks of which no run counts, so that they are not among the verdicts.
     qualifies
         Whether the class may call a build qualified at all.
-    build
-        The hypervisor with its build.
     studied
         A fault of the VMs that is there on purpose, in words: no build is qualified with it.
     """
+    verdict = judged.verdict if judged else None
+    _keep(session, judged)
     outcomes = verdict.outcomes if verdict else Counter[Outcome]()
-    session.all_outcomes = {outcome.value: count for outcome, count in outcomes.items()}
+    unmeasured = judged.unmeasured if judged else 0
     answer = verdict.outcome if verdict else Outcome.INVALID
     if interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
     elif broken or (verdict is None and not unmeasured):
-        session.exit_code, session.outcome = 5, "BROKEN"
+        session.exit_code, session.outcome = InfrastructureError.exit_code, "BROKEN"
         why = "; ".join(broken[:3]) or "nothing was measured"
         session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}."
     elif answer is Outcome.INVALID or unmeasured:
-        session.exit_code, session.outcome = 4, Outcome.INVALID.value
+        session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
         session.conclusion = f"Refused: {count} could not be judged honestly; the reasons are above."
-        if verdict and any(one.outcome is Outcome.OVER and not one.waived for one in verdict.verdicts):
-            session.conclusion += (
-                f" Of the others: {_sentence(verdict, Outcome.OVER, build, session.against)}"
-            )
+        if any(one.outcome is Outcome.OVER and not one.waived for one in session.verdicts):
+            session.conclusion += f" Of the others: {_sentence(session, Outcome.OVER)}"
     elif verdict is not None:
-        session.exit_code = {Outcome.OVER: 1, Outcome.UNDECIDED: 3}.get(answer, 0)
-        session.outcome = answer.value
-        session.conclusion = _sentence(verdict, answer, build, session.against)
+        session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
+        session.conclusion = _sentence(session, answer)
+    session.qualified = _qualified(session, verdict, qualifies, studied)
+
+
+def _keep(session: Session, judged: Judged | None) -> None:
+    if judged is None:
+        return
+    session.preflight = list(judged.admitted.findings)
+    session.canaries = list(judged.canaries)
+    session.refused = judged.admitted.refused
+    if judged.verdict:
+        session.verdicts = [record_of(verdict) for verdict in judged.verdict.verdicts]
+        session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
+        session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
+
+
+def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool, studied: str) -> str:
     yes, why = verdict.qualified if verdict else (False, "nothing was measured")
     if not qualifies:
         yes, why = False, session.hypervisor_class
@@ -87,33 +106,38 @@ def conclude(
     elif studied:
         yes, why = False, studied
     accepted = f" ({verdict.accepted} accepted by waiver)" if verdict and verdict.accepted else ""
-    session.qualified = f"yes{accepted}" if yes else f"no ({why})"
+    return f"yes{accepted}" if yes else f"no ({why})"
 
 
-def _sentence(verdict: SessionVerdict, answer: Outcome, build: str, against: str | None) -> str:
+def _sentence(session: Session, answer: Outcome) -> str:
     limits: dict[Gate, str] = {
         "overhead": "overhead budget",
-        "change": f"allowed change since session {against}",
+        "change": f"allowed change since session {session.against}",
     }
-    totals = Counter(one.gate for one in verdict.verdicts)
+    build, verdicts = session.hypervisor, session.verdicts
+    totals = Counter(verdict.gate for verdict in verdicts)
+    accepted = sum(verdict.waived for verdict in verdicts)
     total = max(totals.values())
+    every = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
     if answer is Outcome.OVER:
-        over = Counter(one.gate for one in verdict.verdicts if one.outcome is answer and not one.waived)
+        over = Counter(verdict.gate for verdict in verdicts if _counts_as(verdict, answer))
         parts = [
             f"over the {limits[gate]} on {over[gate]} of {_metrics(total)}" for gate in limits if over[gate]
         ]
         return f"{build} is {' and '.join(parts)}."
     if answer is Outcome.UNDECIDED:
-        count = verdict.outcomes[answer]
-        every = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
+        count = sum(_counts_as(verdict, answer) for verdict in verdicts)
         return f"{count} of {every} are undecided after the pairs allowed: not a pass."
     if answer is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
     held = " and the ".join(text for gate, text in limits.items() if totals[gate])
-    if verdict.accepted:
-        every = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
-        return f"{build} is within the {held}, except {verdict.accepted} of {every} accepted by waiver."
+    if accepted:
+        return f"{build} is within the {held}, except {accepted} of {every} accepted by waiver."
     return f"{build} is within the {held}: {_metrics(total)}."
+
+
+def _counts_as(verdict: VerdictRecord, outcome: Outcome) -> bool:
+    return verdict.outcome is outcome and not verdict.waived
 
 
 def _metrics(count: int) -> str:

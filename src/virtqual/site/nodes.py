@@ -1,42 +1,25 @@
-"""Watch the nodes of both partitions while a session runs: a node that dies must be named, at once."""
+"""Watch the nodes of both partitions while a session runs: a node that is lost must be named.
+
+One glance decides nothing: a controller that restarts calls every node unknown for some seconds.  A node that
+Slurm calls down, drained or failing is lost when it is seen so twice; one that does not answer, or that does
+not let go of a job, when it has stayed so for `PATIENCE`.
+"""
 
 from __future__ import annotations
 
-import itertools
-import subprocess
 import threading
+import time
 from dataclasses import dataclass, field
 
-from virtqual.site.systems import Partition, System
+from virtqual.errors import InfrastructureError
+from virtqual.site.slurm import NodeState, partition_option, states
+from virtqual.site.systems import System
 
 _USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
-
-
-def partition_option(partition: Partition) -> str | None:
-    """Return the name of Slurm's partition from the options that jobs ask with."""
-    access = list((partition.model_extra or {}).get("access", ()))
-    words: list[str] = [word for option in access for word in str(option).replace("=", " ").split()]
-    for option, value in itertools.pairwise(words):
-        if option in ("-p", "--partition"):
-            return value
-    return None
-
-
-def states(partition: str) -> dict[str, tuple[str, str]]:
-    """Return state and reason of every node of a Slurm partition; empty where Slurm cannot be asked."""
-    try:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    rows = (line.split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2)
-    return {node: (state, "" if reason == "none" else reason) for node, state, reason in rows}
+#: Said by somebody, or decided by Slurm; a node that drains still runs the job that it has.
+_DEFINITE = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_down", "powered_down"}
+#: Seconds; Slurm's own controller takes some ten to restart, and to hear from its nodes again.
+PATIENCE = 60.0
 
 
 def usable(state: str) -> bool:
@@ -48,6 +31,28 @@ def usable(state: str) -> bool:
     return state.rstrip("-~#") in _USABLE
 
 
+@dataclass(frozen=True)
+class _Doubt:
+    """Why a node is doubted: since when (monotonic seconds), on how many glances, and what was last seen."""
+
+    since: float
+    glances: int
+    seen: NodeState
+
+    def lost(self, now: float, patience: float) -> str:
+        """Return why the node is lost; empty while that is not sure."""
+        state, waited = self.seen.state, now - self.since
+        if state.rstrip("*-~#") in _DEFINITE and not state.endswith("*"):
+            return f"is {self.seen}" if self.glances >= 2 else ""
+        if waited < patience:
+            return ""
+        if state.startswith("completing"):
+            return f"has been completing for {waited:.0f} s: it does not let go of a job"
+        if state.endswith("*") or state.startswith("unknown"):
+            return f"has not answered Slurm for {waited:.0f} s ({self.seen.state})"
+        return f"is {self.seen}"
+
+
 @dataclass
 class Watch:
     """Nodes that could run jobs when the session began and cannot any more.
@@ -56,18 +61,24 @@ class Watch:
     ----------
     system
         Whose two partitions are watched.
+    interval, patience
+        Seconds between two glances, and until a node that does not answer is lost.
     lost
-        One sentence a lost node, by node.
+        One sentence a lost node, by node; of Slurm's controller by an empty name.
     stop
         Set when a partition has fewer usable nodes left than a check may ask for.
     """
 
     system: System
     interval: float = 3.0
+    patience: float = PATIENCE
     lost: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     _first: dict[str, set[str]] = field(default_factory=dict)
+    _doubts: dict[str, _Doubt] = field(default_factory=dict)
+    _silent: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> list[str]:
         """Note who can run jobs now, and return one sentence for each partition that has too few."""
@@ -76,21 +87,24 @@ class Watch:
             name = partition_option(self.system.partition(side))
             if name is None:
                 continue
-            now = states(name)
-            self._first[side] = {node for node, (state, _) in now.items() if usable(state)}
-            wanted = self.system.native.nodes if side == "native" else self.system.virtual.nodes
+            try:
+                now = states(name)
+            except InfrastructureError as error:
+                lacking.append(f"partition {name}: {error}; is Slurm up?")
+                continue
+            self._first[side] = {node for node, seen in now.items() if usable(seen.state)}
+            wanted = self._wanted(side)
             if len(self._first[side]) < wanted:
-                bad = [f"{n} is {s}{f' ({r})' if r else ''}" for n, (s, r) in now.items() if not usable(s)]
+                bad = [_described(node, seen) for node, seen in now.items() if not usable(seen.state)]
                 more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-                why = (
-                    f": {', '.join(bad[:5])}{more}"
-                    if bad
-                    else "; is Slurm up? (sinfo answers nothing for it)"
-                )
+                why = f": {', '.join(bad[:5])}{more}" if bad else "; sinfo knows no node of it"
                 lacking.append(
                     f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 )
         return lacking
+
+    def _wanted(self, side: str) -> int:
+        return self.system.native.nodes if side == "native" else self.system.virtual.nodes
 
     def follow(self) -> threading.Thread:
         """Start looking in the background until :meth:`end`."""
@@ -102,22 +116,61 @@ class Watch:
         """Stop looking."""
         self._ended.set()
 
+    def settle(self) -> None:
+        """Look until no node is doubted: each is well again, or lost."""
+        self.look()
+        while self._doubts.keys() - self.lost.keys() or (self._silent is not None and not self.stop.is_set()):
+            time.sleep(self.interval)
+            self.look()
+
     def look(self) -> None:
         """Look once."""
-        for side, before in self._first.items():
-            name = partition_option(self.system.partition(side))
-            assert name is not None
-            now = states(name)
-            if not now:
+        with self._looking:
+            try:
+                for side in self._first:
+                    self._look_at(side)
+            except InfrastructureError as error:
+                self._unanswered(str(error))
+            else:
+                self._silent = None
+
+    def _unanswered(self, why: str) -> None:
+        now = time.monotonic()
+        self._silent = now if self._silent is None else self._silent
+        if now - self._silent >= self.patience:
+            self.lost[""] = (
+                f"Slurm's controller (slurmctld) has not answered for {now - self._silent:.0f} s: {why}"
+            )
+            self.stop.set()
+
+    def _look_at(self, side: str) -> None:
+        name, before, clock = (
+            partition_option(self.system.partition(side)),
+            self._first[side],
+            time.monotonic(),
+        )
+        assert name is not None
+        now = states(name)
+        for node in before:
+            seen = now.get(node, NodeState("unknown", "Slurm does not list it"))
+            if usable(seen.state) and seen.state != "completing":
+                self._doubts.pop(node, None)
                 continue
-            for node in before:
-                state, reason = now.get(node, ("gone", ""))
-                if not usable(state):
-                    self.lost[node] = f"node {node} is {state.rstrip('*')}{f': {reason}' if reason else ''}"
-            wanted = self.system.native.nodes if side == "native" else self.system.virtual.nodes
-            if len(before - self.lost.keys()) < min(wanted, len(before)):
-                self.stop.set()
+            doubt = self._doubts.get(node)
+            if doubt is None or (doubt.seen.state == "completing") != (seen.state == "completing"):
+                doubt = _Doubt(clock, 0, seen)
+            self._doubts[node] = doubt = _Doubt(doubt.since, doubt.glances + 1, seen)
+            patience = self.patience * (2 if seen.state == "completing" else 1)
+            if why := doubt.lost(clock, patience):
+                self.lost[node] = f"node {node} {why}"
+        if len(before - self.lost.keys()) < min(self._wanted(side), len(before)):
+            self.stop.set()
 
     def _loop(self) -> None:
         while not self._ended.wait(self.interval):
             self.look()
+
+
+def _described(node: str, seen: NodeState) -> str:
+    silent = " and does not answer" if seen.state.endswith("*") else ""
+    return f"{node} is {seen.state.rstrip('*')}{silent}{f' ({seen.reason})' if seen.reason else ''}"

@@ -23,6 +23,8 @@ FIELDS = {
     "virtual_numa_nodes",
     "numa_hidden",
     "vms_per_host",
+    # The firmware's setting, which is another machine to both sides.
+    "node_interleaving",
     "latency_sensitivity",
     # Messages of ESX 4.1's VMs took 12 % more time over the wire than over one switch (claims N21, N24).
     "virtual_switches",

@@ -3,14 +3,9 @@
 from virtqual.references.noise import Prior
 from virtqual.verdict.design import Design
 from virtqual.verdict.judge import judge
+from virtqual.verdict.message import message
 from virtqual.verdict.outcome import Estimate, Evidence, Finding, Outcome, Point, Verdict
-from virtqual.verdict.record import (
-    RecordError,
-    rejudge,
-    rejudge_session,
-    sample_from_record,
-    sample_to_record,
-)
+from virtqual.verdict.record import VerdictRecord, record_of
 from virtqual.verdict.session import Case, Need, Plan, SessionError, SessionVerdict, judge_session
 
 __all__ = [
@@ -24,14 +19,12 @@ __all__ = [
     "Plan",
     "Point",
     "Prior",
-    "RecordError",
     "SessionError",
     "SessionVerdict",
     "Verdict",
+    "VerdictRecord",
     "judge",
     "judge_session",
-    "rejudge",
-    "rejudge_session",
-    "sample_from_record",
-    "sample_to_record",
+    "message",
+    "record_of",
 ]

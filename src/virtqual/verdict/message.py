@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from virtqual.verdict.outcome import Outcome, Point, number, times
-
-if TYPE_CHECKING:
-    from virtqual.verdict.outcome import Verdict
+from virtqual.verdict.outcome import Outcome, Point, Verdict, number, times
 
 
 def message(verdict: Verdict) -> str:
@@ -46,8 +42,6 @@ def message(verdict: Verdict) -> str:
     if verdict.waiver is not None:
         state = "accepted up to" if verdict.waived else "not accepted: the waiver is for up to"
         tail.append(f"{state} {verdict.waiver.accepted}: {verdict.waiver.reason}")
-    if verdict.before is not None:
-        tail.append(_before(verdict.before))
     if verdict.next_look is not None:
         tail.append(f"decides again with {verdict.next_look} pairs")
     return text + ("\n" + "; ".join(tail) if tail else "")
@@ -70,12 +64,3 @@ def _margin(verdict: Verdict) -> str:
         for point in verdict.points
     )
     return f", here {widest:.2g} against {len(before.valid)} earlier pairs"
-
-
-def _before(before: Verdict) -> str:
-    words = {
-        Outcome.WITHIN: "no worse than the last qualified build",
-        Outcome.OVER: "worse than the last qualified build",
-    }
-    text = words.get(before.outcome, "undecided whether worse than the last qualified build")
-    return f"{text}: {before.judged.text(before.metric)}" if before.judged else text

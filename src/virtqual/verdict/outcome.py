@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from virtqual.references.budgets import Budget, Gate
 from virtqual.references.metrics import Metric
@@ -195,8 +194,6 @@ class Verdict:
         The waiver that is about an OVER; it may have expired, or accept less.
     waived
         Whether `waiver` accepts it today.
-    before
-        Second answer: worse than under the last qualified build?
     """
 
     outcome: Outcome
@@ -215,7 +212,6 @@ class Verdict:
     evidence: Evidence = field(repr=False)
     waiver: Waiver | None = None
     waived: bool = False
-    before: Verdict | None = None
 
     @property
     def metric(self) -> Metric:
@@ -267,16 +263,3 @@ class Verdict:
             for term in self.budget.terms
         ]
         return "; ".join(texts)
-
-    @property
-    def message(self) -> str:
-        """One or two lines for the person who asked."""
-        from virtqual.verdict.message import message
-
-        return message(self)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything it was decided from and what came out, JSON-able; see `record`."""
-        from virtqual.verdict.record import to_record
-
-        return to_record(self)

@@ -186,27 +186,6 @@ class Series:
         kept = tuple(pair for pair in self.pairs if pair.number <= last)
         return Series(self.metric, self.setting, self.points, kept, self.yardstick)
 
-    def against(self, previous: Series) -> Series:
-        """Return this series with the virtual samples of `previous` in the place of the native ones.
-
-        The third arm of a session: the same pair numbers, run under the last qualified build.
-        Differences are then those between two builds, without their native runs' noise.
-
-        Raises
-        ------
-        PairingError
-            If `previous` is another series or has other points.
-        """
-        if (self.metric, self.setting, self.points) != (previous.metric, previous.setting, previous.points):
-            raise PairingError(f"{self.id}: the last qualified build was measured as another series.")
-        before = {pair.number: pair for pair in previous.pairs}
-        pairs = []
-        for pair in self.pairs:
-            peer = before.get(pair.number)
-            reasons = (*pair.invalid, *(peer.invalid if peer else ("no run under the last build",)))
-            pairs.append(Pair(pair.number, peer.virtual if peer else None, pair.virtual, reasons))
-        return Series(self.metric, self.setting, self.points, tuple(pairs))
-
     @property
     def next_number(self) -> int:
         """The first pair number that has not been run."""

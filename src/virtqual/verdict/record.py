@@ -1,330 +1,217 @@
-"""Verdicts as JSON-able records that can be judged again.
+"""Verdicts as plain data: what a session file keeps of them, and all that reports are made from.
 
-A record holds the evidence (samples, budget, prior, design, earlier session) and what came out of it.
-`rejudge` decides anew from the evidence alone; what came out before is for readers, and for whoever
-wants to know whether a newer virtqual judges otherwise.
+A record refers to its series by metric and setting; the samples stand once, in the session's runs, and
+whoever wants to judge again does so from those.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import date
-from typing import Any
+from typing import Literal
 
-from virtqual.references.budgets import Budget, HypervisorClass, Quantity, Reason, Term
+from pydantic import BaseModel, ConfigDict
+
+from virtqual.references.budgets import Gate
 from virtqual.references.metrics import Metric
-from virtqual.references.noise import Prior
-from virtqual.references.waivers import Waiver
-from virtqual.verdict.design import Design
-from virtqual.verdict.judge import judge
-from virtqual.verdict.outcome import Estimate, Evidence, Finding, Verdict
-from virtqual.verdict.pairs import Pair, Sample, Series
-from virtqual.verdict.session import Case, SessionVerdict, judge_session
-
-VERDICT_SCHEMA = "virtqual-verdict/1"
-SESSION_SCHEMA = "virtqual-judged-session/1"
+from virtqual.verdict.message import message
+from virtqual.verdict.outcome import Estimate, Finding, Outcome, Point, Verdict
 
 
-class RecordError(ValueError):
-    """A record that cannot be judged again."""
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
 
 
-def to_record(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict and its evidence as JSON-able data."""
-    return {
-        "schema": VERDICT_SCHEMA,
-        "id": verdict.id,
-        "outcome": verdict.outcome.value,
-        "gate": verdict.gate,
-        "class": verdict.budget.hypervisor_class,
-        "message": verdict.message,
-        "unit": verdict.metric.unit,
-        "native": verdict.native,
-        "virtual": verdict.virtual,
-        "overhead": _estimate(verdict.overhead, verdict.metric),
-        "change": _estimate(verdict.change, verdict.metric),
-        "budget": verdict.budget_text,
-        "limit": verdict.limit,
-        "margin": verdict.margin,
-        "pairs": verdict.pairs,
-        "next_look": verdict.next_look,
-        "needed": verdict.needed,
-        "points": [
-            {
-                "size": point.size,
-                "native": point.native,
-                "virtual": point.virtual,
-                "overhead": _estimate(point.overhead, verdict.metric),
-                "judged": _estimate(verdict.judged and point.judged, verdict.metric),
-                "limit": _finite(point.limit),
-                "margin": _finite(point.margin),
-            }
-            for point in verdict.points
-        ],
-        "findings": [_finding(finding, verdict.metric) for finding in verdict.findings],
-        "reasons": list(verdict.reasons),
-        "waiver": None if verdict.waiver is None else _waiver(verdict.waiver),
-        "waived": verdict.waived,
-        "before": None if verdict.before is None else to_record(verdict.before),
-        "evidence": _evidence(verdict.evidence),
-    }
+class EstimateRecord(_Record):
+    """An overhead or its change.
 
-
-def rejudge(record: Mapping[str, Any]) -> Verdict:
-    """Judge again from a record's evidence.
-
-    Raises
-    ------
-    RecordError
-        If it is no verdict record, or of a version this code does not know.
+    Attributes
+    ----------
+    log, lower, upper
+        ln(virtual/native), signed so that positive is worse, with the bounds it was decided by.
+    ratio, low, high
+        The same in the metric's own terms: virtual/native, and the ends of its interval.
     """
-    if record.get("schema") != VERDICT_SCHEMA:
-        raise RecordError(f"not a {VERDICT_SCHEMA} record: schema is {record.get('schema')!r}.")
-    try:
-        evidence = record["evidence"]
-        return judge(
-            _to_series(evidence["series"]),
-            _to_budget(evidence["budget"]),
-            prior=_to_prior(evidence["prior"]),
-            design=_to_design(evidence["design"]),
-            baseline=None if evidence["baseline"] is None else _to_series(evidence["baseline"]),
-            refused=tuple(evidence["refused"]),
-        )
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"the evidence of {record.get('id')!r} is incomplete: {error}.") from error
+
+    log: float
+    lower: float | None
+    upper: float | None
+    ratio: float
+    low: float | None
+    high: float | None
 
 
-def session_to_record(session: SessionVerdict) -> dict[str, Any]:
-    """Return a judged session as JSON-able data."""
-    qualified, why = session.qualified
-    return {
-        "schema": SESSION_SCHEMA,
-        "outcome": session.outcome.value,
-        "outcomes": {outcome.value: count for outcome, count in sorted(session.outcomes.items(), key=str)},
-        "accepted": session.accepted,
-        "qualified": "yes" if qualified else f"no ({why})",
-        "class": None if session.hypervisor_class is None else asdict(session.hypervisor_class),
-        "alpha": session.design.alpha,
-        "beta": session.design.beta,
-        "today": session.today.isoformat(),
-        "waivers": [_waiver(waiver) for waiver in session.waivers],
-        "plan": [asdict(need) for need in session.plan.needs],
-        "design": asdict(session.design),
-        "cases": [_case(case) for case in session.cases],
-        "build": session.build,
-        "verdicts": [to_record(verdict) for verdict in session.verdicts],
-    }
+class PointRecord(_Record):
+    """One size of a curve; see `virtqual.verdict.outcome.Point`."""
+
+    size: float
+    native: float | None
+    virtual: float
+    overhead: EstimateRecord | None
+    judged: EstimateRecord
+    limit: float | None
+    margin: float | None
 
 
-def rejudge_session(record: Mapping[str, Any]) -> SessionVerdict:
-    """Judge a whole session again from its record, as of the day it was judged.
+class FindingRecord(_Record):
+    """A contiguous range of sizes that is over budget; see `virtqual.verdict.outcome.Finding`."""
 
-    Raises
-    ------
-    RecordError
-        If it is no session record, or of a version this code does not know.
+    low: float | None
+    high: float | None
+    judged: EstimateRecord
+    limit: float
+    native: float | None
+    virtual: float
+    text: str
+
+
+class VerdictRecord(_Record):
+    """What was decided about one metric in one setting.
+
+    Attributes
+    ----------
+    metric, setting
+        The series. Its samples are those of the session's runs.
+    gate
+        Whether the overhead was judged, or its change since the earlier session.
+    outcome
+        ``WITHIN``, ``OVER``, ``UNDECIDED``, ``INVALID`` or ``BASELINE``.
+    unit, better
+        Of the metric; ``lower`` or ``higher`` is better.
+    native, virtual
+        Medians in the unit, of a curve the geometric means over its sizes; None where not observable.
+    overhead, change
+        Estimates; None where there is none.
+    budget
+        Budget and margin as people read them.
+    limit, margin
+        The same in log units, the strictest over the sizes.
+    pairs
+        Number of pairs that the verdict rests on.
+    next_pairs
+        Number of pairs with which to decide again; None if no more are wanted.
+    needed
+        Pairs that would find an overhead of budget plus margin in 95 % of cases; None if no number would do.
+    points
+        One for each size of a curve; empty for a scalar.
+    findings
+        Ranges over budget, the worst first.
+    reasons
+        Why it is not WITHIN, and what was left out.
+    waiver
+        The waiver that is about an OVER, as people read it; empty if none is.
+    waived
+        Whether the waiver accepts it.
+    not_observable
+        Why native cannot be observed; empty where it is.
+    message
+        All of it in one or two lines.
     """
-    if record.get("schema") != SESSION_SCHEMA:
-        raise RecordError(f"not a {SESSION_SCHEMA} record: schema is {record.get('schema')!r}.")
-    try:
-        return judge_session(
-            [_to_case(case) for case in record["cases"]],
-            design=_to_design(record["design"]),
-            hypervisor_class=None if record["class"] is None else _to_class(record["class"]),
-            waivers=[_to_waiver(waiver) for waiver in record["waivers"]],
-            build=record["build"],
-            today=date.fromisoformat(record["today"]),
-        )
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"the session record is incomplete: {error}.") from error
+
+    metric: str
+    setting: str
+    gate: Gate
+    outcome: Outcome
+    unit: str
+    better: Literal["lower", "higher"]
+    native: float | None
+    virtual: float | None
+    overhead: EstimateRecord | None
+    change: EstimateRecord | None
+    budget: str
+    limit: float | None
+    margin: float | None
+    pairs: int
+    next_pairs: int | None
+    needed: int | None
+    points: tuple[PointRecord, ...] = ()
+    findings: tuple[FindingRecord, ...] = ()
+    reasons: tuple[str, ...] = ()
+    waiver: str = ""
+    waived: bool = False
+    not_observable: str = ""
+    message: str
+
+    @property
+    def series(self) -> str:
+        """The id of the series: ``metric@setting``."""
+        return f"{self.metric}@{self.setting}"
+
+    @property
+    def judged(self) -> EstimateRecord | None:
+        """The estimate that was compared with the budget."""
+        return self.change if self.gate == "change" else self.overhead
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is WITHIN, or OVER and accepted by a waiver."""
+        return self.outcome is Outcome.WITHIN or (self.outcome is Outcome.OVER and self.waived)
+
+
+def record_of(verdict: Verdict) -> VerdictRecord:
+    """Return a verdict as plain data."""
+    metric = verdict.metric
+    return VerdictRecord(
+        metric=metric.name,
+        setting=verdict.setting,
+        gate=verdict.gate,
+        outcome=verdict.outcome,
+        unit=metric.unit,
+        better=metric.better,
+        native=verdict.native,
+        virtual=verdict.virtual,
+        overhead=_estimate(verdict.overhead, metric),
+        change=_estimate(verdict.change, metric),
+        budget=verdict.budget_text,
+        limit=verdict.limit,
+        margin=verdict.margin,
+        pairs=verdict.pairs,
+        next_pairs=verdict.next_look,
+        needed=verdict.needed,
+        points=tuple(_point(point, point.size, metric) for point in verdict.points if point.size is not None),
+        findings=tuple(_finding(finding, metric) for finding in verdict.findings),
+        reasons=verdict.reasons,
+        waiver="" if verdict.waiver is None else f"{verdict.waiver.accepted}: {verdict.waiver.reason}",
+        waived=verdict.waived,
+        not_observable=verdict.evidence.series.yardstick,
+        message=message(verdict),
+    )
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _estimate(estimate: Estimate | None, metric: Metric) -> dict[str, float] | None:
-    if estimate is None:
-        return None
+def _estimate(estimate: Estimate | None, metric: Metric) -> EstimateRecord | None:
+    return None if estimate is None else _known(estimate, metric)
+
+
+def _known(estimate: Estimate, metric: Metric) -> EstimateRecord:
     ratio, low, high = estimate.ratio(metric)
-    return {**asdict(estimate), "ratio": ratio, "ratio_low": low, "ratio_high": high}
-
-
-def _finding(finding: Finding, metric: Metric) -> dict[str, Any]:
-    return {
-        "low": finding.low,
-        "high": finding.high,
-        "judged": _estimate(finding.judged, metric),
-        "limit": finding.limit,
-        "native": finding.native,
-        "virtual": finding.virtual,
-        "text": finding.text(metric),
-    }
-
-
-def _evidence(evidence: Evidence) -> dict[str, Any]:
-    return {
-        "series": _series(evidence.series),
-        "budget": _budget(evidence.budget),
-        "prior": asdict(evidence.prior),
-        "design": asdict(evidence.design),
-        "baseline": None if evidence.baseline is None else _series(evidence.baseline),
-        "refused": list(evidence.refused),
-    }
-
-
-def _case(case: Case) -> dict[str, Any]:
-    return {
-        "series": _series(case.series),
-        "budget": _budget(case.budget),
-        "prior": asdict(case.prior),
-        "baseline": None if case.baseline is None else _series(case.baseline),
-        "previous": None if case.previous is None else _series(case.previous),
-        "previous_budget": None if case.previous_budget is None else _budget(case.previous_budget),
-        "refused": list(case.refused),
-    }
-
-
-def _to_case(data: Mapping[str, Any]) -> Case:
-    return Case(
-        series=_to_series(data["series"]),
-        budget=_to_budget(data["budget"]),
-        prior=_to_prior(data["prior"]),
-        baseline=None if data["baseline"] is None else _to_series(data["baseline"]),
-        previous=None if data["previous"] is None else _to_series(data["previous"]),
-        previous_budget=None if data["previous_budget"] is None else _to_budget(data["previous_budget"]),
-        refused=tuple(data["refused"]),
+    lower, upper = _finite(estimate.lower), _finite(estimate.upper)
+    return EstimateRecord(
+        log=estimate.log, lower=lower, upper=upper, ratio=ratio, low=_finite(low), high=_finite(high)
     )
 
 
-def _series(series: Series) -> dict[str, Any]:
-    return {
-        "metric": series.metric.model_dump(),
-        "setting": series.setting,
-        "points": list(series.points),
-        "yardstick": series.yardstick,
-        "pairs": [
-            {
-                "number": pair.number,
-                "native": None if pair.native is None else sample_to_record(pair.native),
-                "virtual": None if pair.virtual is None else sample_to_record(pair.virtual),
-                "invalid": list(pair.invalid),
-            }
-            for pair in series.pairs
-        ],
-    }
-
-
-def sample_to_record(sample: Sample) -> dict[str, Any]:
-    """Return a sample as JSON-able data; values that are no number become null."""
-    return {
-        "side": sample.side,
-        "number": sample.number,
-        "values": [_finite(value) for value in sample.values],
-        "start": sample.start,
-        "end": sample.end,
-        "invalid": list(sample.invalid),
-        "origin": dict(sample.origin),
-        "points": list(sample.points),
-    }
-
-
-def sample_from_record(data: Mapping[str, Any]) -> Sample:
-    """Return the sample of `sample_to_record`."""
-    return Sample(
-        side=data["side"],
-        number=data["number"],
-        values=tuple(math.nan if value is None else float(value) for value in data["values"]),
-        start=data["start"],
-        end=data["end"],
-        invalid=tuple(data.get("invalid", ())),
-        origin=dict(data.get("origin", {})),
-        points=tuple(data.get("points", ())),
+def _point(point: Point, size: float, metric: Metric) -> PointRecord:
+    return PointRecord(
+        size=size,
+        native=point.native,
+        virtual=point.virtual,
+        overhead=_estimate(point.overhead, metric),
+        judged=_known(point.judged, metric),
+        limit=_finite(point.limit),
+        margin=_finite(point.margin),
     )
 
 
-def _to_series(data: Mapping[str, Any]) -> Series:
-    pairs = tuple(
-        Pair(
-            pair["number"],
-            None if pair["native"] is None else sample_from_record(pair["native"]),
-            None if pair["virtual"] is None else sample_from_record(pair["virtual"]),
-            tuple(pair["invalid"]),
-        )
-        for pair in data["pairs"]
+def _finding(finding: Finding, metric: Metric) -> FindingRecord:
+    return FindingRecord(
+        low=finding.low,
+        high=finding.high,
+        judged=_known(finding.judged, metric),
+        limit=finding.limit,
+        native=finding.native,
+        virtual=finding.virtual,
+        text=finding.text(metric),
     )
-    metric, yardstick = Metric(**data["metric"]), data.get("yardstick", "")
-    return Series(metric, data["setting"], tuple(data["points"]), pairs, yardstick)
-
-
-def _quantity(value: float | Quantity | None) -> Any:
-    return asdict(value) if isinstance(value, Quantity) else value
-
-
-def _to_quantity(data: Any) -> Any:
-    return Quantity(**data) if isinstance(data, Mapping) else data
-
-
-def _budget(budget: Budget) -> dict[str, Any]:
-    return {
-        "class": budget.hypervisor_class,
-        "gate": budget.gate,
-        "terms": [
-            {
-                "relative": term.relative,
-                "absolute": _quantity(term.absolute),
-                "margin": _quantity(term.margin),
-                "reason": asdict(term.reason),
-                "both": term.both,
-                "low": _finite(term.low),
-                "high": _finite(term.high),
-                "where": term.where,
-                "margin_up_to": term.margin_up_to,
-            }
-            for term in budget.terms
-        ],
-    }
-
-
-def _to_budget(data: Mapping[str, Any]) -> Budget:
-    terms = tuple(
-        Term(
-            relative=term["relative"],
-            absolute=_to_quantity(term["absolute"]),
-            margin=_to_quantity(term["margin"]),
-            reason=Reason(**term["reason"]),
-            both=term["both"],
-            low=-math.inf if term["low"] is None else term["low"],
-            high=math.inf if term["high"] is None else term["high"],
-            where=term["where"],
-            margin_up_to=term.get("margin_up_to"),
-        )
-        for term in data["terms"]
-    )
-    return Budget(terms, data["class"], data["gate"])
-
-
-def _to_prior(data: Mapping[str, Any]) -> Prior:
-    sigma = data["sigma"]
-    return Prior(**{**data, "sigma": tuple(sigma) if isinstance(sigma, list | tuple) else sigma})
-
-
-def _to_design(data: Mapping[str, Any]) -> Design:
-    fields: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
-    }
-    return Design(**fields)
-
-
-def _to_class(data: Mapping[str, Any]) -> HypervisorClass:
-    return HypervisorClass(**{**data, "accelerators": tuple(data.get("accelerators", ()))})
-
-
-def _waiver(waiver: Waiver) -> dict[str, Any]:
-    return {**asdict(waiver), "expires": waiver.expires.isoformat()}
-
-
-def _to_waiver(data: Mapping[str, Any]) -> Waiver:
-    return Waiver(**{**data, "expires": date.fromisoformat(data["expires"])})

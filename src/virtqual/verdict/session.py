@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any
 
 from virtqual.references.budgets import Budget, Gate, HypervisorClass
 from virtqual.references.noise import Prior
@@ -47,11 +46,6 @@ class Case:
         See `judge`.
     baseline
         The same series in an earlier session (`--against`).
-    previous
-        The third arm: the same series in this session under the last qualified build, with the same
-        pair numbers.
-    previous_budget
-        How much worse than the last qualified build it may be; needed with `previous`.
     refused
         Reasons for which the whole series cannot be judged.
     """
@@ -60,8 +54,6 @@ class Case:
     budget: Budget
     prior: Prior
     baseline: Series | None = None
-    previous: Series | None = None
-    previous_budget: Budget | None = None
     refused: tuple[str, ...] = ()
 
     @property
@@ -140,10 +132,6 @@ class SessionVerdict:
         All that are about this class and build, whether they were needed or not: always shown.
     today
         The day by which waivers hold or have expired.
-    cases
-        What it was decided from.
-    build
-        The hypervisor build, as waivers name it.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -152,8 +140,6 @@ class SessionVerdict:
     hypervisor_class: HypervisorClass | None = None
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
-    cases: tuple[Case, ...] = field(default=(), repr=False)
-    build: str = ""
 
     @cached_property
     def outcomes(self) -> Counter[Outcome]:
@@ -199,12 +185,6 @@ class SessionVerdict:
                 return verdict
         raise KeyError(series)
 
-    def to_record(self) -> dict[str, Any]:
-        """Return everything the session was decided from and what came out, JSON-able."""
-        from virtqual.verdict.record import session_to_record
-
-        return session_to_record(self)
-
 
 def judge_session(
     cases: Iterable[Case],
@@ -235,7 +215,7 @@ def judge_session(
     Raises
     ------
     SessionError
-        If a series occurs twice with one gate, or a third arm has no budget.
+        If a series occurs twice with one gate.
     PairingError, BudgetError
         See `judge`.
     """
@@ -247,13 +227,8 @@ def judge_session(
         raise SessionError(f"a series can be judged only once in a session: {', '.join(sorted(repeated))}.")
     name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == name and w.build == build]
-    verdicts = tuple(
-        _second_answer(case, _waived(verdict, relevant, name, build, today), design)
-        for case, verdict in zip(cases, _judge_all(cases, design), strict=True)
-    )
-    return SessionVerdict(
-        verdicts, _plan(verdicts), design, hypervisor_class, tuple(relevant), today, tuple(cases), build
-    )
+    verdicts = tuple(_waived(verdict, relevant, name, build, today) for verdict in _judge_all(cases, design))
+    return SessionVerdict(verdicts, _plan(verdicts), design, hypervisor_class, tuple(relevant), today)
 
 
 def _judge_one(case: Case, series: Series, design: Design) -> Verdict:
@@ -304,16 +279,6 @@ def _waived(verdict: Verdict, waivers: Sequence[Waiver], name: str, build: str, 
     accepting = [waiver for waiver in about if waiver.holds(today) and waiver.covers(worst.log, metric)]
     best = max(accepting or about, key=lambda waiver: waiver.expires)
     return replace(verdict, waiver=best, waived=bool(accepting))
-
-
-def _second_answer(case: Case, verdict: Verdict, design: Design) -> Verdict:
-    if case.previous is None:
-        return verdict
-    if case.previous_budget is None:
-        raise SessionError(f"{case.series.id}: a third arm needs a budget of its own (previous_budget).")
-    budget = replace(case.previous_budget, gate="overhead")
-    before = judge(case.series.against(case.previous), budget, prior=case.prior, design=design)
-    return replace(verdict, before=before)
 
 
 def _plan(verdicts: Iterable[Verdict]) -> Plan:

@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from made_runs import keep, session_of
 from preflight_pairs import busy, node, quiet, run
 from rich.console import Console
 from test_canaries import NATIVE, shifted
@@ -13,8 +14,7 @@ from virtqual.cli import app
 from virtqual.references.load import claim_ids
 from virtqual.report.terminal import Terminal
 from virtqual.runs import Result
-from virtqual.session import judging
-from virtqual.session.store import Session
+from virtqual.session import judge as judging
 
 HIDDEN = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
 SOFTWARE = {r"^/sys/class/infiniband/mlx5_0/device/.*\n": ""}
@@ -53,7 +53,11 @@ def sides(native, virtual):
 
 
 def says(runs, feature):
-    (found,) = [one for one in judging.canaries(runs, "esxi") if one.feature == feature]
+    (found,) = [
+        one
+        for one in judging.canaries(judging.admitted_of(session_of(runs, "esxi")).runs)
+        if one.feature == feature
+    ]
     return found
 
 
@@ -65,7 +69,7 @@ def sent(native=NATIVE, virtual=None, metric="rdma_send_latency", setting="two n
 
 def test_every_canary_protects_published_claims():
     known = claim_ids(judging.paths.references() / "published")
-    found = judging.canaries([], "esxi")
+    found = judging.canaries([])
     assert len(found) == 4
     assert {claim for one in found for claim in one.protects} <= set(known)
     assert all(one.state == "unknown" and "measured" in one.evidence for one in found)
@@ -73,28 +77,23 @@ def test_every_canary_protects_published_claims():
 
 def test_a_missing_feature_is_named_at_the_end_of_a_session_and_by_preflight(tmp_path):
     runs = sent()
-    session = Session(
-        session="s",
-        created="2026-01-01",
-        system="x",
-        hypervisor_class="esxi",
-        identity={},
-        stack={},
-        runs=runs,
-        canaries=list(judging.canaries(runs, "esxi")),
+    session = session_of(
+        runs,
+        "esxi",
+        canaries=list(judging.canaries(judging.admitted_of(session_of(runs, "esxi")).runs)),
     )
     screen = Console(file=io.StringIO(), width=80)
-    Terminal(screen).end(session, None, tmp_path)
+    Terminal(screen).end(session, str(tmp_path))
     text = " ".join(screen.file.getvalue().split())
     assert "canary write combining is missing (protects R03, R04, R05, R07)" in text
     assert "16 to 128 B lie +0.34 us off the line from 8 to 256 B (-0.16 us natively)" in text
     assert "messages of 2 to 8 B take +0.40 us against native (medians of 4 pairs)" in text
     assert "canaries not observable: IOMMU large pages, truthful virtual NUMA" in text
-    session.write(tmp_path)
-    kept = json.loads((tmp_path / "session.json").read_text())["canaries"][0]
+    session.outcome = "BROKEN"
+    kept = json.loads((keep(session, tmp_path) / "session.json").read_text())["canaries"][0]
     assert (kept["feature"], kept["state"]) == ("write combining", "missing")
 
-    done = CliRunner().invoke(app, ["preflight", str(tmp_path)])
+    done = CliRunner().invoke(app, ["preflight", str(tmp_path / "s")])
     assert done.exit_code == 0, done.output
     shown = " ".join(done.output.split())
     assert "canary write combining is missing" in shown

@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from made_runs import keep, session_of
 from preflight_pairs import busy, node, quiet, run
 from typer.testing import CliRunner
 
 from virtqual.admission.compare import check_runs
 from virtqual.cli import app
-from virtqual.session import judging, store
-from virtqual.session.store import Session
+from virtqual.session import judge as judging
+from virtqual.session import pairing
 from virtqual.verdict import Outcome
 
 # Name of the fault, edits of the guest, the item that must name it, words of its reason.
@@ -96,17 +97,7 @@ def session(tmp_path, loads):
         for pair in range(4)
         for side in ("native", "virtual")
     ]
-    made = Session(
-        session="s",
-        created="2026-01-01",
-        system="x",
-        hypervisor_class="esxi",
-        identity={},
-        stack={},
-        runs=runs,
-    )
-    made.write(tmp_path)
-    return runs, tmp_path
+    return runs, keep(session_of(runs, "esxi"), tmp_path)
 
 
 def test_a_busy_neighbour_is_explained(tmp_path, monkeypatch, policy):
@@ -130,20 +121,21 @@ def test_a_quiet_session_passes(tmp_path):
 
 
 def test_a_session_without_identities_is_not_called_comparable(tmp_path):
-    runs, directory = session(tmp_path, {})
-    bare = [one.model_copy(update={"identity": {}}) for one in runs]
-    store.load(directory).model_copy(update={"runs": bare}).write(directory)
-    done = preflight(directory)
+    runs, _ = session(tmp_path, {})
+    bare = [run.model_copy(update={"identity": {}}) for run in runs]
+    done = preflight(keep(session_of(bare, "esxi", "bare"), tmp_path))
     assert done.exit_code == 2, done.output
     assert "does not say what its nodes were" in done.output
 
 
 def test_a_disturbed_run_of_the_earlier_session_does_not_count(tmp_path, monkeypatch):
-    runs, directory = session(tmp_path, {("native", 1): busy()})
-    seen = {}
-    monkeypatch.setattr(store, "cases_of", lambda *_, against, **__: seen.update(runs=against) or [])
-    judging.judge_runs(runs, "esxi", against=str(directory))
-    assert [(one.side, one.pair) for one in seen["runs"] if one.results[0].invalid] == [("native", 1)]
+    runs, _ = session(tmp_path, {("native", 1): busy()})
+    earlier = judging.admitted_of(session_of(runs, "esxi"))
+    assert [(run.side, run.pair) for run in earlier.runs if run.results[0].invalid] == [("native", 1)]
+    seen = []
+    monkeypatch.setattr(judging, "cases_of", lambda *_, before, **__: seen.append(before) or [])
+    judging.judge(session_of(runs, "esxi"), earlier=session_of(runs, "esxi"))
+    assert seen == [pairing.Before(earlier.runs, {})]
 
 
 def test_only_runs_of_one_pair_are_compared(policy):
@@ -167,11 +159,11 @@ def test_what_refuses_makes_every_verdict_invalid(policy, monkeypatch):
         for pair in range(2)
         for side in ("native", "virtual")
     ]
-    (verdict,) = judging.judge_runs(runs, "esxi").verdicts
+    (verdict,) = judging.judge(session_of(runs, "esxi")).verdict.verdicts
     assert verdict.outcome is Outcome.INVALID
     assert "preflight: numa-hidden" in verdict.reasons[0]
     monkeypatch.setattr(judging, "policy", lambda: policy.without("numa-hidden"))
-    (verdict,) = judging.judge_runs(runs, "esxi").verdicts
+    (verdict,) = judging.judge(session_of(runs, "esxi")).verdict.verdicts
     assert verdict.outcome is not Outcome.INVALID
 
 

@@ -8,7 +8,7 @@ from virtqual import paths
 from virtqual.admission import between, during, programs, rules, shares
 from virtqual.admission.policy import load_policy
 from virtqual.files.datafile import DataError
-from virtqual.session import judging
+from virtqual.session import judge as judging
 
 FILE = paths.references() / "preflight.yaml"
 CLASSES = ("kvm", "esxi", "production", "emulated")

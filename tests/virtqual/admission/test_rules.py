@@ -7,7 +7,7 @@ from virtqual.admission import during, rules
 from virtqual.admission.compare import applied, compare
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
-from virtqual.session import judging
+from virtqual.session import judge as judging
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
 ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}

@@ -6,7 +6,7 @@ from test_rules import SIZED_TO_ONE
 
 from virtqual.admission import shares
 from virtqual.admission.compare import check_runs
-from virtqual.session import judging
+from virtqual.session import judge as judging
 
 # Half of the memory of the host, and the CPUs of one of its two NUMA nodes.
 HALF = {**SIZED_TO_ONE, r"MemTotal:\s+\d+": "MemTotal: 90000000"}

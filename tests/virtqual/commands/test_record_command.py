@@ -1,6 +1,7 @@
 import shutil
 
 import pytest
+from made_runs import keep
 from made_series import REFERENCES
 from typer.testing import CliRunner
 
@@ -8,7 +9,8 @@ from virtqual.commands.record import app
 from virtqual.identity import Load, look, readers
 from virtqual.references import load_references
 from virtqual.runs import Answer, Result, Run
-from virtqual.session.store import Session, load
+from virtqual.session.session import Session
+from virtqual.session.store import load
 
 EMPTY = readers.read(look.Look({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
@@ -55,9 +57,7 @@ def place(tmp_path, monkeypatch):
             stack={},
             runs=runs,
         )
-        directory = tmp_path / "state" / "sessions" / f"s{number}"
-        directory.mkdir(parents=True)
-        session.write(directory)
+        keep(session, tmp_path / "state" / "sessions")
     return references
 
 
@@ -84,10 +84,11 @@ def test_what_was_shown_is_written_when_asked_for(place):
 
 def damage(place, name, change):
     """Change the runs of a stored session."""
-    file = place.parent / "state" / "sessions" / name
-    session = load(file)
+    sessions = place.parent / "state" / "sessions"
+    session = load(sessions / name)
     session.runs = [change(run) for run in session.runs]
-    session.write(file)
+    shutil.rmtree(sessions / name)
+    keep(session, sessions)
 
 
 def test_runs_that_preflight_leaves_out_make_no_reference(place):

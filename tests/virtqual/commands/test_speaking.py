@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from virtqual import cli, qualify
 from virtqual.errors import RefusedError
-from virtqual.qualify.prepare import _directory
+from virtqual.qualify.opening import _directory
 from virtqual.references.metrics import Metrics
 
 ON = ["qualify", "--system", "x"]

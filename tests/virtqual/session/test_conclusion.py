@@ -4,9 +4,11 @@ from datetime import date
 
 import pytest
 
+from virtqual.admission.admit import Admitted
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.session import conclusion
-from virtqual.session.store import Session
+from virtqual.session.judge import Judged
+from virtqual.session.session import Session
 from virtqual.verdict import Case, Prior, judge_session
 
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
@@ -32,13 +34,12 @@ def concluded(metrics, make):
             created="2026-06-01",
             system="x",
             hypervisor_class="kvm",
-            identity={},
+            identity={"virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}},
             stack={},
             against=against,
         )
-        conclusion.conclude(
-            session, verdict, interrupted=False, broken=(), unmeasured=0, qualifies=True, build="QEMU 9"
-        )
+        judged = Judged(Admitted((), {}, ()), (), verdict)
+        conclusion.conclude(session, judged, qualifies=True)
         return session
 
     return conclude

@@ -1,13 +1,15 @@
 """The earlier session that a build is held against: which one it is, and what makes it none."""
 
 import pytest
-from made_runs import made_run
+from made_runs import keep, made_run, session_of
 
 from virtqual.errors import UsageError
 from virtqual.runs import Answer, Result
-from virtqual.session import earlier, judging
-from virtqual.session.store import Failure, Session
-from virtqual.verdict import Outcome
+from virtqual.session import store
+from virtqual.session.judge import judge
+from virtqual.session.log import DOCUMENT, LOG
+from virtqual.session.session import Failure
+from virtqual.verdict import Outcome, message
 
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
@@ -29,81 +31,96 @@ def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
-    """Return how to store a session."""
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+def sessions(tmp_path):
+    """Return a directory of sessions, and how to keep one there."""
 
-    def keep(name, runs, system="site", **more):
-        session = Session(
-            session=name,
-            created="2026-01-01",
-            system=system,
-            hypervisor_class="kvm",
-            identity={"native": {"partition": "metal"}},
-            stack={},
-            runs=runs,
-            **more,
-        )
-        directory = tmp_path / "sessions" / name
-        directory.mkdir(parents=True)
-        session.write(directory)
-        return name
+    def kept(name, runs, system="site", **more):
+        return keep(session_of(runs, name=name, system=system, **more), tmp_path).name
 
-    return keep
+    return tmp_path, kept
 
 
-@pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
-def test_a_session_without_runs_is_no_baseline(kept, hypervisor_class):
+def judged(now, hypervisor_class="kvm", **before):
+    earlier = session_of(**before, identity={"native": {"partition": "metal"}})
+    return judge(session_of(now, hypervisor_class), earlier=earlier).verdict
+
+
+def test_a_session_without_runs_is_no_baseline(sessions):
     """Neither as if nothing had been asked, nor as if it were the first one."""
-    name = kept("20260101-000000-site", [], conclusion="Refused before anything was measured.")
-    with pytest.raises(UsageError, match=r"has no run \(Refused before anything was measured\.\)"):
-        judging.judge_runs(runs(), hypervisor_class, against=name)
+    directory, kept = sessions
+    name = kept("20260101-000000-site", [], outcome="INVALID", conclusion="Refused before all.")
+    with pytest.raises(UsageError, match=r"has no run \(Refused before all\.\)"):
+        store.load_earlier(directory / name)
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
-def test_what_the_earlier_session_did_not_measure_has_no_change(kept, hypervisor_class):
-    name = kept("20260101-000000-site", runs(metric="lammps_rating", check="other"))
-    verdict = judging.judge_runs(runs(), hypervisor_class, against=name).verdicts[-1]
+def test_what_the_earlier_session_did_not_measure_has_no_change(hypervisor_class):
+    verdict = judged(runs(), hypervisor_class, runs=runs(metric="lammps_rating", check="other")).verdicts[-1]
     assert (verdict.gate, verdict.outcome) == ("change", Outcome.INVALID)
     assert "the earlier session did not measure it" in verdict.reasons
 
 
-def test_a_metric_of_the_earlier_session_that_is_no_more_is_left_alone(kept):
-    name = kept("20260101-000000-site", [*runs(12), *runs(metric="gone", check="other")])
-    assert judging.judge_runs(runs(12), "kvm", against=name).outcome is Outcome.WITHIN
+def test_a_metric_of_the_earlier_session_that_is_no_more_is_left_alone():
+    before = [*runs(12), *runs(metric="gone", check="other")]
+    assert judged(runs(12), runs=before).outcome is Outcome.WITHIN
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
-    (tmp_path / "session.json").write_bytes(b'{"label": "\xdcberlast"}')
-    with pytest.raises(UsageError, match=r"session\.json: no session \(not UTF-8: .* at byte 11\)"):
-        earlier.load(tmp_path)
+@pytest.mark.parametrize("name", [LOG, DOCUMENT])
+def test_a_file_that_is_no_text_is_named(tmp_path, name):
+    (tmp_path / LOG).write_bytes(b'{"label": "\xdcberlast"}')
+    with pytest.raises(UsageError, match=r"log\.jsonl: .*not UTF-8.* byte 11"):
+        store.load(tmp_path / name)
 
 
-def test_last_is_the_newest_of_the_system_that_measured_something(kept):
+def test_last_is_the_newest_of_the_system_that_measured_something(sessions):
+    directory, kept = sessions
     kept("20260101-000000-site", runs())
     taken = kept("20260102-000000-site", runs(), outcome="INTERRUPTED")
     kept("20260103-000000-site", [])
     kept("20260104-000000-my-site", runs(), system="my-site")
-    assert earlier.find("last", "site").parent.name == taken
+    assert store.find("last", directory, "site").name == taken
     with pytest.raises(UsageError, match=r"no session of system 'new' .* has a run"):
-        earlier.find("last", "new")
+        store.find("last", directory, "new")
+
+
+def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
+    directory, kept = sessions
+    old = directory / "20270101-000000-site"
+    old.mkdir()
+    (old / DOCUMENT).write_text('{\n "schema": "virtqual-session/1",\n "session": "x"}', encoding="utf-8")
+    says = r"another version \(virtqual-session/1, this virtqual reads virtqual-session/2\)"
+    with pytest.raises(UsageError, match=says):
+        store.load(old)
+    name = kept("20260101-000000-site", runs())
+    assert store.find("last", directory, "site").name == name
 
 
 @pytest.mark.parametrize(
-    ("before", "failures", "says"),
+    ("before", "says"),
     [
-        (runs(energy=-9.0), [], "earlier session: not the same result: energy is -5 in native"),
+        ({"runs": runs(energy=-9.0)}, "earlier session: not the same result: energy is -5 in native"),
         (
-            runs(),
-            [Failure(look=1, case="case %sample=3N", partition="metal", phase="performance", reason="slow")],
+            {
+                "runs": runs(),
+                "failures": [
+                    Failure(
+                        check="case",
+                        case="case %sample=3N",
+                        pair=3,
+                        side="native",
+                        partition="metal",
+                        kind="reference",
+                        reason="slow",
+                    )
+                ],
+            },
             "earlier session: native misses its absolute reference (slow)",
         ),
     ],
 )
-def test_what_the_earlier_session_refused_is_no_baseline(kept, before, failures, says):
+def test_what_the_earlier_session_refused_is_no_baseline(before, says):
     """Its change is refused, and nothing is said of the overhead now."""
-    name = kept("20260101-000000-site", before, failures=failures)
-    overhead, change = judging.judge_runs(runs(), "kvm", against=name).verdicts
+    overhead, change = judged(runs(), **before).verdicts
     assert overhead.outcome is not Outcome.INVALID
     assert change.outcome is Outcome.INVALID
-    assert says in change.message
+    assert says in message(change)

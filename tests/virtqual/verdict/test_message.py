@@ -3,7 +3,7 @@
 import pytest
 
 from virtqual.references import Budget, Quantity
-from virtqual.verdict import Estimate, Prior, judge
+from virtqual.verdict import Estimate, Prior, judge, message
 from virtqual.verdict.outcome import Finding, number
 from virtqual.verdict.pairs import pair_up
 
@@ -12,24 +12,24 @@ FIVE = Budget.of(0.05, margin=0.05)
 
 
 def test_over(metrics, make):
-    message = judge(make(metrics["memory_triad"], [0.3] * 3), FIVE, prior=PRIOR).message
-    assert message == (
+    text = message(judge(make(metrics["memory_triad"], [0.3] * 3), FIVE, prior=PRIOR))
+    assert text == (
         "OVER memory_triad@here: overhead 0.74x worse (0.72x to 0.77x); native 10, virtual 7.408 MB/s; "
         "budget >= 0.95x (margin 0.05); 3 pairs"
     )
 
 
 def test_within(metrics, make):
-    message = judge(make(metrics["lammps_loop_time"], [0.0] * 2), FIVE, prior=PRIOR).message
-    assert message == (
+    text = message(judge(make(metrics["lammps_loop_time"], [0.0] * 2), FIVE, prior=PRIOR))
+    assert text == (
         "WITHIN lammps_loop_time@here: overhead 1.000x (0.954x to 1.033x); native 10, virtual 10 s; "
         "budget <= 1.05x (margin 0.05); 2 pairs"
     )
 
 
 def test_undecided(metrics, make):
-    message = judge(make(metrics["lammps_loop_time"], [0.1]), FIVE, prior=PRIOR).message
-    assert message == (
+    text = message(judge(make(metrics["lammps_loop_time"], [0.1]), FIVE, prior=PRIOR))
+    assert text == (
         "UNDECIDED lammps_loop_time@here: overhead 1.105x worse (1.031x to 1.158x); "
         "native 10, virtual 11.05 s; budget <= 1.05x (margin 0.05); 1 pair\n"
         "1 of the 2 pairs that the first look needs; decides again with 2 pairs"
@@ -38,14 +38,14 @@ def test_undecided(metrics, make):
 
 def test_nothing_measured(metrics):
     verdict = judge(pair_up(metrics["hpl"], "here", (), []), FIVE, prior=PRIOR)
-    assert verdict.message == "UNDECIDED hpl@here: 0 of the 2 pairs that the first look needs"
+    assert message(verdict) == "UNDECIDED hpl@here: 0 of the 2 pairs that the first look needs"
 
 
 def test_a_curve_with_a_finding(metrics, make):
     rows = [[0.0, 0.0, 0.3, 0.3]] * 4
     budget = Budget.of(0.05, absolute=Quantity(0.1, "us"), margin=0.1)
-    message = judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, prior=PRIOR).message
-    assert message == (
+    text = message(judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, prior=PRIOR))
+    assert text == (
         "OVER mpi_latency@here: overhead 1.35x worse (1.29x to 1.39x) from 4 to 8 B; native 10, "
         "virtual 13.5 us; budget <= 1.05x or more, +0.1 us (margin 0.1); 2 pairs"
     )
@@ -53,19 +53,19 @@ def test_a_curve_with_a_finding(metrics, make):
 
 def test_a_clean_curve(metrics, make):
     rows = [[0.0, 0.0, 0.02, 0.0]] * 4
-    message = judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, prior=PRIOR).message
-    assert message.startswith("WITHIN mpi_latency@here: overhead 1.005x worse (")
-    assert ") over 4 sizes, worst 1.020x at 4 B; native 10, virtual 10.05 us; budget" in message
+    text = message(judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, prior=PRIOR))
+    assert text.startswith("WITHIN mpi_latency@here: overhead 1.005x worse (")
+    assert ") over 4 sizes, worst 1.020x at 4 B; native 10, virtual 10.05 us; budget" in text
 
 
 def test_a_change(metrics, make):
     series = make(metrics["hpl"], [1.0] * 4)
     budget = Budget.of(0.1, margin=0.1, gate="change")
-    message = judge(series, budget, prior=PRIOR, baseline=series).message
-    assert message.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
-    assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in message
-    message = judge(series, budget, prior=PRIOR).message
-    assert message.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
+    text = message(judge(series, budget, prior=PRIOR, baseline=series))
+    assert text.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
+    assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in text
+    text = message(judge(series, budget, prior=PRIOR))
+    assert text.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
 
 
 def test_budgets_by_size(references, metrics, make):

@@ -166,17 +166,3 @@ def test_a_series_is_cut_to_its_first_valid_pairs(metrics, runs):
     assert [pair.number for pair in series.first(1).pairs] == [0, 1]
     assert series.first(0).pairs == ()
     assert series.first(2) is series
-
-
-def test_the_third_arm_is_compared_virtual_with_virtual(metrics, make):
-    candidate = make(metrics["hpl"], [0.3, 0.5, 0.1])
-    last = make(metrics["hpl"], [0.1, 0.1])
-    series = candidate.against(last)
-    assert series.differences()[:, 0] == pytest.approx([0.2, 0.4])
-    assert series.pairs[2].invalid == ("no run under the last build",)
-    assert [pair.number for pair in series.pairs] == [0, 1, 2]
-    assert series.id == candidate.id
-    assert series.pairs[0].native == last.pairs[0].virtual
-    assert series.pairs[0].virtual == candidate.pairs[0].virtual
-    with pytest.raises(PairingError, match="measured as another series"):
-        candidate.against(make(metrics["hpl"], [0.1], setting="there"))

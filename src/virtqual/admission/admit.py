@@ -1,0 +1,82 @@
+"""Which runs of a session may be compared?  One call answers, for a session and for an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from virtqual.admission.compare import check_runs, of_sessions
+from virtqual.admission.finding import Finding, refusals
+from virtqual.admission.policy import Policy
+from virtqual.admission.software import other_answers, other_inputs, other_software, other_software_since
+from virtqual.runs import Run
+
+Refused = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The runs of a session after admission.
+
+    Attributes
+    ----------
+    runs
+        All of them; the results of those that were disturbed carry the reason, and do not count.
+    refused
+        Reasons by name of check for which nothing of it may be judged.
+    findings
+        Everything in which both sides differ, or that disturbed runs, by what follows from it.
+    """
+
+    runs: tuple[Run, ...]
+    refused: Refused
+    findings: tuple[Finding, ...]
+
+    @property
+    def counted(self) -> tuple[Run, ...]:
+        """The runs of checks of which nothing is refused."""
+        return tuple(run for run in self.runs if run.check not in self.refused)
+
+
+def admit(
+    runs: Sequence[Run], policy: Policy, hypervisor_class: str, failed: Iterable[tuple[str, str]] = ()
+) -> Admitted:
+    """Admit the runs of a session: preflight, load, same software, same inputs, same answers.
+
+    Parameters
+    ----------
+    runs
+        All of the session.
+    policy
+        Which items of preflight there are, and what follows from each.
+    hypervisor_class
+        Under which they are judged.
+    failed
+        Checks of which a case failed, with the reasons: a pair that is missing may be the slow one.
+    """
+    checked = check_runs(runs, policy, hypervisor_class)
+    reasons = refusals(checked.findings)
+    refused = [(run.check, reason) for run in runs for reason in reasons]
+    # The answers of a disturbed run are as good as any, so all runs are compared.
+    refused += [*other_software(checked.runs), *other_answers(checked.runs), *other_inputs(checked.runs)]
+    return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.shown))
+
+
+def unfit_since(now: Admitted, earlier: Admitted, policy: Policy, hypervisor_class: str) -> Refused:
+    """Return the checks whose change since an earlier session may not be judged, with the reasons."""
+    found = [
+        (check, f"earlier session: {reason}")
+        for check, reasons in earlier.refused.items()
+        for reason in reasons
+    ]
+    for reason in refusals(of_sessions(now.runs, earlier.runs, policy, hypervisor_class)):
+        found += [(run.check, reason) for run in now.runs if run.instead]
+    found += [*other_software_since(now.runs, earlier.runs), *other_inputs([*earlier.runs, *now.runs])]
+    return _collected(found)
+
+
+def _collected(found: Iterable[tuple[str, str]]) -> Refused:
+    refused: Refused = {}
+    for check, reason in found:
+        refused[check] = tuple(dict.fromkeys((*refused.get(check, ()), reason)))
+    return refused

@@ -1,0 +1,84 @@
+"""Did all runs of a check load the same software, read the same inputs, and compute the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from virtqual.runs import Run
+from virtqual.stack import same
+
+
+def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the checks whose nodes did not all load the same software, with every difference.
+
+    Parameters
+    ----------
+    runs
+        Of one session.
+    processor
+        Whether other features of the processor count, too: under a verdict, preflight answers for them, by
+        class.
+    """
+    for check, own in _by_check(run for run in runs if not run.instead):
+        # The native runs first: what is compared with them is the virtual side.
+        sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
+        for difference, sentence in same.among(sides):
+            if difference.kind == "software" or processor:
+                yield check, f"not the same software: {sentence}"
+
+
+def other_software_since(runs: Sequence[Run], earlier: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield what loaded other software than in an earlier session, where only the virtual sides are compared.
+
+    Elsewhere each session's native runs have the same software, and cancel it.
+    """
+    for check in dict.fromkeys(run.check for run in runs if run.instead):
+        sides = [
+            (when, run.software)
+            for when, some in (("earlier", earlier), ("now", runs))
+            for run in some
+            if run.check == check and run.side == "virtual"
+        ]
+        for difference, sentence in same.among(sides):
+            if difference.kind == "software":
+                yield check, f"not the earlier session's software: {sentence}"
+
+
+def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield the checks of which not all runs had the same downloaded inputs, by checksum."""
+    for check, own in _by_check(run for run in runs if not run.instead):
+        for name in sorted({name for run in own for name in run.inputs}):
+            sums = sorted({run.inputs.get(name, "none") for run in own})
+            if len(sums) > 1:
+                yield check, f"not the same input: {name} has the SHA-256 {' and '.join(sums)}"
+
+
+def other_answers(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield the checks whose runs did not all compute the same, with the first difference of every answer.
+
+    A fast wrong answer is no speed: every run is compared with the check's first native one.
+    """
+    for check, own in _by_check(runs):
+        first, *others = sorted(own, key=lambda run: run.side)
+        reasons: dict[str, str] = {}
+        for run in others:
+            had = {answer.name: answer for answer in run.answers}
+            for name in sorted({answer.name for answer in first.answers} ^ had.keys()):
+                reasons.setdefault(name, f"{name} is not said by every run")
+            for answer in first.answers:
+                other = had.get(answer.name, answer)
+                if not answer.agrees(other):
+                    reasons.setdefault(
+                        answer.name,
+                        f"{answer.name} is {answer.value:.9g} in {first.side} pair {first.pair} and "
+                        f"{other.value:.9g} in {run.side} pair {run.pair}, {answer.tolerance:g} is allowed",
+                    )
+        for reason in reasons.values():
+            yield check, f"not the same result: {reason}"
+
+
+def _by_check(runs: Iterator[Run] | Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.check, []).append(run)
+    yield from found.items()

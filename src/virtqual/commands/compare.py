@@ -1,0 +1,68 @@
+"""`virtqual compare`: sessions side by side, without a verdict."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.report.comparison import ComparedSeries, compare, differing
+from virtqual.session.store import find, load
+
+_say = Console(highlight=False, markup=False)
+
+
+def command(
+    sessions: Annotated[
+        list[str],
+        typer.Argument(help="two sessions or more (id, path or 'last'); A is the first"),
+    ],
+) -> None:
+    """Put sessions side by side: another build, another placement, another setting of the firmware.
+
+    Shown are virtual against native in each session, and both sides against the first session's native side.
+    With node interleaving off in the first and on in the second session these are the OpenStack study's four
+    configurations: VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
+    """
+    with speaking():
+        if len(sessions) < 2:
+            raise UsageError("name two sessions or more")
+        found = [load(find(name, paths.sessions())) for name in sessions]
+        rows = compare(found)
+        if not rows:
+            raise UsageError("no series was measured on both sides of a session")
+        names = [chr(ord("A") + number % 26) for number in range(len(found))]
+        for name, session in zip(names, found, strict=True):
+            about = f"{session.session}  {session.hypervisor}"
+            _say.print(Text(f"{name}  ", "bold").append(about, "default"))
+        for fact, words in differing(found):
+            said = "; ".join(f"{name}: {word}" for name, word in zip(names, words, strict=True))
+            _say.print(Text(f"{fact}: ", "dim").append(said, "default"))
+        _say.print(_table(rows, names))
+        _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
+
+
+def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("metric and setting", overflow="fold", max_width=34)
+    table.add_column("")
+    for title in ("virtual/native", f"native/{names[0]}", f"virtual/{names[0]}"):
+        table.add_column(title, justify="right", no_wrap=True)
+    before = ""
+    for row in rows:
+        name = row.series.replace("@", " ") if row.series != before else ""
+        before = row.series
+        table.add_row(
+            name, names[row.session], *(f"{value:.3f}" for value in (row.overhead, row.native, row.virtual))
+        )
+    return table
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

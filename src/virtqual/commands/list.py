@@ -1,0 +1,42 @@
+"""`virtqual list`: the sessions that there are, the newest first."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.session.store import readable
+
+
+def command() -> None:
+    """List the sessions below the state directory: outcome, number of runs, hypervisor, label."""
+    with speaking():
+        console = Console(highlight=False, markup=False)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("session", no_wrap=True)
+        table.add_column("outcome", no_wrap=True)
+        table.add_column("runs", justify="right")
+        table.add_column("hypervisor and label", overflow="fold")
+        unreadable = []
+        for directory, session in readable(paths.sessions()):
+            if isinstance(session, UsageError):
+                unreadable.append(f"{directory.name}: {session}")
+                continue
+            label = f" ({session.label})" if session.label else ""
+            about = Text(f"{session.hypervisor}{label}")
+            table.add_row(session.session, session.outcome, str(len(session.runs)), about)
+        if table.row_count:
+            console.print(table)
+        else:
+            console.print(f"no session below {paths.sessions()}", soft_wrap=True)
+        for line in unreadable:
+            console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

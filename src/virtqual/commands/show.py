@@ -1,0 +1,27 @@
+"""`virtqual show`: the table and the conclusion of a session that has ended, as they were printed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.report.terminal import Terminal
+from virtqual.session.store import find, load
+
+
+def command(
+    session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
+) -> None:
+    """Print the table of a session again, with its conclusion.  The exit code is 0 whatever that is."""
+    with speaking():
+        directory = find(session, paths.sessions())
+        found, terminal = load(directory), Terminal()
+        terminal.begin(found, ())
+        terminal.end(found, str(directory))
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

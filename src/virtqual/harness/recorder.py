@@ -1,0 +1,103 @@
+"""Write into the session's log what a ReFrame run does, while it does it.
+
+A listener of ReFrame's execution policy: each case is written down when it is submitted, and again when it
+has ended, so that nothing depends on the report that ReFrame writes at its own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reframe.frontend.executors import TaskEventListener
+
+from virtqual.runs import Run
+from virtqual.session.log import Failed, Finished, Log, Submitted
+from virtqual.session.session import Failure, Kind
+
+#: Slurm's states of a job that somebody or something else has ended, whatever its output looks like.
+ENDED = frozenset(
+    ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"]
+)
+_BY_SLURM = {
+    "CANCELLED": "somebody cancelled it",
+    "NODE_FAIL": "a node of it died",
+    "OUT_OF_MEMORY": "it used more memory than it may",
+    "TIMEOUT": "it reached its time limit",
+}
+
+
+class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
+    """Appends to the log of each measuring case; other cases are left aside.
+
+    Parameters
+    ----------
+    log_of
+        Returns the log that a task belongs to; None for one that is no measurement.
+    """
+
+    def __init__(self, log_of: Callable[[Any], Log | None]) -> None:
+        self._log_of = log_of
+
+    def on_task_run(self, task: Any) -> None:
+        """Write down the job that was submitted."""
+        if (log := self._log_of(task)) and task.check.job is not None:
+            log.append(
+                Submitted(
+                    job=str(task.check.job.jobid),
+                    case=task.check.display_name,
+                    partition=task.testcase.partition.name,
+                )
+            )
+
+    def on_task_success(self, task: Any) -> None:
+        """Write down the run."""
+        if log := self._log_of(task):
+            log.append(Finished(run=Run.model_validate_json(task.check.record)))
+
+    def on_task_failure(self, task: Any) -> None:
+        """Write down why there is no run."""
+        if log := self._log_of(task):
+            log.append(Failed(failure=failure_of(task)))
+
+    def on_task_abort(self, task: Any) -> None:
+        """Nothing failed: ReFrame was told to end, and whoever told it knows why."""
+
+    def on_task_skip(self, task: Any) -> None:
+        """What depends on a case that failed has not failed itself."""
+
+    on_task_setup = on_task_compile = on_task_exit = on_task_compile_exit = on_task_skip
+    on_task_xfailure = on_task_xsuccess = on_task_failure
+
+
+def failure_of(task: Any) -> Failure:
+    """Return why a task left no run, in Slurm's words where Slurm ended its job."""
+    check, job = task.check, task.check.job
+    reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
+    kind = _kind(task)
+    state = str(getattr(job, "state", None) or "")
+    if state in ENDED:
+        kind, reason = (
+            "infrastructure",
+            f"job {job.jobid} ended as {state} ({_BY_SLURM.get(state, 'by Slurm')})",
+        )
+    return Failure(
+        check=check.case,
+        case=check.display_name,
+        pair=check.slot.pair,
+        side=check.slot.side,
+        partition=task.testcase.partition.name,
+        job=str(getattr(job, "jobid", None) or ""),
+        kind=kind,
+        reason=reason,
+    )
+
+
+def _kind(task: Any) -> Kind:
+    """Tell a run that does not count from what is broken."""
+    if task.failed_stage == "performance" and task.check.slot.side == "native":
+        return "reference"
+    # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).
+    if task.failed_stage == "sanity" and "job exited with exit code" not in str(task.exc_info[1]):
+        return "refused"
+    return "infrastructure"

@@ -1,0 +1,72 @@
+"""The end of every session, however it was run: judge, conclude, write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtqual.references.load import known as references
+from virtqual.report import junit
+from virtqual.session.conclusion import conclude
+from virtqual.session.judge import Judged, judge
+from virtqual.session.log import Log
+from virtqual.session.session import Session
+from virtqual.verdict import Design
+
+
+def concluded(
+    log: Log,
+    earlier: Session | None,
+    *,
+    design: Design | None = None,
+    interrupted: bool = False,
+    broken: Sequence[str] = (),
+    not_run: Sequence[str] = (),
+    share: int = 1,
+) -> Session:
+    """Judge a session from its log, conclude it, and write its documents.
+
+    Parameters
+    ----------
+    log
+        Of the session.
+    earlier
+        The session that it is compared with, or None.
+    design
+        Error rates and looks; the default's if not given.
+    interrupted
+        Whether a person or a time limit ended it.
+    broken
+        What failed of the infrastructure besides the failures in the log, in words.
+    not_run
+        Checks that cannot run here, with the reason.
+    share
+        How many sessions share the error rate.
+
+    Returns
+    -------
+    Session
+        As ``session.json`` and ``junit.xml`` have it.
+    """
+    session = log.session()
+    session.not_run = list(not_run)
+    failed = [
+        f"{failure.case} on {failure.partition}: {failure.reason}"
+        for failure in session.failures
+        if failure.kind == "infrastructure"
+    ]
+    judged: Judged | None = None
+    try:
+        judged = judge(session, earlier=earlier, design=design, sessions=share)
+    finally:
+        # What cannot be judged has been measured all the same, and is kept.
+        conclude(
+            session,
+            judged,
+            interrupted=interrupted,
+            broken=[*broken, *failed],
+            qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+            studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
+        )
+        log.conclude(session)
+        junit.write(session, log.directory / junit.FILE)
+    return session

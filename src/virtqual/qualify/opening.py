@@ -1,0 +1,270 @@
+"""Before anything runs: what was asked for makes sense, is allowed, and can run."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from virtqual import paths
+from virtqual.admission.compare import compare
+from virtqual.admission.finding import refusals
+from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.qualify import plan
+from virtqual.qualify.leftovers import end_leftovers
+from virtqual.qualify.state import Qualification, Request, Screen
+from virtqual.references import expiry_problems
+from virtqual.references.budgets import HypervisorClass
+from virtqual.references.load import known as references
+from virtqual.report import junit
+from virtqual.session import conclusion, store
+from virtqual.session.judge import admitted_of, policy
+from virtqual.session.lock import measuring
+from virtqual.session.log import Begun, Log
+from virtqual.session.pairing import series_of
+from virtqual.session.session import Head, Session
+from virtqual.site import placement, probe, systems
+from virtqual.site.configuration import load_system
+from virtqual.site.nodes import Watch
+from virtqual.site.systems import System
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest
+
+#: So much of a label is kept; what no terminal shows is replaced.
+LABEL = 200
+
+
+def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
+    """Make a session of what was asked for, and tell the screen of it.
+
+    Parameters
+    ----------
+    request, screen
+        What was asked for, and who is told.
+    held
+        Keeps the lock of the system as long as the session measures.
+
+    Raises
+    ------
+    UsageError, RefusedError, InfrastructureError
+        What was asked for makes no sense, must not be judged, or cannot run.
+    """
+    design = plan.affordable(request)
+    system = load_system(request.system)
+    chosen = _class(request.hypervisor_class, system)
+    earlier = _earlier(request.against, system)
+    stack = _stack(request.stack)
+    lock = held.enter_context(measuring(paths.writable(paths.state()), system.name, "now", screen.note))
+    for note in end_leftovers(system.name):
+        screen.note(note)
+    watch = Watch(system)
+    if lacking := watch.begin():
+        raise InfrastructureError("; ".join(lacking))
+    head, log = _opened(system, chosen, stack, earlier, request.label)
+    notes = _notes(head, earlier, chosen, stack)
+    if earlier and request.against == "last":
+        notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
+    screen.begin(head, notes)
+    return Qualification(request, screen, system, log, head, earlier, design, watch, lock)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The sessions of a plain ReFrame run: their logs by name of the stack, and the earlier session."""
+
+    logs: dict[str, Log]
+    earlier: Session | None
+
+
+def plain(
+    system: str,
+    stacks: Sequence[str],
+    *,
+    against: str,
+    hypervisor_class: str,
+    held: ExitStack,
+    say: Callable[[str], None],
+) -> Opened:
+    """Open the sessions of a plain ReFrame run, one for each stack that it runs.
+
+    Parameters
+    ----------
+    system
+        Name of the system.
+    stacks
+        Names of the stacks.
+    against, hypervisor_class
+        The earlier session, and the class; empty for none, and for the system file's.
+    held
+        Keeps the lock of the system.
+    say
+        Is told what a person should know.
+
+    Raises
+    ------
+    UsageError, RefusedError, InfrastructureError
+        As `prepare`.
+    """
+    found = load_system(system)
+    chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
+    held.enter_context(measuring(paths.writable(paths.state()), found.name, "of plain reframe", say))
+    for note in end_leftovers(found.name):
+        say(note)
+    logs = {name: _opened(found, chosen, _stack(name), earlier, "reframe")[1] for name in stacks}
+    return Opened(logs, earlier)
+
+
+def _opened(
+    system: System, chosen: HypervisorClass, stack: Manifest, earlier: Session | None, label: str
+) -> tuple[Head, Log]:
+    """Make the session's directory and begin its log."""
+    now = datetime.datetime.now(datetime.UTC).astimezone()
+    directory = _directory(now, system.name)
+    head = Head(
+        session=directory.name,
+        label=_shown(label),
+        created=now.isoformat(timespec="seconds"),
+        system=system.name,
+        hypervisor_class=chosen.name,
+        identity=_identity(system),
+        stack={
+            "name": stack.name,
+            "hash": stack.hash,
+            "programs": [p.model_dump(mode="json") for p in stack.programs],
+        },
+        against=earlier.session if earlier else None,
+    )
+    log = Log(directory)
+    log.append(Begun(head=head))
+    return head, log
+
+
+def _shown(label: str) -> str:
+    """Return a label as it can be shown: text of bounded length, without control characters."""
+    # Where the locale is ASCII, arguments are bytes in disguise.
+    text = label[: 4 * LABEL].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return text if len(text) <= LABEL else text[: LABEL - 1] + "\u2026"
+
+
+def _directory(now: datetime.datetime, system: str) -> Path:
+    """Make the session's directory, whose name is its id: of two in one second, one takes the next second."""
+    sessions = paths.writable(paths.sessions())
+    while True:
+        directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            now += datetime.timedelta(seconds=1)
+        except OSError as error:
+            raise InfrastructureError(f"{directory}: cannot be made: {error.strerror}") from error
+        else:
+            return directory
+
+
+def _class(name: str, system: System) -> HypervisorClass:
+    """Return the class of budgets, which must be one that these VMs may be judged as."""
+    known = references()
+    hypervisor = system.virtual.hypervisor
+    name = name or system.virtual.hypervisor_class
+    try:
+        chosen = known.hypervisor_class(name)
+    except LookupError as error:
+        raise UsageError(str(error)) from error
+    if hypervisor.accelerator not in chosen.accelerators:
+        raise RefusedError(
+            f"class {name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
+            f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}: "
+            "what was measured here may not be judged as something else"
+        )
+    if expired := [str(problem) for problem in expiry_problems(known, datetime.date.today())]:
+        raise UsageError("; ".join(expired))
+    return chosen
+
+
+def _earlier(against: str, system: System) -> Session | None:
+    """Return the session to compare with, which must be of the same system with its VMs placed alike."""
+    if not against:
+        return None
+    directory = store.find(against, paths.sessions(), system.name)
+    earlier = store.load_earlier(directory)
+    if earlier.system != system.name:
+        raise RefusedError(f"session {earlier.session} was measured on system {earlier.system!r}")
+    if others := placement.differences(earlier.placement, placement.of(system)):
+        raise RefusedError(
+            f"session {earlier.session} was measured with the VMs placed otherwise ({', '.join(others)}): "
+            "what changes would not be the hypervisor's; record a baseline with this placement"
+        )
+    # Now, and not after hours of measuring: is there anything in it to compare with?
+    try:
+        series = series_of(admitted_of(earlier).runs, references())
+    except ValueError as error:
+        raise UsageError(f"{directory}: {error}") from error
+    if not any(one.valid for one in series.values()):
+        left_out = [why for one in series.values() for pair in one.pairs for why in pair.invalid]
+        raise UsageError(
+            f"{directory}: session {earlier.session} has no pair that counts "
+            f"({'; '.join(dict.fromkeys(left_out[:3])) or 'no series'}): nothing can be compared with it"
+        )
+    return earlier
+
+
+def _stack(name: str) -> Manifest:
+    """Return the software stack: the one asked for, or the first that is set up, as it was recorded."""
+    stacks = {stack.name: stack for stack in manifest.installed(paths.stacks())}
+    if not stacks:
+        raise InfrastructureError(manifest.NONE)
+    if name and name not in stacks:
+        raise UsageError(f"no stack {name!r}; set up are: {', '.join(stacks)}")
+    stack = stacks[name] if name else next(iter(stacks.values()))
+    if changed := list(stack.changed()):
+        again = manifest.set_up_by(stack.name)
+        raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
+    return stack
+
+
+def refused_beforehand(job: Qualification) -> Session | None:
+    """Look at a node of each partition; where they may not be compared, return the session that ends here."""
+    nodes = {side: probe.look_at(job.system, side) for side in systems.SIDES}
+    native, virtual = nodes["native"], nodes["virtual"]
+    if native is None or virtual is None:
+        return None
+    for side, identity in (("native", native), ("virtual", virtual)):
+        job.head.identity[side]["node"] = identity.plain()
+    findings = compare(native, virtual, policy(), job.head.hypervisor_class)
+    if reasons := refusals(findings):
+        session = job.log.session()
+        session.identity, session.preflight = job.head.identity, findings
+        conclusion.refuse(session, len(reasons))
+        job.log.conclude(session)
+        junit.write(session, job.log.directory / junit.FILE)
+        return session
+    job.log.append(Begun(head=job.head))
+    return None
+
+
+def _identity(system: System) -> dict[str, dict[str, object]]:
+    virtual = system.virtual
+    sides: dict[str, dict[str, object]] = {
+        side: {"partition": system.partition(side).name, "processor": system.partition(side).processor}
+        for side in systems.SIDES
+    }
+    sides["virtual"] |= {"hypervisor": virtual.hypervisor.model_dump(), "guest": virtual.guest}
+    sides["virtual"]["placement"] = placement.of(system)
+    return sides
+
+
+def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: Manifest) -> list[str]:
+    notes = []
+    if earlier is None and chosen.gate == "change":
+        notes.append(
+            "No earlier session was named: this one records the baseline. "
+            f"Compare a later build with: --against {head.session}"
+        )
+    if earlier and earlier.stack["hash"] != stack.hash:
+        notes.append(
+            f"The stack differs from that of {earlier.session}: what changes may not be the hypervisor."
+        )
+    return notes

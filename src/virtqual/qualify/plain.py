@@ -1,0 +1,211 @@
+"""A plain ``reframe`` run is a session of one round: recorded as any other, and judged once.
+
+ReFrame's site configuration installs this.  All measuring cases come first, under either execution policy;
+the verdict tests (``checks/overhead.py``) come after them, and say what the one judgement of the whole run
+says of their check.  So the error rate is one for the run, however many checks it has.
+
+``VIRTQUAL_SESSION``
+    Directory of the session that virtqual runs this ReFrame for: then nothing is judged here.
+``VIRTQUAL_PIPELINE``
+    Set in the jobs of ``--ci-generate``, which run one case each: how many verdicts share the error rate.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from reframe.core import runtime
+from reframe.core.logging import getlogger
+from reframe.frontend.executors import Runner
+from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
+
+from virtqual.errors import VirtqualError
+from virtqual.harness.kinds import judges, measures
+from virtqual.harness.recorder import Recorder
+from virtqual.runs import Run
+from virtqual.session.log import Finished, Log
+from virtqual.session.session import Session
+
+SESSION, PIPELINE = "VIRTQUAL_SESSION", "VIRTQUAL_PIPELINE"
+
+
+class PlainRun:
+    """The sessions of this ReFrame run, one for each software stack.
+
+    Parameters
+    ----------
+    logs
+        Of the sessions, by name of the stack.
+    against
+        The earlier session that they are compared with, or None.
+    share
+        How many sessions or pipeline jobs share the error rate.
+    """
+
+    def __init__(self, logs: dict[str, Log], against: Session | None, share: int) -> None:
+        self.logs, self._against, self._share = logs, against, share
+        self._sessions: dict[str, Session] = {}
+
+    def log_of(self, task: Any) -> Log | None:
+        """Return the log that a task's run belongs to; None for what is no measurement."""
+        return self.logs[task.testcase.environ.name] if measures(task.testcase) else None
+
+    def session(self, stack: str) -> Session:
+        """Return the session of a stack as it was judged: when it is first asked for, nothing more is run."""
+        if stack not in self._sessions:
+            from virtqual.qualify.concluding import concluded
+
+            log = self.logs[stack]
+            self._sessions[stack] = concluded(log, self._against, share=self._share)
+        return self._sessions[stack]
+
+
+_running: list[PlainRun] = []
+
+
+def current() -> PlainRun:
+    """Return this process's run.
+
+    Raises
+    ------
+    VirtqualError
+        ReFrame does not run with the project's configuration.
+    """
+    if not _running:
+        raise VirtqualError("nothing was recorded: is ReFrame's configuration reframe/settings.py?")
+    return _running[-1]
+
+
+def install() -> None:
+    """Make every ReFrame run a session, or a part of the session that virtqual runs it for."""
+    if not getattr(Runner, "_virtqual_records", False):
+        Runner.runall = _recorded(Runner.runall)
+        AsynchronousExecutionPolicy.deps_succeeded = _after_measurements(
+            AsynchronousExecutionPolicy.deps_succeeded
+        )
+        Runner._virtqual_records = True
+
+
+def _after_measurements(deps_succeeded: Callable[..., bool]) -> Callable[..., bool]:
+    def held(self: Any, task: Any) -> bool:
+        if judges(task.testcase) and any(measures(other.testcase) for other in self._current_tasks):
+            return False
+        return deps_succeeded(self, task)
+
+    return held
+
+
+def _recorded(runall: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: Any, testcases: list[Any], restored_cases: Sequence[Any] | None = None) -> Any:
+        measuring = [case for case in testcases if measures(case)]
+        verdicts = [case for case in testcases if judges(case)]
+        if self._policy.dry_run_mode or not (measuring or verdicts):
+            return runall(self, testcases, restored_cases)
+        if directory := os.environ.get(SESSION):
+            log = Log(Path(directory))
+            _stage_in(log.directory.name)
+            listener = Recorder(lambda task: log if measures(task.testcase) else None)
+            self._policy.task_listeners.insert(0, listener)
+            return runall(self, testcases, restored_cases)
+        if os.environ.get(PIPELINE) and not verdicts:
+            return runall(self, testcases, restored_cases)
+        try:
+            return _session(self, runall, testcases, restored_cases or [])
+        except VirtqualError as error:
+            getlogger().error(f"virtqual: {error}")
+            sys.exit(1)
+
+    return guarded
+
+
+def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], restored: Sequence[Any]) -> Any:
+    """Run the cases as a session of one round."""
+    from virtqual.qualify import opening
+
+    verdicts = [case for case in testcases if judges(case)]
+    measuring = [case for case in testcases if measures(case)]
+    if not os.environ.get(PIPELINE):
+        _refuse_halves(measuring, verdicts)
+    # What a verdict depends on failed, perhaps: it says so itself, and is not skipped for it.
+    for case in verdicts:
+        for dependency in case.deps:
+            dependency.in_degree -= 1
+        case.deps.clear()
+    with ExitStack() as held:
+        name = runtime.runtime().system.name
+        stacks = list(
+            dict.fromkeys(case.environ.name for case in testcases if measures(case) or judges(case))
+        )
+        opened = opening.plain(
+            name,
+            stacks,
+            against=next((case.check.against for case in verdicts), ""),
+            hypervisor_class=next((case.check.hypervisor_class for case in verdicts), ""),
+            held=held,
+            say=getlogger().info,
+        )
+        share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
+        run = PlainRun(opened.logs, opened.earlier, share)
+        for case in restored:
+            if measures(case):
+                run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
+        _stage_in(next(iter(opened.logs.values())).directory.name)
+        runner._policy.task_listeners.insert(0, Recorder(run.log_of))
+        _running.append(run)
+        others = [case for case in testcases if not judges(case)]
+        try:
+            return runall(runner, [*others, *verdicts], restored)
+        finally:
+            _show([run.session(stack) for stack in stacks], run.logs)
+
+
+def _refuse_halves(measuring: Iterable[Any], verdicts: Iterable[Any]) -> None:
+    """Refuse a run that would judge nothing, before it takes anybody's time.
+
+    Raises
+    ------
+    VirtqualError
+        It has one side only, or measures what it has no verdict on.
+    """
+    sides = {case.check.slot.side for case in measuring}
+    if missing := {"native", "virtual"} - sides:
+        raise VirtqualError(
+            f"nothing would be judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
+            "with; select both partitions (--system NAME, without a partition)"
+        )
+    judged = {(case.check.case, case.environ.name) for case in verdicts}
+    bare = sorted(
+        {case.check.case for case in measuring if (case.check.case, case.environ.name) not in judged}
+    )
+    if bare:
+        raise VirtqualError(
+            f"nothing would be judged of {', '.join(bare)}: this run leaves the verdict tests out; "
+            "select them, too"
+        )
+
+
+def _stage_in(session: str) -> None:
+    """Give the session stage and output directories of its own: another session's output is not there."""
+    known = runtime.runtime()
+    for option, prefix in (
+        ("systems/stagedir", known.stage_prefix),
+        ("systems/outputdir", known.output_prefix),
+    ):
+        known.site_config.add_sticky_option(option, str(Path(prefix) / session))
+
+
+def _show(sessions: Sequence[Session], logs: dict[str, Log]) -> None:
+    """Say what the run comes to."""
+    say = getlogger().info
+    for session, log in zip(sessions, logs.values(), strict=True):
+        say(f"\nvirtqual session {session.session} ({session.stack['name']})")
+        say(session.conclusion)
+        say(f"qualified: {session.qualified}")
+        say(f"One error rate holds for all {len(session.verdicts)} verdicts of this run.")
+        say(f"table: virtqual show {session.session}")
+        say(f"results: {log.directory}")

@@ -1,0 +1,106 @@
+"""One round: one ReFrame run over some pairs of some checks."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Sequence
+
+from virtqual.harness import catalogue, process
+from virtqual.harness.kinds import VERDICT
+from virtqual.harness.process import Files
+from virtqual.qualify import plan
+from virtqual.qualify.plain import SESSION
+from virtqual.qualify.state import Qualification, Request
+from virtqual.session.log import RoundBegun
+from virtqual.session.session import Round, Session
+from virtqual.site.slurm import cancel
+
+
+def run_round(job: Qualification, session: Session, part: Round) -> None:
+    """Run the pairs of a round; each run that finishes is in the log at once, whatever becomes of the others.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        No check is selected.
+    KeyboardInterrupt
+        A person, or the scheduler of this very job, ended it.
+    """
+    request = job.request
+    begun = time.monotonic()
+    job.log.append(RoundBegun(round=part))
+    base = job.log.directory / f"round-{part.number}"
+    files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
+    names = [_pattern(check) for check in part.checks] or list(request.names)
+    line = process.command(
+        job.head.system,
+        files,
+        names=["|".join(names)] if names else [],
+        tags=request.tags,
+        exclude=VERDICT,
+        environment=job.head.stack["name"],
+        policy=request.policy,
+        settings={"scope": "full" if request.full else "quick"},
+        extras={
+            "virtqual_session": job.head.session,
+            "hypervisor_class": job.head.hypervisor_class,
+            "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.head.build),
+        },
+    )
+    listed = job.log.directory / "catalogue.json"
+    env = {
+        "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
+        "VIRTQUAL_CATALOGUE": str(listed),
+        SESSION: str(job.log.directory),
+    }
+    seconds = plan.expected(job, session, part.checks, part.last - part.first + 1)
+    job.screen.round_begins(part.number, f"{_checks(request, part)}: {_pairs(part)}", seconds)
+    try:
+        code = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
+    finally:
+        job.screen.round_ends()
+        if not (request.names or request.tags):
+            job.not_run = _not_run(job, catalogue.read(listed))
+    job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
+    if job.watch.stop.is_set():
+        return
+    if code < 0:
+        # Whatever killed it, it could not cancel its jobs.
+        left = cancel(job.log.unfinished())
+        name = signal.Signals(-code).name
+        jobs = f"; its jobs {', '.join(left)} were cancelled" if left else ""
+        job.broken.append(f"ReFrame was killed ({name}){jobs}")
+    elif why := process.stopped(files.log):
+        job.broken.append(f"ReFrame gave up: {why}")
+    elif not files.report.is_file():
+        raise process.error_in(files.log)
+
+
+def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
+    """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
+    features = {f for program in job.head.stack["programs"] for f in program["features"]}
+    nodes = min(job.system.native.nodes, job.system.virtual.nodes)
+    return catalogue.missing(every, features, nodes)
+
+
+def _checks(request: Request, part: Round) -> str:
+    if part.checks:
+        return ", ".join(part.checks)
+    chosen = [f"named {name!r}" for name in request.names] + [f"tagged {tag!r}" for tag in request.tags]
+    return f"checks {' and '.join(chosen)}" if chosen else "every check"
+
+
+def _pairs(part: Round) -> str:
+    if part.first == part.last:
+        return f"pair {part.first}"
+    return f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}"
+
+
+def _pattern(check: str) -> str:
+    # All samples of a check.  ReFrame matches names without their blanks, such as
+    # "lammps%sample=0N%problem=lj".
+    name, *parameters = check.split(" ")
+    rest = "".join(f"(?=.*{re.escape(parameter)}(%|$))" for parameter in parameters)
+    return f"^(?={re.escape(name)}(%|$)){rest}"

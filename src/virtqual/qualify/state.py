@@ -1,0 +1,92 @@
+"""One session as it goes on: what was asked for, who is shown it, and what is known so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from virtqual.harness.process import Event
+from virtqual.session.log import Log
+from virtqual.session.session import Head, Session
+from virtqual.site.nodes import Watch
+from virtqual.site.systems import System
+from virtqual.verdict import Design
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; see ``virtqual qualify --help``."""
+
+    system: str
+    hypervisor_class: str = ""
+    against: str = ""
+    full: bool = False
+    names: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    stack: str = ""
+    label: str = ""
+    max_pairs: int = 18
+    pairs: int | None = None
+    policy: str = "serial"
+
+
+class Screen(Protocol):
+    """Shows a session to a person while it runs."""
+
+    def begin(self, head: Head, notes: Sequence[str]) -> None:
+        """Say what will be qualified, how it is judged, and what to know."""
+
+    def note(self, text: str) -> None:
+        """Say something that a person should know at once."""
+
+    def round_begins(self, number: int, what: str, seconds: float | None) -> None:
+        """Say what this round runs and how long that should take (None: nothing is known)."""
+
+    def event(self, event: Event) -> None:
+        """Show progress."""
+
+    def round_ends(self) -> None:
+        """Close the progress display."""
+
+    def end(self, session: Session, directory: str) -> None:
+        """Show the table, the conclusion and where the results are."""
+
+
+@dataclass
+class Qualification:
+    """One session as it goes on.
+
+    Attributes
+    ----------
+    request, screen, system
+        What was asked for, who is shown it, and where it runs.
+    log
+        Everything that happened so far.
+    head
+        What was known before anything ran.
+    earlier
+        The session that it is compared with, or None.
+    design
+        Error rates, and after how many pairs a decision is tried.
+    watch
+        The nodes of both partitions.
+    lock
+        File descriptor that keeps other sessions away.
+    broken
+        What failed of the infrastructure besides the failures in the log, in words.
+    not_run
+        Checks that cannot run here, with the reason.
+    """
+
+    request: Request
+    screen: Screen
+    system: System
+    log: Log
+    head: Head
+    earlier: Session | None
+    design: Design
+    watch: Watch
+    lock: int
+    broken: list[str] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)

@@ -1,0 +1,116 @@
+"""Sessions side by side: medians of both sides, and their ratios to the first session's native side.
+
+Sessions are not paired in time with each other, so what is compared across them gets no verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from virtqual.session.judge import admitted_of
+from virtqual.session.session import Session
+
+Medians = dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class ComparedSeries:
+    """One series in one session; each ratio is the geometric mean over the sizes of a curve.
+
+    Attributes
+    ----------
+    series
+        ``metric@setting``.
+    session
+        Number of the session, from 0.
+    overhead
+        Virtual against native in this session.
+    native, virtual
+        Either side against the native side of the first session that measured the series.
+    """
+
+    series: str
+    session: int
+    overhead: float
+    native: float
+    virtual: float
+
+
+def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
+    """Compare what several sessions measured on both sides, series by series.
+
+    Runs that something disturbed, and checks of which nothing may be judged, count here as little as under a
+    verdict.  A series whose sizes differ is compared where it has those of the first session that has it.
+    """
+    measured = [_medians(session) for session in sessions]
+    names = dict.fromkeys(name for sides in measured for name in sides)
+    found = []
+    for name in names:
+        having = [(n, sides[name]) for n, sides in enumerate(measured) if len(sides.get(name, {})) == 2]
+        if not having:
+            continue
+        base = having[0][1]["native"]
+        for number, sides in having:
+            native, virtual = sides["native"], sides["virtual"]
+            if len(native) == len(virtual) == len(base):
+                found.append(
+                    ComparedSeries(
+                        name, number, _ratio(virtual, native), _ratio(native, base), _ratio(virtual, base)
+                    )
+                )
+    return found
+
+
+def _medians(session: Session) -> dict[str, Medians]:
+    """Return the medians over the runs that count, by series and side."""
+    values: dict[str, dict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for run in admitted_of(session).counted:
+        for result in run.results:
+            if not result.invalid and not run.instead:
+                values[result.series][run.side].append(result.values)
+    return {
+        name: {side: tuple(map(median, zip(*rows, strict=True))) for side, rows in sides.items()}
+        for name, sides in values.items()
+    }
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    logs = [math.log(a / b) for a, b in zip(above, below, strict=True)]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:
+    """Yield everything in which what the sessions say of themselves differs, with each session's word."""
+    flat = [dict(_flattened(_facts(session))) for session in sessions]
+    for name in dict.fromkeys(name for facts in flat for name in facts):
+        words = [facts.get(name, "not said") for facts in flat]
+        if len(set(words)) > 1:
+            yield name, words
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    virtual = session.identity.get("virtual", {})
+    return {
+        "label": session.label or "none",
+        "system": session.system,
+        "class": session.hypervisor_class,
+        "hypervisor": virtual.get("hypervisor", {}),
+        "placement": virtual.get("placement", {}),
+        "guest": virtual.get("guest", {}),
+        "native processor": session.identity.get("native", {}).get("processor", {}),
+        "stack": f"{session.stack.get('name', '?')} ({session.stack.get('hash', '?')})",
+    }
+
+
+def _flattened(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in facts.items():
+        name = f"{above} {key}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            yield from _flattened(value, name)
+        else:
+            yield name, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

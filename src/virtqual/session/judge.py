@@ -1,0 +1,117 @@
+"""The one judge: from a session's runs to its verdicts, in a straight line.
+
+runs -> admit -> pair -> judge -> conclude
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from virtqual import paths
+from virtqual.admission import canary_runs
+from virtqual.admission.admit import Admitted, admit, unfit_since
+from virtqual.admission.canaries import Canary
+from virtqual.admission.policy import Policy, load_policy
+from virtqual.references import References
+from virtqual.references.load import claim_ids
+from virtqual.references.load import known as references
+from virtqual.runs import Run
+from virtqual.session.pairing import Before, cases_of, series_of
+from virtqual.session.session import Session
+from virtqual.verdict import Design, SessionVerdict, judge_session
+
+
+@cache
+def policy() -> Policy:
+    """Return what each item of preflight means, read once a process."""
+    return policy_in(paths.references(), references())
+
+
+def policy_in(directory: Path, known: References) -> Policy:
+    """Read what each item of preflight means by the reviewed data of a directory, which is `known`."""
+    return load_policy(directory / "preflight.yaml", known.classes, claim_ids(directory / "published"))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A session as it was judged.
+
+    Attributes
+    ----------
+    admitted
+        Its runs, what was refused, and what was found.
+    canaries
+        What the measurements themselves say of features that the hypervisor may lack.
+    verdict
+        None where no run was admitted to be judged, since there is none.
+    """
+
+    admitted: Admitted
+    canaries: tuple[Canary, ...]
+    verdict: SessionVerdict | None
+
+    @property
+    def unmeasured(self) -> int:
+        """How many checks have no run that counts, so that they are not among the verdicts."""
+        measured = {run.check for run in self.admitted.runs if not run.instead}
+        return len(self.admitted.refused.keys() - measured)
+
+
+def judge(
+    session: Session, *, earlier: Session | None = None, design: Design | None = None, sessions: int = 1
+) -> Judged:
+    """Judge a session from its runs and failures: the only place where a verdict is made.
+
+    Parameters
+    ----------
+    session
+        With all its runs so far.
+    earlier
+        The earlier session that it is compared with, or None.
+    design
+        Error rates and looks; the default's if not given.
+    sessions
+        How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        The class does not exist, or no budget covers a metric.
+    virtqual.verdict.pairs.PairingError
+        For what only a bug of the harness produces.
+    """
+    known, rules, name = references(), policy(), session.hypervisor_class
+    admitted = admitted_of(session)
+    before = None
+    if earlier is not None:
+        # What disturbed or refused runs of the earlier session makes them no better a measure now.
+        then = admitted_of(earlier, name)
+        before = Before(then.runs, unfit_since(admitted, then, rules, name))
+    design = design or Design()
+    verdict = None
+    if session.runs:
+        cases = cases_of(
+            admitted.runs, known, name, system=session.system, refused=admitted.refused, before=before
+        )
+        verdict = judge_session(
+            cases,
+            hypervisor_class=known.hypervisor_class(name),
+            waivers=known.waivers,
+            build=session.build,
+            design=replace(design, alpha=design.alpha / sessions),
+        )
+    return Judged(admitted, canaries(admitted.runs), verdict)
+
+
+def admitted_of(session: Session, hypervisor_class: str = "") -> Admitted:
+    """Return which runs of a session may be compared, under its own class or another one."""
+    failed = [(failure.check, failure.why) for failure in session.failures]
+    return admit(session.runs, policy(), hypervisor_class or session.hypervisor_class, failed)
+
+
+def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
+    """Return what every canary says of admitted runs; disturbed ones do not count."""
+    return canary_runs.of_session(canary_runs.Measured.of(runs, series_of(runs, references())))

@@ -1,0 +1,101 @@
+"""One session at a time measures on a system, and a session that died does not keep the next one out.
+
+The lock is the kernel's (``flock``): virtqual holds it and hands it to the ReFrame that it starts, so it is
+free exactly when both are gone, however they ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from virtqual.errors import InfrastructureError
+
+#: How long a session whose virtqual died may take to cancel its jobs, seconds: ReFrame waits for their end.
+PATIENCE = 90.0
+
+
+@contextmanager
+def measuring(
+    state: Path, system: str, session: str, say: Callable[[str], None], patience: float = PATIENCE
+) -> Iterator[int]:
+    """Hold the lock of a system while a session measures on it.
+
+    Parameters
+    ----------
+    state
+        The state directory, which all sessions of a person or a site share.
+    system
+        On which is measured.
+    session
+        Id of the session, or a word for what will become one.
+    say
+        Is told that another session is being waited for.
+    patience
+        Seconds to wait for what a dead session has left running.
+
+    Yields
+    ------
+    int
+        The file descriptor that holds the lock, to be handed to child processes.
+
+    Raises
+    ------
+    InfrastructureError
+        Another session measures there now; which one, since when and by which process.
+    """
+    path = state / f"measuring-{system}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _acquire(descriptor, path, say, patience)
+        holder = {"session": session, "pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield descriptor
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: float) -> None:
+    until, told = time.monotonic() + patience, False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who, dead = _holder(path)
+            if not dead or time.monotonic() > until:
+                raise InfrastructureError(
+                    f"{who} measures on this system now: two at once would disturb each other; "
+                    f"wait for its end, or end it (lock: {path})"
+                ) from None
+            if not told:
+                say(f"{who} has died; waiting until what it started has ended")
+                told = True
+            time.sleep(0.2)
+        except OSError as error:
+            raise InfrastructureError(
+                f"{path}: the file system gives no lock ({error.strerror}); let VIRTQUAL_STATE name a "
+                "directory on one that does"
+            ) from error
+        else:
+            return
+
+
+def _holder(path: Path) -> tuple[str, bool]:
+    """Return who holds the lock, in words, and whether that process is known to be dead."""
+    try:
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        since = time.strftime("%H:%M:%S", time.localtime(holder["since"]))
+        who = f"session {holder['session']} (process {holder['pid']} on {holder['host']}, since {since})"
+        here = holder["host"] == socket.gethostname()
+        return who, here and not Path(f"/proc/{int(holder['pid'])}").exists()
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another session", False

@@ -1,0 +1,208 @@
+"""The log of a session: one line of JSON for everything that happened, appended at once and never changed.
+
+Whatever dies - a VM, Slurm's controller, ReFrame, virtqual itself - what was measured before is in the log.
+Several processes append to it: virtqual, and the ReFrame that it started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files.records import first_problem, text_of, write_whole
+from virtqual.runs import Run
+from virtqual.session.session import SCHEMA, Failure, Head, Round, Session
+
+LOG, DOCUMENT = "log.jsonl", "session.json"
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Begun(_Event):
+    """The first line of every log."""
+
+    event: Literal["begun"] = "begun"
+    head: Head
+
+
+class RoundBegun(_Event):
+    """ReFrame was started."""
+
+    event: Literal["round"] = "round"
+    round: Round
+
+
+class Submitted(_Event):
+    """A job was handed to the scheduler: whoever finds the log can look for it."""
+
+    event: Literal["submitted"] = "submitted"
+    job: str
+    case: str
+    partition: str
+
+
+class Finished(_Event):
+    """A run was finished, and its output is sound."""
+
+    event: Literal["finished"] = "finished"
+    run: Run
+
+
+class Failed(_Event):
+    """A case left no run."""
+
+    event: Literal["failed"] = "failed"
+    failure: Failure
+
+
+class Concluded(_Event):
+    """The session as it was judged; the runs stand in the lines before."""
+
+    event: Literal["concluded"] = "concluded"
+    session: Session
+
+
+Event = Annotated[
+    Begun | RoundBegun | Submitted | Finished | Failed | Concluded, Field(discriminator="event")
+]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The log of the session in a directory."""
+
+    directory: Path
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.directory / LOG
+
+    def append(self, event: Event) -> None:
+        """Append an event, in one write that reaches the disk before this returns.
+
+        Raises
+        ------
+        InfrastructureError
+            It could not be written, and where: a full disk, for one.
+        """
+        line = _EVENT.dump_json(event, by_alias=True) + b"\n"
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # What a writer that died in the middle of a line has left is ended, and read as nothing.
+                if file.tell() and not _ends_a_line(self.path):
+                    line = b"\n" + line
+                written = file.write(line)
+                if written != len(line):
+                    raise OSError(f"{written} of {len(line)} bytes were written; is the disk full?")
+                os.fsync(file.fileno())
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happened, in its order; a last line that is not whole did not happen.
+
+        Raises
+        ------
+        UsageError
+            There is no log, it is of another version, or a line in its middle is broken.
+        """
+        lines = text_of(self.path, "session").split("\n")
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
+            try:
+                yield _EVENT.validate_json(line)
+            except ValidationError as error:
+                # The broken end of a write, which the next writer has ended.
+                if not line.endswith("}"):
+                    continue
+                raise UsageError(f"{self.path}:{number}: {_problem(error)}") from None
+
+    def session(self) -> Session:
+        """Return the session that the log tells, as far as it has come.
+
+        Raises
+        ------
+        UsageError
+            See `events`; or the log does not begin with a session.
+        """
+        head: Head | None = None
+        concluded: Session | None = None
+        rounds: dict[int, Round] = {}
+        runs: dict[tuple[str, int, str, str], Run] = {}
+        failures: list[Failure] = []
+        for event in self.events():
+            match event:
+                case Begun():
+                    head = event.head
+                case RoundBegun():
+                    rounds[event.round.number] = event.round
+                case Finished():
+                    run = event.run
+                    runs.setdefault((run.check, run.pair, run.side, run.job), run)
+                case Failed():
+                    failures.append(event.failure)
+                case Concluded():
+                    concluded = event.session
+                case Submitted():
+                    pass
+        if head is None:
+            raise UsageError(f"{self.path}: no session (its first line is missing)")
+        known = {
+            "rounds": list(rounds.values()),
+            "runs": sorted(runs.values(), key=lambda run: run.start),
+            "failures": failures,
+        }
+        if concluded is not None:
+            return concluded.model_copy(update=known)
+        return Session(**head.model_dump(by_alias=True), **known)
+
+    def conclude(self, session: Session) -> None:
+        """Append what the session comes to, and write ``session.json`` from the whole log."""
+        bare = session.model_copy(update={"rounds": [], "runs": [], "failures": []})
+        self.append(Concluded(session=bare))
+        self.write()
+
+    def write(self) -> Path:
+        """Write ``session.json`` as the log tells it, whole or not at all."""
+        return write_whole(self.session(), self.directory / DOCUMENT, indent=1)
+
+    def unfinished(self) -> dict[str, str]:
+        """Return the jobs that were submitted and of which the log has no end, with their partitions."""
+        jobs: dict[str, str] = {}
+        for event in self.events():
+            match event:
+                case Submitted():
+                    jobs[event.job] = event.partition
+                case Finished():
+                    jobs.pop(event.run.job, None)
+                case Failed():
+                    jobs.pop(event.failure.job, None)
+        return jobs
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _problem(error: ValidationError) -> str:
+    """Return what is wrong with a line; another version is said first, for it explains all the rest."""
+    for problem in error.errors():
+        if problem["loc"][-1:] == ("schema",) or problem["type"] == "union_tag_not_found":
+            return f"no log of this version ({SCHEMA}): begin a new session with this virtqual"
+    return first_problem(error)

@@ -1,0 +1,167 @@
+"""From the runs of a session to series of pairs, and to the cases that are judged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from virtqual.admission.admit import Refused
+from virtqual.errors import UsageError
+from virtqual.references import Gate, NoReferenceError, References
+from virtqual.runs import Result, Run
+from virtqual.verdict import Case
+from virtqual.verdict.pairs import Sample, Series, pair_up
+
+
+@dataclass(frozen=True)
+class Before:
+    """The earlier session, as far as changes since then are judged.
+
+    Attributes
+    ----------
+    runs
+        Its runs, after admission.
+    unfit
+        Reasons by name of check for which the change may not be judged.
+    """
+
+    runs: Sequence[Run]
+    unfit: Refused
+
+
+def series_of(
+    runs: Iterable[Run], references: References, only: Container[str] | None = None
+) -> dict[str, Series]:
+    """Pair up the samples of runs, by series id in order of appearance.
+
+    Parameters
+    ----------
+    runs
+        Of one session.
+    references
+        Metrics.
+    only
+        Ids of the series that are wanted; all if not given.
+
+    Raises
+    ------
+    virtqual.verdict.pairs.PairingError
+        For what only a bug of the harness produces, e.g. other message sizes on one side.
+    virtqual.references.metrics.UnknownMetricError
+        A run names a metric that no file declares.
+    """
+    found: dict[str, tuple[Result, list[Sample]]] = {}
+    instead: dict[str, list[Run]] = defaultdict(list)
+    by_series: dict[str, str] = {}
+    for run in runs:
+        if run.instead:
+            instead[run.check].append(run)
+            continue
+        for result in run.results:
+            if only is not None and result.series not in only:
+                continue
+            _, samples = found.setdefault(result.series, (result, []))
+            samples.append(_sample(run, result))
+            by_series[result.series] = run.check
+    made = {}
+    for name, (first, samples) in found.items():
+        witnesses = instead[by_series[name]]
+        # One value for all sizes.
+        width = max(len(first.points), 1)
+        samples += [_sample(run, run.results[0], values=run.results[0].values * width) for run in witnesses]
+        metric = references.metrics[first.metric]
+        why = witnesses[0].instead if witnesses else ""
+        made[name] = pair_up(metric, first.setting, first.points, samples, why)
+    return made
+
+
+def checks_of(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the name of the check that measured each series, by series id."""
+    return {result.series: run.check for run in runs for result in run.results}
+
+
+def cases_of(
+    runs: Sequence[Run],
+    references: References,
+    hypervisor_class: str,
+    *,
+    system: str = "",
+    refused: Refused | None = None,
+    before: Before | None = None,
+) -> list[Case]:
+    """Return what the verdict needs to judge every series of some runs.
+
+    A class whose gate is the overhead gets two cases a series when there is an earlier session: the overhead,
+    and its change since then.
+
+    Parameters
+    ----------
+    runs
+        Of this session, after admission.
+    references
+        Budgets and noise.
+    hypervisor_class
+        The class of budgets.
+    system
+        Whose own noise history counts, where it has one.
+    refused
+        Reasons by name of check for which nothing of it may be judged.
+    before
+        The earlier session; of a series that it does not have the change is refused.
+
+    Raises
+    ------
+    UsageError
+        No budget covers a metric under this class.
+    """
+    checks = checks_of(runs)
+    earlier = series_of(before.runs if before else (), references, checks)
+    was = checks_of(before.runs if before else ())
+    gates: list[Gate] = ["change"]
+    if references.hypervisor_class(hypervisor_class).gate == "overhead":
+        # Over budget, and worse than before: two answers, and either may be the bad one.
+        gates = ["overhead", "change"] if before else ["overhead"]
+    cases = []
+    for name, series in series_of(runs, references).items():
+        for gate in gates:
+            reasons = (refused or {}).get(checks[name], ())
+            if gate == "overhead" and series.yardstick:
+                reasons = (*reasons, f"native not observable: {series.yardstick}")
+            baseline = None
+            if gate == "change" and before:
+                baseline, more = _baseline(series, earlier.get(name))
+                for check in dict.fromkeys((checks[name], was.get(name, ""))):
+                    reasons = (*reasons, *before.unfit.get(check, ()))
+                reasons = (*reasons, *more)
+            try:
+                budget = references.budget(series, hypervisor_class, gate=gate)
+                prior = references.prior(series, hypervisor_class=hypervisor_class, system=system)
+            except NoReferenceError as error:
+                raise UsageError(str(error)) from error
+            cases.append(Case(series, budget, prior, baseline=baseline, refused=reasons))
+    return cases
+
+
+def _baseline(series: Series, earlier: Series | None) -> tuple[Series | None, tuple[str, ...]]:
+    """Return the earlier session's series, or why it is none to compare with."""
+    if earlier is None:
+        return None, ("the earlier session did not measure it",)
+    if bool(earlier.yardstick) != bool(series.yardstick):
+        return None, ("native could be observed in one of both sessions only",)
+    if earlier.points != series.points:
+        return None, ("the earlier session measured other sizes",)
+    return earlier, ()
+
+
+def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Sample:
+    return Sample(
+        side=run.side,
+        number=run.pair,
+        values=values or result.values,
+        start=run.start,
+        end=run.end,
+        invalid=result.invalid,
+        origin=run.origin,
+        points=result.points,
+    )

@@ -1,0 +1,209 @@
+"""One session as data: what was run, what failed, what was judged, and what it came to.
+
+A session is one directory.  Its record is the log (`virtqual.session.log`), to which every finished run is
+appended at once; ``session.json`` is made from the log and holds each run once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from virtqual.admission.canaries import Canary
+from virtqual.admission.finding import Finding
+from virtqual.runs import Run
+from virtqual.verdict.record import VerdictRecord
+
+SCHEMA: Literal["virtqual-session/2"] = "virtqual-session/2"
+
+#: Why a case left no run: the machine or Slurm (``infrastructure``), a gate that the run did not pass
+#: (``refused``), or native nodes that miss their own absolute reference (``reference``).
+Kind = Literal["infrastructure", "refused", "reference"]
+
+
+class Head(BaseModel):
+    """What is known of a session before anything runs.
+
+    Attributes
+    ----------
+    session
+        Its id: date, time and system.
+    label
+        A name that a person gave it.
+    created
+        ISO date and time.
+    hypervisor_class
+        The class of budgets under which it is judged.
+    identity
+        What each partition is, by side.
+    stack
+        Name, hash and programs (name, version, checksum).
+    against
+        Id of the earlier session it is compared with, or None.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_: Literal["virtqual-session/2"] = Field(alias="schema", default=SCHEMA)
+    session: str
+    label: str = ""
+    created: str
+    system: str
+    hypervisor_class: str
+    identity: dict[str, Any]
+    stack: dict[str, Any]
+    against: str | None = None
+
+    @property
+    def build(self) -> str:
+        """The hypervisor's build, as waivers name it."""
+        return str(self._hypervisor.get("build", "unknown"))
+
+    @property
+    def hypervisor(self) -> str:
+        """The hypervisor with its build, for people."""
+        return f"{self._hypervisor.get('vendor', 'unknown hypervisor')} {self.build}"
+
+    @property
+    def _hypervisor(self) -> dict[str, Any]:
+        return dict(self.identity.get("virtual", {}).get("hypervisor", {}))
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        """How the VMs lie on their hosts, as far as it is told."""
+        return dict(self.identity.get("virtual", {}).get("placement", {}))
+
+    @property
+    def native_partition(self) -> str:
+        """Name of the native partition."""
+        return str(self.identity.get("native", {}).get("partition", ""))
+
+
+class Round(BaseModel):
+    """One ReFrame run of a session.
+
+    Attributes
+    ----------
+    number
+        From 1.
+    first, last
+        Pair numbers that it runs, both included.
+    checks
+        Names of the checks that it runs; empty for all that were asked for.
+    seconds
+        How long it took; None while it runs, or where it was cut short.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    first: int
+    last: int
+    checks: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+class Failure(BaseModel):
+    """One case that left no run.
+
+    Attributes
+    ----------
+    check
+        Name of the check and its parameters, without the sample.
+    case
+        Its name as ReFrame shows it.
+    pair, side
+        Its place in the order of runs.
+    partition, job
+        Where it was to run, and the scheduler's id of its job; empty if it had none.
+    kind
+        See `Kind`.
+    reason
+        In one line; begins with the scheduler's own word where a job was ended.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    check: str
+    case: str
+    pair: int
+    side: Literal["native", "virtual"]
+    partition: str
+    job: str = ""
+    kind: Kind
+    reason: str
+
+    @property
+    def why(self) -> str:
+        """Why nothing of the check may be judged."""
+        if self.kind == "reference":
+            return f"native misses its absolute reference ({self.reason})"
+        return f"{self.partition}: {self.reason}"
+
+
+class Conclusion(BaseModel):
+    """What a session comes to.
+
+    Attributes
+    ----------
+    outcome
+        An outcome of `virtqual.verdict.Outcome`, or ``BROKEN``, ``INTERRUPTED``, ``UNFINISHED``.
+    all_outcomes
+        How many verdicts have which outcome.
+    qualified
+        ``yes``, ``yes (N accepted by waiver)`` or ``no (reason)``.
+    conclusion
+        One sentence.
+    exit_code
+        That of the command (docs/exit-codes.md).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    outcome: str = "UNFINISHED"
+    all_outcomes: dict[str, int] = {}
+    qualified: str = "no (unfinished)"
+    conclusion: str = ""
+    exit_code: int = 5
+
+
+class Session(Head, Conclusion):
+    """A session as ``session.json`` keeps it.
+
+    Attributes
+    ----------
+    rounds
+        Every ReFrame run.
+    runs
+        Every run, once, by start.
+    failures
+        Every case that left no run.
+    refused
+        Checks of which nothing may be judged, with the reasons.
+    preflight
+        Everything in which both sides differ, or that disturbed runs, with what follows from it.
+    canaries
+        What the measurements themselves say of features that the hypervisor may lack.
+    not_run
+        Checks that cannot run here, with the reason; empty where only some were asked for.
+    verdicts
+        One for each series and gate.
+    waivers
+        All that are about this class and build, as people read them.
+    """
+
+    rounds: list[Round] = []
+    runs: list[Run] = []
+    failures: list[Failure] = []
+    refused: dict[str, tuple[str, ...]] = {}
+    preflight: list[Finding] = []
+    canaries: list[Canary] = []
+    not_run: list[str] = []
+    verdicts: list[VerdictRecord] = []
+    waivers: list[str] = []
+
+    def verdicts_of(self, check: str) -> list[VerdictRecord]:
+        """Return the verdicts on the series that a check measured."""
+        own = {result.series for run in self.runs if run.check == check for result in run.results}
+        return [verdict for verdict in self.verdicts if verdict.series in own]
