@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +28,9 @@ from vcluster import (
     topology,
 )
 from vcluster import state as st
+from vcluster.command import text
 from vcluster.directory import StateDirectory, visible
-from vcluster.errors import BootError, ClusterError, NotUpError, OptionError
+from vcluster.errors import BootError, ClusterError, NodeError, NotUpError, OptionError
 from vcluster.options import Options
 from vcluster.plan import Plan, Program
 from vcluster.processes import Process, boot_id, children, namespace_members
@@ -96,10 +97,10 @@ def up(directory: StateDirectory, options: Options, seconds: float, report: Repo
                 raise OptionError(
                     f"a cluster with other options is up ({'; '.join(different)}): run `vcluster down` first."
                 )
-            bad = unhealthy(present)
-            if not bad:
+            wrong = damage(nodes(present))
+            if not wrong:
                 return present, False
-            report(f"the running cluster is damaged ({'; '.join(bad.values())}): starting it anew")
+            report(f"the running cluster is damaged ({wrong}): starting it anew")
         clean(directory)
         state, plan = prepare(directory, options, seconds, report)
         return _launch(directory, state, plan, report), True
@@ -355,51 +356,41 @@ def clean(directory: StateDirectory) -> bool:
     return found
 
 
-def ask(state: st.State, command: list[str], seconds: float = 15) -> subprocess.CompletedProcess[str]:
-    """Run a command on the head and return what it said; a command that hangs counts as failed."""
-    assert state.processes is not None
-    line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path("/"))
-    try:
-        return subprocess.run(
-            line,
-            env=namespaces.environment(),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(line, 1, "", f"no answer within {seconds:g} s")
-
-
 def nodes(state: st.State) -> dict[str, tuple[str, str]]:
-    """Return state and reason of every node, as Slurm has them."""
-    result = ask(state, ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"])
-    silent = f"slurmctld does not answer: {result.stderr.strip()[-200:]}"
+    """Return state and reason of every node by name, as Slurm has them."""
+    assert state.processes is not None
+    sinfo = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
+    line = namespaces.enter(state.processes.entry, state.processes.rootless, sinfo, Path("/"))
     names = (*state.partitions.native.nodes, *state.partitions.virtual.nodes)
-    found = dict.fromkeys(names, ("unknown", silent))
-    for line in result.stdout.splitlines():
-        name, what, reason = line.split("|", 2)
-        found[name] = (what, "" if reason == "none" else reason)
+    try:
+        output = text(line, NodeError, name="sinfo", environment=namespaces.environment(), seconds=15)
+    except NodeError as error:
+        return dict.fromkeys(names, ("unknown", f"{SILENT}: {error}"))
+    found = dict.fromkeys(names, ("unknown", "Slurm does not list it"))
+    for answer in output.splitlines():
+        name, node_state, reason = answer.split("|", 2)
+        found[name] = (node_state, "" if reason == "none" else reason)
     return found
 
 
+# Slurm marks a node that it has not heard of lately with a star: `idle*` is none of these.
 HEALTHY = frozenset({"idle", "allocated", "mixed", "completing"})
+SILENT = "slurmctld does not answer"
 
 
-def unhealthy(state: st.State, known: dict[str, tuple[str, str]] | None = None) -> dict[str, str]:
-    """Return what is wrong, by node.
+def damage(known: Mapping[str, tuple[str, str]]) -> str:
+    """Return what is wrong with a cluster, empty if nothing is.
 
     Parameters
     ----------
-    known : dict or None
-        What ``nodes`` said, if it was asked already.
+    known
+        State and reason by node, as `nodes` returned them.
     """
-    bad = {}
-    for name, (what, reason) in (known or nodes(state)).items():
-        # Slurm marks what it has not heard of lately with a star.
-        if what not in HEALTHY:
-            bad[name] = f"{name} {what}: {reason}" if reason else f"{name} {what}"
-    return bad
+    wrong = []
+    for name, (node_state, reason) in known.items():
+        if reason.startswith(SILENT):
+            # The controller is lost, not the node: it is said once.
+            wrong.append(reason)
+        elif node_state not in HEALTHY:
+            wrong.append(f"{name} {node_state}: {reason}" if reason else f"{name} {node_state}")
+    return "; ".join(dict.fromkeys(wrong))

@@ -8,7 +8,6 @@ import lzma
 import os
 import re
 import struct
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from vcluster import initramfs
+from vcluster.command import run, text
 from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, RequirementError
 from vcluster.requirements import program
@@ -150,21 +150,13 @@ def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Pa
     _index(kernel)
     missing, files = [], []
     for name in names:
-        command = [
-            str(program("modprobe")),
-            "-d",
-            str(kernel.base),
-            "-S",
-            kernel.release,
-            "--show-depends",
-            name,
-        ]
-        result = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-        )
-        if result.returncode != 0:
+        where = ("-d", kernel.base, "-S", kernel.release)
+        try:
+            depends = text([program("modprobe"), *where, "--show-depends", name])
+        except RequirementError:
             missing.append(name)
-        for line in result.stdout.splitlines():
+            continue
+        for line in depends.splitlines():
             kind, _, path = line.partition(" ")
             if kind == "insmod" and Path(path.strip()) not in files:
                 files.append(Path(path.strip()))
@@ -174,12 +166,7 @@ def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Pa
 def _index(kernel: Kernel) -> None:
     # A package is indexed when it is installed; one that was only unpacked is not.
     if not (kernel.modules / "modules.dep.bin").exists():
-        command = [str(program("depmod")), "-b", str(kernel.base), kernel.release]
-        result = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False
-        )
-        if result.returncode != 0:
-            raise RequirementError(f"{' '.join(map(str, command))} failed: {result.stderr.strip()}")
+        run([program("depmod"), "-b", kernel.base, kernel.release], seconds=120)
 
 
 def unpacked(kernel: Kernel, cache: Path) -> Path:
@@ -220,10 +207,7 @@ def _decompress(payload: bytes, image: Path) -> bytes:
 
 
 def _filter(command: list[str], data: bytes) -> bytes:
-    result = subprocess.run(
-        [program(command[0]), *command[1:]], input=data, capture_output=True, timeout=120, check=False
-    )
-    return result.stdout
+    return run([program(command[0]), *command[1:]], data=data, seconds=120)
 
 
 def base_initramfs(kernel: Kernel, cache: Path, *, rdma: bool = False) -> Path:

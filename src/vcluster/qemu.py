@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vcluster.errors import OptionError, RequirementError
+from vcluster.command import text
+from vcluster.errors import ClusterError, OptionError, RequirementError
 from vcluster.options import Accelerator, Options
 from vcluster.topology import Node
 
@@ -35,23 +36,6 @@ class Build:
     sha256: str
 
 
-def _ask(binary: Path, *arguments: str) -> str:
-    try:
-        result = subprocess.run(
-            [binary, *arguments],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OptionError(f"{binary} {' '.join(arguments)} failed: {error}") from None
-    if result.returncode != 0:
-        raise OptionError(f"{binary} {' '.join(arguments)} failed: {result.stderr.strip()[-300:]}")
-    return result.stdout
-
-
 def identify(binary: Path) -> Build:
     """Tell which build a QEMU binary is; its package's version is added where the build does not say it.
 
@@ -60,7 +44,7 @@ def identify(binary: Path) -> Build:
     OptionError
         If the binary does not run or is no QEMU.
     """
-    first = (_ask(binary, "--version").splitlines() or [""])[0]
+    first = (text([binary, "--version"], OptionError).splitlines() or [""])[0]
     match = re.match(r"QEMU emulator version (.+)", first)
     if match is None:
         raise OptionError(f"{binary} is no QEMU system emulator: its version line is {first!r}.")
@@ -72,22 +56,10 @@ def identify(binary: Path) -> Build:
 
 def _package(binary: Path) -> str | None:
     try:
-        owner = subprocess.run(
-            ["dpkg-query", "-S", binary.resolve()],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-        if owner.returncode != 0:
-            return None
-        name = owner.stdout.partition(":")[0]
-        show = ["dpkg-query", "-W", "-f", "Debian ${Version}", name]
-        return subprocess.run(
-            show, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-        ).stdout.strip()
-    except OSError:
+        name = text(["dpkg-query", "-S", binary.resolve()]).partition(":")[0]
+        return text(["dpkg-query", "-W", "-f", "Debian ${Version}", name]).strip()
+    except ClusterError:
+        # No Debian, or a binary that no package brought.
         return None
 
 
@@ -100,7 +72,7 @@ def exact_machine(binary: Path, machine: str) -> str:
         If this build has no such machine.
     """
     names = set()
-    for line in _ask(binary, "-machine", "help").splitlines()[1:]:
+    for line in text([binary, "-machine", "help"], OptionError).splitlines()[1:]:
         name = line.partition(" ")[0]
         alias = re.search(r"\(alias of ([^)]+)\)", line)
         if name == machine:
@@ -189,7 +161,8 @@ def _boot_probe(
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip
-    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.
+    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.  What it printed until
+    # then counts, so that this is no call of vcluster.command.
     try:
         result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False

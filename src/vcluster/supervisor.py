@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from vcluster import network, qemu, rdma
+from vcluster.command import run, text
 from vcluster.errors import BootError, ClusterError
 from vcluster.plan import Plan, Program
 from vcluster.requirements import SEARCH, program
@@ -208,22 +209,12 @@ class Supervisor:
             self.start(ended)
 
     def ask(self, *command: str) -> str:
-        """Run a Slurm command; what it says, or nothing if it fails."""
+        """Run a Slurm command; return its output, or nothing if it fails."""
         try:
-            result = subprocess.run(
-                command,
-                env=self._environment,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=30,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+            return text(command, environment=self._environment)
+        except ClusterError as error:
+            print(error, flush=True)
             return ""
-        if result.returncode != 0:
-            print(f"{' '.join(command)}: {result.stderr.strip()}", flush=True)
-        return result.stdout
 
     def _states(self) -> dict[str, str]:
         lines = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
@@ -279,12 +270,7 @@ def link_pmix(folder: Path) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    command = [str(program("mount")), *arguments]
-    result = subprocess.run(
-        command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-    )
-    if result.returncode != 0:
-        raise BootError(f"{' '.join(command)}: {result.stderr.strip()}")
+    run([program("mount"), *arguments], BootError)
 
 
 def main(plan_file: str, progress: str) -> int:
