@@ -14,14 +14,14 @@ from vcluster.errors import RequirementError
 from vcluster.requirements import find
 
 
-def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.Kernel, bool]:
+def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.GuestKernel, bool]:
     """Download and unpack Debian's kernel package into a folder; do nothing where one is.
 
     Needs no root and changes nothing of the system; the package lists must be there (``apt-get update``).
 
     Returns
     -------
-    tuple of Kernel and bool
+    tuple of GuestKernel and bool
         The kernel, and whether it was fetched now.
 
     Raises

@@ -20,7 +20,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Hypervisor(_Part):
+class ClusterHypervisor(_Part):
     """What runs the VMs; ``build`` and ``sha256`` tell one build from another."""
 
     vendor: str
@@ -42,7 +42,7 @@ class Guest(_Part):
     cpu: str
 
 
-class Host(_Part):
+class ClusterHost(_Part):
     """The machine below; memory in MiB, last-level caches together in bytes."""
 
     kernel: str
@@ -73,7 +73,7 @@ class Network(_Part):
     virtual: dict[str, str]
 
 
-class Partition(_Part):
+class ClusterPartition(_Part):
     """A Slurm partition: its nodes, the size of each (memory in MiB), the RDMA device that all have."""
 
     nodes: tuple[str, ...]
@@ -86,8 +86,8 @@ class Partition(_Part):
 class Partitions(_Part):
     """The two sides of the comparison."""
 
-    native: Partition
-    virtual: Partition
+    native: ClusterPartition
+    virtual: ClusterPartition
 
 
 class Processes(_Part):
@@ -118,9 +118,9 @@ class State(_Part):
     boot_seconds: float | None = None
     shared: Path
     options: Options
-    hypervisor: Hypervisor
+    hypervisor: ClusterHypervisor
     guest: Guest
-    host: Host
+    host: ClusterHost
     slurm: Slurm
     network: Network
     partitions: Partitions

@@ -19,18 +19,18 @@ from vcluster.processes import Process
 @pytest.fixture
 def state(tmp_path: Path) -> st.State:
     options = Options(qemu=Path("/usr/bin/qemu"), shared=tmp_path)
-    partition = st.Partition(nodes=("a",), cpus_per_node=2, memory_mib=1024, host_cpus={"a": (0, 1)})
+    partition = st.ClusterPartition(nodes=("a",), cpus_per_node=2, memory_mib=1024, host_cpus={"a": (0, 1)})
     return st.State(
         status="up",
         created=datetime.now(UTC),
         shared=tmp_path,
         options=options,
-        hypervisor=st.Hypervisor(
+        hypervisor=st.ClusterHypervisor(
             vendor="QEMU", build="7.2", binary=Path("/q"), sha256="0" * 64, accelerator="tcg",
             accelerator_reason="asked for", machine="pc-i440fx-7.2", arguments=(),
         ),
         guest=st.Guest(kernel="6.1", vcpus=2, memory_mib=1024, cpu="max"),
-        host=st.Host(
+        host=st.ClusterHost(
             kernel="6.1", cpu_model="x", cpus=2, cpus_per_core=1, sockets=1, memory_mib=1, llc_bytes=1
         ),
         slurm=st.Slurm(version="22.05", conf=Path("/c"), licence="host:1", mpi=("pmi2",)),
