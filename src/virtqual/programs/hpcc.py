@@ -23,7 +23,7 @@ _TWICE = {
 
 
 @dataclass(frozen=True)
-class Hpcc:
+class HpccRun:
     """One run of HPC Challenge.
 
     Attributes
@@ -64,7 +64,7 @@ class Hpcc:
     random_access_errors: float
 
 
-def parse(text: str) -> Hpcc:
+def parse(text: str) -> HpccRun:
     """Read the output file of exactly one run (hpcc appends: an old file would hold two).
 
     Raises
@@ -110,7 +110,7 @@ def parse(text: str) -> Hpcc:
     if not agree((2 / 3 * order + 3 / 2) * order**2 / spent, rate, 1.1e-5):
         raise OutputError(NAME, f"{rate / 1e12:g} TFLOP/s is not HPL of N = {order:g} in {spent} s")
     wrong = whole(NAME, summary.get("MPIRandomAccess_Errors", ""), "MPIRandomAccess_Errors")
-    return Hpcc(
+    return HpccRun(
         version=version,
         processes=int(count),
         n=int(order),

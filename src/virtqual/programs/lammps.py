@@ -23,7 +23,7 @@ NAME = "LAMMPS"
 
 
 @dataclass(frozen=True)
-class Lammps:
+class LammpsRun:
     """One run of LAMMPS.
 
     Attributes
@@ -61,7 +61,7 @@ class Lammps:
         return abs(last - first) / abs(first)
 
 
-def parse(text: str) -> Lammps:
+def parse(text: str) -> LammpsRun:
     """Read the log of exactly one run.
 
     Raises
@@ -94,7 +94,7 @@ def parse(text: str) -> Lammps:
     share = one(NAME, r"^Comm +\|[^|]*\| *(\S+) *\|", text, "average time of Comm")[1]
     if abs(100 * number(NAME, share, "time of Comm") / time - float(comm[1])) > 0.011:
         raise OutputError(NAME, f"Comm took {share} s of {time} s, which is not {comm[1]} %")
-    return Lammps(
+    return LammpsRun(
         version=version,
         loop_time=time,
         tasks=tasks,

@@ -10,7 +10,7 @@ NAME = "likwid-bench"
 
 
 @dataclass(frozen=True)
-class LikwidBench:
+class LikwidRun:
     """One run of one kernel.
 
     Attributes
@@ -37,7 +37,7 @@ class LikwidBench:
     bandwidth: float
 
 
-def parse(text: str) -> LikwidBench:
+def parse(text: str) -> LikwidRun:
     """Read the output of one run.
 
     Raises
@@ -68,7 +68,7 @@ def parse(text: str) -> LikwidBench:
         raise OutputError(NAME, f"{volume} bytes are not {passes} times {size} bytes")
     if not agree(volume / time / 1e6, bandwidth, 1e-6, 0.01 / bandwidth):
         raise OutputError(NAME, f"{bandwidth} MB/s is not {volume} bytes in {time} s")
-    return LikwidBench(
+    return LikwidRun(
         kernel=kernel,
         threads=threads,
         hwthreads=tuple(where[thread] for thread in range(threads)),

@@ -24,7 +24,7 @@ _DIMENSIONS = ("nx", "ny", "nz", "nt")
 
 
 @dataclass(frozen=True)
-class Milc:
+class MilcRun:
     """One run.
 
     Attributes
@@ -56,7 +56,7 @@ class Milc:
     violations: tuple[float, ...] = ()
 
 
-def parse(text: str) -> Milc:
+def parse(text: str) -> MilcRun:
     """Read the output of a run over one set of parameters.
 
     Raises
@@ -92,7 +92,7 @@ def parse(text: str) -> Milc:
     wanted = trajectories // between if between else 0
     if len(rows) != wanted or not wanted or len(every(r"PLAQ:\t", text)) != wanted:
         raise OutputError(NAME, f"{len(rows)} whole measurements (PLAQ), asked for {wanted}")
-    return Milc(
+    return MilcRun(
         version=version[1],
         processes=whole(NAME, nodes[1], "nodes"),
         lattice=(lattice[0], lattice[1], lattice[2], lattice[3]),

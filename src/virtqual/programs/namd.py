@@ -33,7 +33,7 @@ _SAME = 1e-4
 
 
 @dataclass(frozen=True)
-class Namd:
+class NamdRun:
     """One run of NAMD.
 
     Attributes
@@ -76,7 +76,7 @@ class Namd:
         return abs(last - first) / abs(first)
 
 
-def parse(text: str) -> Namd:
+def parse(text: str) -> NamdRun:
     """Read the log of exactly one run.
 
     Raises
@@ -109,7 +109,7 @@ def parse(text: str) -> Namd:
     # All that comes after the last row is writing two files.
     if not elapsed <= wall_clock <= 1.5 * elapsed + 60:
         raise OutputError(NAME, f"WallClock {wall_clock} s after {elapsed} s at step {last}")
-    return Namd(
+    return NamdRun(
         version=version,
         processes=int(running[1]),
         atoms=int(atoms[1]),

@@ -13,7 +13,7 @@ _WIDTH = 43
 
 
 @dataclass(frozen=True)
-class Npb:
+class NpbRun:
     """One run of one benchmark.
 
     Attributes
@@ -41,7 +41,7 @@ class Npb:
     rate: float
 
 
-def parse(text: str) -> Npb:
+def parse(text: str) -> NpbRun:
     """Read the output of one run.
 
     Raises
@@ -85,7 +85,7 @@ def parse(text: str) -> Npb:
     rate, part = positive(NAME, total, "Mop/s total"), positive(NAME, each, "Mop/s of a task")
     if not agree(part * tasks, rate, step(each) / part, step(total) / rate):
         raise OutputError(NAME, f"{each} Mop/s a task are not {total} Mop/s on {tasks} tasks")
-    return Npb(
+    return NpbRun(
         benchmark=title[1],
         problem_class=say("Class"),
         version=say("Version"),

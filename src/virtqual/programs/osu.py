@@ -29,7 +29,7 @@ _PERCENTILE = re.compile(r"P([0-9]{1,2}) Tail (?:Lat\(us\)|BW\(MB/s\))")
 
 
 @dataclass(frozen=True)
-class Osu:
+class OsuRun:
     """One run of one benchmark.
 
     Attributes
@@ -65,7 +65,7 @@ def sizes(first: int, last: int) -> list[int]:
     return found
 
 
-def parse(text: str, first: int, last: int) -> Osu:
+def parse(text: str, first: int, last: int) -> OsuRun:
     """Read the output of one run.
 
     Parameters
@@ -102,7 +102,7 @@ def parse(text: str, first: int, last: int) -> Osu:
     if "messages" in columns:
         setting = one(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
         pairs, window = int(setting[1]), int(setting[2])
-    return Osu(title[1], title[2], columns, pairs, window, validated)
+    return OsuRun(title[1], title[2], columns, pairs, window, validated)
 
 
 def _headers(header: str) -> list[re.Match[str]]:

@@ -23,7 +23,7 @@ _WIDTH = 7
 
 
 @dataclass(frozen=True)
-class Perftest:
+class PerftestRun:
     """One run of one program, as the client saw it.
 
     Attributes
@@ -57,7 +57,7 @@ class Perftest:
     columns: dict[str, dict[int, float]]
 
 
-def parse(text: str, first: int, last: int) -> Perftest:
+def parse(text: str, first: int, last: int) -> PerftestRun:
     """Read the client's output of one run over sizes that double from the first to the last.
 
     Raises
@@ -69,7 +69,7 @@ def parse(text: str, first: int, last: int) -> Perftest:
     return _parse(text, [first << power for power in range((last // first).bit_length())])[0]
 
 
-def parse_each(text: str, sizes: Sequence[int]) -> Perftest:
+def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
     """Read what ``pair.sh`` kept of one run a size (``-s``): the client's outputs, each under its size.
 
     Raises
@@ -92,7 +92,7 @@ def parse_each(text: str, sizes: Sequence[int]) -> Perftest:
     return replace(whole, columns=columns)
 
 
-def _parse(text: str, wanted: list[int]) -> tuple[Perftest, list[int]]:
+def _parse(text: str, wanted: list[int]) -> tuple[PerftestRun, list[int]]:
     """Read one output with rows for these sizes; return it with the blanks between its columns."""
     printable(NAME, text)
     title = one(NAME, r"^ +(?:RDMA_)?(Read|Send|Write) (Latency|BW) Test$", text, "title of the test")
@@ -128,7 +128,7 @@ def _parse(text: str, wanted: list[int]) -> tuple[Perftest, list[int]]:
             raise OutputError(NAME, f"line {line}: least, typical, percentiles and most do not rise")
         for name in names:
             columns[name][size] = value.get(name, 0.0)
-    run = Perftest(
+    run = PerftestRun(
         operation=title[1].lower(),
         kind=kind,
         connection=one(NAME, r"^ Connection type : (\w+)\b", text, "connection type")[1],

@@ -23,7 +23,7 @@ ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamRun:
     """One run of STREAM.
 
     Attributes
@@ -57,7 +57,7 @@ class Stream:
         return self.elements * self.element_bytes
 
 
-def parse(text: str) -> Stream:
+def parse(text: str) -> StreamRun:
     """Read the output of one run.
 
     Raises
@@ -91,7 +91,7 @@ def parse(text: str) -> Stream:
             raise OutputError(NAME, f"{counted[1]} threads ran, {asked[1]} were requested")
     elements, element_bytes = int(size[1]), int(width[1])
     rates = _rates(text, head, elements * element_bytes)
-    return Stream(
+    return StreamRun(
         version=version[1],
         elements=elements,
         element_bytes=element_bytes,

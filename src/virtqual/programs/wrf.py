@@ -19,7 +19,7 @@ _WIDTHS = (4, 11)
 
 
 @dataclass(frozen=True)
-class Wrf:
+class WrfRun:
     """One run of ``wrf.exe``.
 
     Attributes
@@ -53,7 +53,7 @@ class Wrf:
         return sum(self.seconds)
 
 
-def parse(text: str) -> Wrf:
+def parse(text: str) -> WrfRun:
     """Read the messages of task 0 of exactly one run.
 
     Raises
@@ -85,7 +85,7 @@ def parse(text: str) -> Wrf:
             raise OutputError(NAME, f"{where}: {row[1]} comes after {max(seconds)}")
         seconds[now] = positive(NAME, row[3].strip(), where)
     interval = _interval(_date(start[1], "start date"), list(seconds), _date(end[1], "last line"))
-    return Wrf(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
+    return WrfRun(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
 
 
 def _date(text: str, where: str) -> datetime:
