@@ -6,7 +6,7 @@ from made_runs import made_run
 from virtqual.runs import Result
 from virtqual.session import judging, store
 from virtqual.session.store import Session
-from virtqual.stack.same import File, Seen
+from virtqual.stack.same import LoadedFile, Seen
 from virtqual.verdict import Outcome, rejudge_session
 
 WHY = "the native partition has no 'rdma'"
@@ -27,7 +27,7 @@ def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", rdma=
     seen = Seen(
         node="n",
         program=program,
-        files={"binary": File(path=program, sha256=sha)},
+        files={"binary": LoadedFile(path=program, sha256=sha)},
         says={},
         coretype="",
         cpu=frozenset(),

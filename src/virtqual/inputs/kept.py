@@ -33,7 +33,7 @@ _PATIENCE = 60
 _READ: set[str] = set()
 
 
-class File(BaseModel):
+class KeptFile(BaseModel):
     """One file of an input: checksum, size in bytes, time of change in ns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +62,7 @@ class Kept(BaseModel):
     name: str
     url: str
     sha256: str
-    files: dict[str, File]
+    files: dict[str, KeptFile]
 
 
 @dataclass(frozen=True)
@@ -260,12 +260,12 @@ def _write(source: IO[bytes] | None, target: Path) -> None:
             shutil.copyfileobj(source, file, _BLOCK)
 
 
-def _list(content: Path) -> Iterator[tuple[str, File]]:
+def _list(content: Path) -> Iterator[tuple[str, KeptFile]]:
     for path in sorted(content.rglob("*")):
         if path.is_file():
             path.chmod(0o444)
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             status = path.stat()
-            found = File(sha256=sha256, size=status.st_size, changed=status.st_mtime_ns)
+            found = KeptFile(sha256=sha256, size=status.st_size, changed=status.st_mtime_ns)
             yield path.relative_to(content).as_posix(), found

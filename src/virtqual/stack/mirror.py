@@ -11,13 +11,13 @@ from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, lock, repositories, wheels
 from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
-from virtqual.stack.jobs import INVENTORY, Job
+from virtqual.stack.jobs import INVENTORY, BuildJob
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.pins import SPACK
 from virtqual.stack.spack import Spack, log_file
 
 
-def gather(job: Job, target: Path, say: Say) -> list[str]:
+def gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     """Fill a mirror directory; what is in it already is not fetched again.
 
     Parameters
@@ -43,7 +43,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
         return _gather(job, target, say)
 
 
-def _gather(job: Job, target: Path, say: Say) -> list[str]:
+def _gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     found, upstream = build.begun(job, say)
     target.mkdir(parents=True, exist_ok=True)
     lacking: list[str] = []
@@ -88,12 +88,12 @@ def _gather(job: Job, target: Path, say: Say) -> list[str]:
     return lacking
 
 
-def _others(job: Job, locked: Lock) -> list[Package]:
+def _others(job: BuildJob, locked: Lock) -> list[Package]:
     wanted = {root.hash for root in locked.of(job.names)}
     return [locked.packages[hash_] for hash_ in locked.roots if hash_ not in wanted]
 
 
-def _sources(job: Job, found: Spack, target: Path, leave: set[str]) -> None:
+def _sources(job: BuildJob, found: Spack, target: Path, leave: set[str]) -> None:
     # Private: with what must not be published, NAMD; a mirror is for the site that made it.
     command = ["mirror", "create", "--private", "--directory", str(target / "sources"), "--all"]
     if leave:
@@ -101,7 +101,7 @@ def _sources(job: Job, found: Spack, target: Path, leave: set[str]) -> None:
     found.do(job.made.directory, command, log_file(job.state, "mirror"), "not all could be had")
 
 
-def _binaries(job: Job, found: Spack, target: Path, roots: list[Package]) -> None:
+def _binaries(job: BuildJob, found: Spack, target: Path, roots: list[Package]) -> None:
     command = ["buildcache", "push", "--private", "--unsigned", "--update-index", str(target / "build_cache")]
     command += [f"/{root.hash}" for root in roots]
     found.do(job.made.directory, command, log_file(job.state, "buildcache"), "not all could be written")

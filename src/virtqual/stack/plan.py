@@ -52,7 +52,7 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What a build will do.
 
     Attributes
@@ -100,7 +100,7 @@ def make(
     mirror: Path | None = None,
     *,
     only_install: bool = False,
-) -> Plan:
+) -> BuildPlan:
     """Compare a lock with what is installed and with what the machine has.
 
     Parameters
@@ -122,7 +122,7 @@ def make(
     build = [p for p in locked.closure(roots, without=there, run=only_install) if p.external is None]
     took = {} if only_install else pins.programs()["tried"]
     machine = [p for p in every if p.external is not None]
-    return Plan(
+    return BuildPlan(
         roots=tuple(roots),
         build=tuple(build),
         installed=sum(p.hash in there for p in every),
@@ -139,13 +139,13 @@ def make(
 
 def outline(
     names: Iterable[str], store: Path, mirror: Path | None = None, *, only_install: bool = False
-) -> Plan:
+) -> BuildPlan:
     """Return what can be said before there is a lock: which commands and sources are lacking.
 
     Parameters are those of :func:`make`; no packages are in it.
     """
     wanted = list(names)
-    return Plan(
+    return BuildPlan(
         roots=(),
         build=(),
         installed=0,

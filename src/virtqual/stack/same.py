@@ -32,7 +32,7 @@ class SeenError(ValueError):
     """A node's record of what it loads is not whole."""
 
 
-class File(BaseModel):
+class LoadedFile(BaseModel):
     """A file as a node has it: where it really is, and its SHA-256."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,13 +67,13 @@ class Seen(BaseModel):
 
     node: str
     program: str
-    files: dict[str, File | None]
+    files: dict[str, LoadedFile | None]
     says: dict[str, str]
     coretype: str
     cpu: frozenset[str]
 
 
-ABSENT = File(path="", sha256="")
+ABSENT = LoadedFile(path="", sha256="")
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,11 @@ def parse(text: str, node: str) -> Seen:
     try:
         sums = [line.split(maxsplit=1) for line in parts["sha256"]]
         files = {
-            path: File(path=real, sha256=sha) for (sha, path), real in zip(sums, parts["real"], strict=True)
+            path: LoadedFile(path=real, sha256=sha)
+            for (sha, path), real in zip(sums, parts["real"], strict=True)
         }
         program = head["program"]
-        named: dict[str, File | None] = {"binary": files[program]}
+        named: dict[str, LoadedFile | None] = {"binary": files[program]}
         linked = dict(filter(None, map(_linked, parts["ldd"])))
         named |= {name: files[path] if path else None for name, path in linked.items()}
         # What is left is the description of the Spack package.
@@ -180,11 +181,11 @@ def differences(one: Seen, other: Seen) -> list[Difference]:
     return found
 
 
-def _sum(file: File | None) -> str:
+def _sum(file: LoadedFile | None) -> str:
     return file.sha256 if file else "not found"
 
 
-def _describe(file: File | None) -> str:
+def _describe(file: LoadedFile | None) -> str:
     if file is None:
         return "not found"
     return str(file) if file is not ABSENT else "not loaded"

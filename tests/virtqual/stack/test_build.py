@@ -265,7 +265,7 @@ def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatc
     monkeypatch.delenv("SPACK_ROOT", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
-    job = jobs.make(jobs.Request(set="micro"), checkout, tmp_path / "stacks")
+    job = jobs.make(jobs.BuildRequest(set="micro"), checkout, tmp_path / "stacks")
     with pytest.raises(InfrastructureError, match=r"does not answer.*Nothing was changed.*registry stack"):
         build.build(job, silent)
     assert not (tmp_path / "stacks").exists()
