@@ -11,10 +11,10 @@ from virtqual.programs.text import (
     every,
     line_of,
     number,
-    one,
     positive,
     printable,
-    step,
+    resolution,
+    single,
 )
 
 NAME = "mpiP"
@@ -97,11 +97,11 @@ def parse(text: str) -> Profile:
         last row is not the sum of the others.
     """
     printable(NAME, text)
-    version = one(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
+    version = single(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
     tasks = len(every(r"^@ MPI Task Assignment +: \d+ \S+$", text))
-    head = one(NAME, _HEADER, text, "table 'MPI Time'")
-    one(NAME, r"^@--- MPI Time", text, "section 'MPI Time'")
-    one(NAME, rf"^{_LINE}\n@--- End of Report -+\n{_LINE}\n", text, "end of the report")
+    head = single(NAME, _HEADER, text, "table 'MPI Time'")
+    single(NAME, r"^@--- MPI Time", text, "section 'MPI Time'")
+    single(NAME, rf"^{_LINE}\n@--- End of Report -+\n{_LINE}\n", text, "end of the report")
     first = line_of(text, head.end())
     lines = text[head.end() :].split("\n")[: tasks + 2]
     if tasks == 0 or len(lines) < tasks + 2 or not re.fullmatch(_LINE, lines.pop()):
@@ -117,7 +117,7 @@ def parse(text: str) -> Profile:
     values = [_row(row, line) for line, row in enumerate(rows, first)]
     for what, column in (("AppTime", 0), ("MPITime", 1)):
         *parts, whole = (value[column] for value in values)
-        off = sum(step(row[column + 1]) for row in rows) / 2
+        off = sum(resolution(row[column + 1]) for row in rows) / 2
         if abs(sum(parts) - whole) > 1.01 * off:
             raise OutputError(NAME, f"{what}: the tasks' {sum(parts):.6g} s are not the sum {whole:.6g} s")
     del values[-1]
@@ -132,7 +132,7 @@ def _row(words: list[str], line: int) -> tuple[float, float]:
     mpi = number(NAME, words[2], f"MPITime at line {line}")
     percent = number(NAME, words[3], f"MPI% at line {line}")
     # Each is rounded: by half of its last digit at most.
-    off = (step(words[3]) + 100 * (step(words[2]) + mpi / app * step(words[1])) / app) / 2
+    off = (resolution(words[3]) + 100 * (resolution(words[2]) + mpi / app * resolution(words[1])) / app) / 2
     if not 0 <= percent <= 100 or abs(100 * mpi / app - percent) > 1.01 * off:
         raise OutputError(NAME, f"line {line}: {mpi} s of {app} s are not {percent} %")
     return app, mpi

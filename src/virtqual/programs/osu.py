@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from virtqual.programs.text import OutputError, agree, aligned, one, positive, printable, step
+from virtqual.programs.text import OutputError, agree, aligned, positive, printable, resolution, single
 
 NAME = "OSU"
 # What a header means: column and its unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
@@ -83,8 +83,8 @@ def parse(text: str, first: int, last: int) -> OsuRun:
         of a message did not validate.
     """
     printable(NAME, text)
-    title = one(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
-    head = one(NAME, r"^# Size +\S.*$", text, "column headers")
+    title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
+    head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
     if lines.pop():
         raise OutputError(NAME, f"line {len(lines) + 1} is cut off")
@@ -100,7 +100,7 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     validated = "validation" in names
     pairs = window = 0
     if "messages" in columns:
-        setting = one(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
+        setting = single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
         pairs, window = int(setting[1]), int(setting[2])
     return OsuRun(title[1], title[2], columns, pairs, window, validated)
 
@@ -156,7 +156,7 @@ def _agree(columns: dict[str, dict[int, float]], size: int, words: dict[str, str
     value = {name: column[size] for name, column in columns.items()}
     if "messages" in value and size:
         rate, bandwidth = value["messages"] * size / 1e6, value["bandwidth"]
-        slack = step(words["messages"]) / value["messages"], step(words["bandwidth"]) / bandwidth
+        slack = resolution(words["messages"]) / value["messages"], resolution(words["bandwidth"]) / bandwidth
         if not agree(rate, bandwidth, *slack):
             raise OutputError(NAME, f"line {line}: {words['messages']} messages/s are not {bandwidth} MB/s")
     if "least" in value and not value["least"] <= value["latency"] <= value["most"]:

@@ -51,7 +51,7 @@ def every(pattern: str, text: str) -> list[re.Match[str]]:
     return list(re.finditer(pattern, text, re.MULTILINE | re.ASCII))
 
 
-def one(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
+def single(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
     """Return the only match of a pattern (see `every`).
 
     Raises
@@ -80,7 +80,7 @@ def number(program: str, text: str, what: str) -> float:
     return float(text)
 
 
-def whole(program: str, text: str, what: str) -> int:
+def whole_number(program: str, text: str, what: str) -> int:
     """Return a whole number from 0 on.
 
     Raises
@@ -107,12 +107,12 @@ def positive(program: str, text: str, what: str) -> float:
     return value
 
 
-def step(text: str) -> float:
+def resolution(text: str) -> float:
     """Return the unit of the last printed digit: what a number may be off by twice.
 
     Examples
     --------
-    >>> step("0.030167"), step("8.553e+01")
+    >>> resolution("0.030167"), resolution("8.553e+01")
     (1e-06, 0.01)
     """
     mantissa, _, exponent = text.lower().partition("e")

@@ -1,4 +1,4 @@
-"""WRF 3.x and 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step."""
+"""WRF 3.x and 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step, and the namelist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from virtqual.programs.edit import replaced
-from virtqual.programs.text import OutputError, every, line_of, one, positive, printable
+from virtqual.programs.text import OutputError, every, line_of, positive, printable, single
 
 NAME = "WRF"
 _DATE = r"(\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)"
@@ -64,12 +64,12 @@ def parse(text: str) -> WrfRun:
     printable(NAME, text)
     if fatal := re.search(r"^.*(?:FATAL CALLED|CFL errors? =|\bNaN\b).*$", text, re.MULTILINE):
         raise OutputError(NAME, f"line {line_of(text, fatal.start())}: {fatal[0].strip()}")
-    version = one(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
-    tasks = one(NAME, r"^ *Ntasks in X( +\d+) ?, +ntasks in Y( +\d+)$", text, "decomposition")
+    version = single(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
+    tasks = single(NAME, r"^ *Ntasks in X( +\d+) ?, +ntasks in Y( +\d+)$", text, "decomposition")
     if len(tasks[1]) != len(tasks[2]):
         raise OutputError(NAME, f"line {line_of(text, tasks.start())} is not in its columns: {tasks[0]!r}")
-    start = one(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")
-    end = one(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")
+    start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")
+    end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")
     rows = every(_STEP, text)
     if len(rows) != len(every(r"Timing for main", text)):
         raise OutputError(NAME, f"{len(every(r'Timing for main', text)) - len(rows)} timing lines are split")
