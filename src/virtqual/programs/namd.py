@@ -31,6 +31,8 @@ _TIMING = (
     r"^TIMING: (\d+)  CPU: \S+, \S+/step  Wall: (\S+), (\S+)/step, (?:\S+ ns/days?, )?"
     r"\S+ hours remaining, \S+ MB of memory in use\.$"
 )
+_WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
+_LAST = r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$"
 # A row's time a step is its wall time over its steps; all are printed to 6 digits.
 _SAME = 1e-4
 
@@ -97,13 +99,9 @@ def parse(text: str) -> NamdRun:
     )
     atoms = single(NAME, r"^Info: (\d+) ATOMS$", text, "number of atoms")
     timestep = positive(NAME, single(NAME, r"^Info: TIMESTEP +(\S+)$", text, "time step")[1], "time step")
-    wall = single(
-        NAME, r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$", text, "line 'WallClock'"
-    )
+    wall = single(NAME, _WALL, text, "line 'WallClock'")
     single(NAME, r"^(?:\[Partition 0\]\[Node 0\] )?End of program$", text[wall.end() :], "end of program")
-    last = int(
-        single(NAME, r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", text, "final velocities")[1]
-    )
+    last = int(single(NAME, _LAST, text, "final velocities")[1])
     begin, steps = _last_part(text)
     energy, start = _energy(text, begin, last)
     if min(energy) != last - steps:

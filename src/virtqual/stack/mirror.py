@@ -76,6 +76,11 @@ def _gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     else:
         say("build_cache: nothing is built here yet; an isolated site builds from the sources")
     lock.note(job.made.lock, target / "spack.lock", **({"store": str(job.made.store)} if ready else {}))
+    _write_inventory(job, target, lacking)
+    return lacking
+
+
+def _write_inventory(job: BuildJob, target: Path, lacking: list[str]) -> None:
     inventory = {
         "schema": "virtqual-mirror/1",
         "set": job.request.set,
@@ -85,7 +90,6 @@ def _gather(job: BuildJob, target: Path, say: Say) -> list[str]:
         "lacking": lacking,
     }
     (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n", encoding="utf-8")
-    return lacking
 
 
 def _others(job: BuildJob, locked: Lock) -> list[Package]:

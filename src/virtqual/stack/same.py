@@ -85,15 +85,15 @@ class Difference:
     kind
         ``software`` must never differ; the ``processor`` differs on emulated CPUs by nature.
     what
-        Its name.
-    one, other
-        How each of the two sees it.
+        The name of the thing, such as that of a library.
+    first, second
+        How each of the two nodes sees it.
     """
 
     kind: Literal["software", "processor"]
     what: str
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 def parse(text: str, node: str) -> Seen:
@@ -104,13 +104,7 @@ def parse(text: str, node: str) -> Seen:
     SeenError
         It is not whole.
     """
-    parts: dict[str, list[str]] = {}
-    section = parts.setdefault("head", [])
-    for line in text.splitlines():
-        if line in ("ldd", "sha256", "real", "says"):
-            section = parts.setdefault(line, [])
-        elif line:
-            section.append(line)
+    parts = _sections(text)
     head = dict(line.partition(" ")[::2] for line in parts["head"])
     try:
         sums = [line.split(maxsplit=1) for line in parts["sha256"]]
@@ -147,6 +141,18 @@ def parse(text: str, node: str) -> Seen:
         ) from error
 
 
+def _sections(text: str) -> dict[str, list[str]]:
+    """Return the lines of each section by its name; those before the first name are the ``head``."""
+    parts: dict[str, list[str]] = {}
+    section = parts.setdefault("head", [])
+    for line in text.splitlines():
+        if line in ("ldd", "sha256", "real", "says"):
+            section = parts.setdefault(line, [])
+        elif line:
+            section.append(line)
+    return parts
+
+
 def _linked(line: str) -> tuple[str, str] | None:
     """Return name and path of one line of ``ldd``; an empty path for what was not found."""
     words = line.split()
@@ -157,7 +163,7 @@ def _linked(line: str) -> tuple[str, str] | None:
     return None  # the kernel's own, or no dynamic program
 
 
-def differences(one: Seen, other: Seen) -> list[Difference]:
+def differences(left: Seen, right: Seen) -> list[Difference]:
     """Return everything in which two nodes' software and processor differ, empty if in nothing."""
     found = []
 
@@ -166,17 +172,17 @@ def differences(one: Seen, other: Seen) -> list[Difference]:
             found.append(Difference(kind, what, first, second))
 
     for question, what in _QUESTIONS.items():
-        compare("software", what, one.says.get(question, UNSEEN), other.says.get(question, UNSEEN))
-    for name in sorted(one.files.keys() | other.files.keys()):
-        first, second = (seen.files.get(name) if name in seen.files else ABSENT for seen in (one, other))
+        compare("software", what, left.says.get(question, UNSEEN), right.says.get(question, UNSEEN))
+    for name in sorted(left.files.keys() | right.files.keys()):
+        first, second = (seen.files.get(name) if name in seen.files else ABSENT for seen in (left, right))
         if _sum(first) != _sum(second):
             found.append(Difference("software", name, _describe(first), _describe(second)))
-    compare("software", "OPENBLAS_CORETYPE", one.coretype or "unset", other.coretype or "unset")
+    compare("software", "OPENBLAS_CORETYPE", left.coretype or "unset", right.coretype or "unset")
     compare(
         "processor",
         "CPU features",
-        " ".join(sorted(one.cpu - other.cpu)) or "no other",
-        " ".join(sorted(other.cpu - one.cpu)) or "no other",
+        " ".join(sorted(left.cpu - right.cpu)) or "no other",
+        " ".join(sorted(right.cpu - left.cpu)) or "no other",
     )
     return found
 
@@ -211,7 +217,7 @@ def among(sides: Iterable[tuple[str, Sequence[Seen]]]) -> list[tuple[Difference,
         for difference in differences(first, seen):
             found.setdefault(
                 difference,
-                f"{difference.what}: {difference.one} on {first_side} node {first.node}, "
-                f"{difference.other} on {side} node {seen.node}",
+                f"{difference.what}: {difference.first} on {first_side} node {first.node}, "
+                f"{difference.second} on {side} node {seen.node}",
             )
     return list(found.items())
