@@ -113,7 +113,7 @@ def path() -> None:
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="machine readable")] = False,
 ) -> None:
-    """Say how the cluster is: exit code 0 up, 1 not up, 5 a node is lost."""
+    """Print the state of the cluster; exit code 0: it is up, 1: it is not up, 5: a part of it is lost."""
     with _speaking():
         directory = StateDirectory.default()
         state = cluster.running(directory)

@@ -354,7 +354,7 @@ def _follow(progress: IO[bytes], report: Report) -> dict[str, Any]:
 
 
 def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
-    """Say why a boot failed: what the supervisor said, else the end of its log; and what the guests said."""
+    """Return why a boot failed, by the supervisor's last message or log, and by the guests' consoles."""
     reason = str(last.get("failed", ""))
     if not reason:
         log = directory.logs / "supervisor.log"

@@ -28,7 +28,7 @@ def run(
     error
         The class of the error where the program fails.
     name
-        What messages call the program; empty for its command line.
+        The program's name in messages; empty for its command line.
     data
         The program's standard input.
     folder, environment

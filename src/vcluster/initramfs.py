@@ -18,7 +18,7 @@ class ArchiveEntry:
     mode : int
         Type and permissions, as in ``st_mode``.
     content : bytes
-        Of a file; the target of a link.
+        Content of a file; the target of a link.
     """
 
     path: str

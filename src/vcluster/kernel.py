@@ -20,7 +20,7 @@ from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, RequirementError
 from vcluster.requirements import program
 
-# What the guest needs before it sees the host's files; each brings those it depends on.
+# Modules that the guest needs before it sees the host's files; each brings those it depends on.
 MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "virtio_rng")
 # RDMA in software; a guest without it is still a node.
 RDMA_MODULES = ("rdma_rxe",)
@@ -35,7 +35,7 @@ class GuestKernel:
     Attributes
     ----------
     release : str
-        As ``uname -r`` says inside the guest.
+        The release that ``uname -r`` prints inside the guest.
     image : Path
         The kernel as distributed, compressed or not.
     base : Path

@@ -1,4 +1,4 @@
-"""What the supervisor is told: everything decided before the namespaces exist."""
+"""The plan that the supervisor gets: everything decided before the namespaces exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WatchedProgram(BaseModel):
     name : str
         For people, and of its log.
     command : tuple of str
-        What to run.
+        The program and its arguments.
     node : str or None
         The node that is lost with it.
     """

@@ -109,7 +109,7 @@ def namespace_members(namespaces: frozenset[str], root: Path | None = None) -> l
     Parameters
     ----------
     namespaces : frozenset of str
-        As ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to them, for example ``net:[4026532281]``.
+        Names that ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to, for example ``net:[4026532281]``.
     root : Path, optional
         A cluster's state directory: only processes that see that cluster's ``/run/vcluster``. The kernel
         gives the number of an ended namespace to the next one at once, so that after a crash a number alone

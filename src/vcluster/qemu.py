@@ -161,8 +161,8 @@ def _boot_probe(
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip
-    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.  What it printed until
-    # then counts, so that this is no call of vcluster.command.
+    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.  The output until then
+    # counts, which `vcluster.command` would drop.
     try:
         result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -185,7 +185,7 @@ _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 @dataclass(frozen=True)
 class Machine:
-    """What all VMs of a cluster have in common."""
+    """The virtual hardware that all VMs of a cluster share."""
 
     binary: Path
     accelerator: Literal["kvm", "tcg"]

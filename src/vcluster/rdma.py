@@ -39,7 +39,7 @@ def noted(state: State, logs: Path) -> tuple[State, str]:
     Parameters
     ----------
     state : State
-        Of a cluster whose VMs have tried to make one.
+        The state of a cluster whose VMs have tried to make a device.
     logs : Path
         Folder of what they printed.
 

@@ -1,4 +1,4 @@
-"""What a cluster needs where it does not run as root."""
+"""The extra needs of a cluster that runs without root."""
 
 from __future__ import annotations
 

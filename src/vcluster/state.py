@@ -21,7 +21,7 @@ class _Part(BaseModel):
 
 
 class ClusterHypervisor(_Part):
-    """What runs the VMs; ``build`` and ``sha256`` tell one build from another."""
+    """The hypervisor of the VMs; ``build`` and ``sha256`` tell one build from another."""
 
     vendor: str
     build: str
@@ -34,7 +34,7 @@ class ClusterHypervisor(_Part):
 
 
 class Guest(_Part):
-    """What the VMs are; memory in MiB."""
+    """The virtual hardware and kernel of the VMs; memory in MiB."""
 
     kernel: str
     vcpus: int
@@ -91,7 +91,7 @@ class Partitions(_Part):
 
 
 class Processes(_Part):
-    """What holds the cluster: its end ends everything."""
+    """The processes that hold the cluster: when they end, everything ends."""
 
     holder: Process
     entry: Process
@@ -105,7 +105,7 @@ class State(_Part):
     Attributes
     ----------
     status : {"starting", "up", "down"}
-        As of the last command; a crash leaves it, so ask ``processes`` whether it still holds.
+        The state after the last command; a crash leaves it, so ask ``processes`` whether they still run.
     created : datetime
         When ``up`` was given, with time zone.
     boot_seconds : float or None

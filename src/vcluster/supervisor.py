@@ -42,7 +42,7 @@ class Supervisor:
     Parameters
     ----------
     plan : BootPlan
-        What to start.
+        The programs and nodes to start.
     progress : int
         Descriptor that tells how far it is; when nobody reads it any more while the cluster boots, the
         cluster ends.

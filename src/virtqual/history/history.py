@@ -31,7 +31,7 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
         The same series, one for each session under one hypervisor build; sessions with fewer than two
         valid pairs are left out.
     source
-        Which sessions, for whoever reviews it.
+        Names of the sessions, for the person who reviews the entry.
 
     Raises
     ------

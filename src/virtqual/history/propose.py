@@ -27,7 +27,7 @@ class RecordedSeries:
     check
         Class name of the check with its parameters, as sessions name it: ``Memory %threads=one``.
     series
-        Its pairs.
+        The pairs of the series.
     """
 
     check: str
@@ -41,7 +41,7 @@ class Recorded:
     Parameters
     ----------
     session
-        Its id.
+        Id of the session.
     date
         ISO date on which it was made.
     system
@@ -77,7 +77,7 @@ class Proposal:
     path
         The file.
     before
-        Its text; empty if it does not exist.
+        Text of the file; empty if it does not exist.
     after
         The text proposed.
     notes

@@ -117,7 +117,7 @@ def configuration(order: int, block: int, p: int, q: int, *, to_file: bool = Fal
     Parameters
     ----------
     order, block
-        Of the matrix, and of its blocks.
+        Order of the matrix, and of its blocks.
     p, q
         Rows and columns of the process grid.
     to_file

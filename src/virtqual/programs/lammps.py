@@ -29,13 +29,13 @@ class LammpsRun:
     Attributes
     ----------
     version
-        As the first line gives it, e.g. ``22 Jul 2025 - Update 4``.
+        The version in the first line, e.g. ``22 Jul 2025 - Update 4``.
     loop_time
         Wall time of the time-stepping loop in seconds.
     tasks, threads
         MPI tasks, and OpenMP threads a task.
     steps, atoms
-        Of the run.
+        Steps of the run, and atoms.
     energy
         Total energy by step in the input's units, first and last step at least.
     cpu_use

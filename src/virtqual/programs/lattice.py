@@ -105,9 +105,9 @@ def parameters(
     lattice
         Sites in x, y, z and t.
     trajectories
-        Of molecular dynamics, each measured.
+        Trajectories of molecular dynamics, each measured.
     steps
-        Of a trajectory, 0.02 each; an even number.
+        Steps of a trajectory, 0.02 each; an even number.
     file
         Name of the file with `rationals`.
     """

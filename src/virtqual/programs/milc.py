@@ -42,7 +42,7 @@ class MilcRun:
     plaquette
         Space-space and space-time plaquette, mean of all measurements (3 for a cold lattice).
     violations
-        By how much the action differs after each trajectory (no unit; the exact dynamics would conserve it);
+        Change of the action over each trajectory (no unit; the exact dynamics would conserve it);
         empty for programs that do not say (those without rational functions).
     """
 

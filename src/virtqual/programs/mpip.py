@@ -18,7 +18,7 @@ from virtqual.programs.text import (
 )
 
 NAME = "mpiP"
-# What two runs differ in is their steps, if these took as long within a fifth: start-ups differ a little.
+# Two runs differ in their steps only, if these took as long within a fifth: start-ups differ a little.
 SAME = 0.2
 _LINE = "-{75}"
 _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime    MPITime     MPI%\n"
@@ -31,11 +31,11 @@ class Profile:
     Attributes
     ----------
     version
-        Of mpiP, e.g. ``3.5.0``.
+        mpiP's version, e.g. ``3.5.0``.
     seconds
         Wall time of each task from the end of ``MPI_Init`` to ``MPI_Finalize``, s.
     mpi
-        What of that each task spent in MPI, s.
+        The part of that time that each task spent in MPI, s.
     """
 
     version: str
@@ -53,20 +53,20 @@ class Profile:
         return sum(self.mpi) / sum(self.seconds)
 
     def beyond(self, shorter: Profile, steps: float) -> Profile:
-        """Return what this run did and a shorter one, which begins and ends alike, did not.
+        """Return the part of this run that a shorter run, which begins and ends alike, does not have.
 
         Parameters
         ----------
         shorter
             A run of the same program on as many tasks.
         steps
-            What the program itself says that this run took longer, s.
+            By how much this run's steps took longer, as the program itself says, s.
 
         Raises
         ------
         OutputError
-            It ran on another number of tasks, was not shorter, spent more time in MPI, or took another time
-            longer than its steps did.
+            The shorter run had another number of tasks, took longer or spent more time in MPI, or the runs
+            differ by another time than their steps.
         """
         if len(self.seconds) != len(shorter.seconds):
             raise OutputError(

@@ -48,7 +48,7 @@ class NamdRun:
     processes
         Processors as NAMD counts them (threads of all processes that compute).
     atoms
-        Of the structure.
+        Atoms of the structure.
     timestep
         Femtoseconds.
     first, last
@@ -227,7 +227,7 @@ def configuration(text: str, values: Mapping[str, int | str]) -> str:
     Parameters
     ----------
     text
-        As the benchmark brings it.
+        The configuration that the benchmark brings.
     values
         New values by keyword.
 

@@ -32,7 +32,7 @@ class NpbRun:
     version
         E.g. ``3.4.2``.
     iterations
-        Of the timed part.
+        Iterations of the timed part.
     time
         Seconds.
     tasks

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from virtqual.programs.text import OutputError, agree, aligned, positive, printable, resolution, single
 
 NAME = "OSU"
-# What a header means: column and its unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
+# Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
     "Avg Latency(us)": "latency",
@@ -23,7 +23,7 @@ _COLUMNS = {
     "Messages/s": "messages",
     "Validation": "validation",
 }
-# What 7.x may write between rows, as whole lines: where its buffers lie.
+# A line that 7.x may write between rows: where its buffers lie.
 _NOTE = re.compile(r"# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+")
 _PERCENTILE = re.compile(r"P([0-9]{1,2}) Tail (?:Lat\(us\)|BW\(MB/s\))")
 
@@ -35,14 +35,14 @@ class OsuRun:
     Attributes
     ----------
     benchmark
-        As the title says it, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
+        The benchmark's title, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
     version
         E.g. ``7.4``.
     columns
-        By name (``latency``, ``least``, ``most``, ``bandwidth``, ``messages``, ``iterations``, ``p50`` ...)
-        the values by message size in bytes; latencies in us, bandwidths in MB/s (10^6 bytes).
+        Values by message size in bytes, for each column (``latency``, ``least``, ``most``, ``bandwidth``,
+        ``messages``, ``iterations``, ``p50`` ...); latencies in us, bandwidths in MB/s (10^6 bytes).
     pairs, window
-        Of osu_mbw_mr: pairs of processes, messages in flight; else 0.
+        For osu_mbw_mr: pairs of processes, and messages in flight; else 0.
     validated
         Whether every row says that its data arrived unchanged (option ``-c``).
     """
@@ -71,7 +71,7 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     Parameters
     ----------
     text
-        Its standard output.
+        The standard output of the run.
     first, last
         The message sizes that were asked for (``-m FIRST:LAST``), in bytes: a table does not say where it
         ends, and one that stops early or lacks a row is refused.

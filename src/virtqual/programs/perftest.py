@@ -37,7 +37,7 @@ class PerftestRun:
     mtu
         Bytes.
     queue_pairs
-        That the messages went through in turn.
+        Queue pairs that the messages went through in turn.
     iterations
         Messages of a size, over all queue pairs.
     columns

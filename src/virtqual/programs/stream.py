@@ -31,7 +31,7 @@ class StreamRun:
     version
         ``5.9`` or ``5.10``.
     elements, element_bytes
-        Of one array; bytes an element.
+        Elements of one array, and bytes of an element.
     threads
         OpenMP threads, as counted by the run itself.
     copy, scale, add, triad

@@ -1,4 +1,4 @@
-"""What every parser shares: one error, and readers that refuse what is missing or said twice."""
+"""Tools of all parsers: one error, and readers that refuse values that are missing or said twice."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class OutputError(ValueError):
     Parameters
     ----------
     program
-        Whose output it is.
+        The program that wrote the output.
     why
-        What is missing, split, duplicated or out of range.
+        The fault: a value that is missing, split, duplicated or out of range.
     """
 
     def __init__(self, program: str, why: str) -> None:
@@ -29,12 +29,12 @@ class OutputError(ValueError):
 
 
 def printable(program: str, text: str) -> str:
-    """Return the text if it is one.
+    """Return a text unchanged, and refuse a damaged one.
 
     Raises
     ------
     OutputError
-        It holds control characters.
+        The text holds control characters.
     """
     if bad := _NOT_TEXT.search(text):
         raise OutputError(program, f"line {line_of(text, bad.start())} holds the byte 0x{ord(bad[0]):02x}")
@@ -57,7 +57,7 @@ def single(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
     Raises
     ------
     OutputError
-        There is no match, or more than one: a number that is said twice cannot be trusted.
+        The text has no match, or several: a number that is said twice cannot be trusted.
     """
     matches = every(pattern, text)
     if len(matches) != 1:
@@ -73,7 +73,7 @@ def number(program: str, text: str, what: str) -> float:
     Raises
     ------
     OutputError
-        It is none, or not one as C and Fortran print it.
+        The text is no finite number, or not one that C and Fortran print.
     """
     if not re.fullmatch(NUMBER, text) or not math.isfinite(float(text)):
         raise OutputError(program, f"{what}: {text!r} is not a number")
@@ -86,7 +86,7 @@ def whole_number(program: str, text: str, what: str) -> int:
     Raises
     ------
     OutputError
-        It is none.
+        The text is no such number.
     """
     if not re.fullmatch(r"[0-9]+", text):
         raise OutputError(program, f"{what}: {text!r} is not a whole number")
@@ -99,7 +99,7 @@ def positive(program: str, text: str, what: str) -> float:
     Raises
     ------
     OutputError
-        It is no number, or not one above zero.
+        The text is no number, or a number that is not above zero.
     """
     value = number(program, text, what)
     if value <= 0:

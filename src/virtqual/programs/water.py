@@ -100,7 +100,7 @@ def configuration(edge: int, steps: int, *, minimize: int = 100, every: int = 50
     edge
         Molecules along each side.
     steps
-        Of dynamics, 1 fs each; a multiple of ``every``.
+        Steps of dynamics, 1 fs each; a multiple of ``every``.
     minimize
         Steps before.
     every

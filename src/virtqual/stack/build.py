@@ -55,7 +55,7 @@ def build(job: BuildJob, say: Say, show: Show = lambda plan: None) -> Manifest:
     Parameters
     ----------
     job, say
-        What is to be built, and who is told of every step.
+        The stack to build, and a function that is told of every step.
     show
         Given the plan before anything is built.
 
@@ -115,7 +115,7 @@ def concretised(job: BuildJob, found: Spack, say: Say, *, anew: bool = False) ->
     Parameters
     ----------
     job, found, say
-        What is to be built, Spack, and who is told.
+        The stack to build, Spack, and a function that is told of every step.
     anew
         Have Spack work it out even if there is one.
     """
@@ -163,7 +163,7 @@ def _install(job: BuildJob, found: Spack, todo: BuildPlan, say: Say) -> None:
 
 
 def failure(log: Path, job: BuildJob, build: Iterable[Package], there: frozenset[str]) -> str:
-    """Say which package failed, where its log is, and what is still in place."""
+    """Return which package failed, where its log is, and what is still in place."""
     text = log.read_text(encoding="utf-8", errors="replace")
     lacking = {package.hash: package for package in build if package.hash not in there}
     # The first: what comes after it may only have failed because of it.

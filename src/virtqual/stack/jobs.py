@@ -1,4 +1,4 @@
-"""What a build is asked for, and what that means here: which environment, which packages, which lock."""
+"""From a request for a build to the environment, the packages and the lock that it means here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INVENTORY = "mirror.json"
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a person asked for; see ``virtqual stack build --help``."""
+    """A person's request for a build; see ``virtqual stack build --help``."""
 
     set: str = "all"
     without: tuple[str, ...] = ()
@@ -32,12 +32,12 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class BuildJob:
-    """What a request means here.
+    """A build on this machine, worked out from a request.
 
     Attributes
     ----------
     request
-        What was asked for.
+        The person's request.
     root
         The checkout.
     state

@@ -27,11 +27,11 @@ class Program(BaseModel):
     Attributes
     ----------
     features
-        What a check asks for, e.g. ``lammps`` or ``mpi-latency``.
+        Names that a check asks for, e.g. ``lammps`` or ``mpi-latency``.
     path
         The executable, or a library that is preloaded, at the same path on every node.
     sha256
-        Of the executable.
+        Checksum of the executable.
     libraries
         Checksums of the shared libraries that decide its speed (path to sha256).
     mpi
@@ -148,7 +148,7 @@ def load(path: Path) -> Manifest:
 def earlier(directory: Path) -> Manifest | None:
     """Return the manifest of a stack's directory; None if there is none, or one that cannot be read any more.
 
-    What sets a stack up asks so: what another virtqual has left must not stand in its way.
+    Commands that set a stack up call this: the stack of another virtqual must not stand in their way.
     """
     try:
         return load(directory / _FILE)

@@ -32,7 +32,7 @@ def gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     Returns
     -------
     list of str
-        What could not be gathered, a sentence each; empty if the mirror is complete.
+        A sentence for each part that could not be gathered; empty if the mirror is complete.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What building a set of the stack takes, before anything is done."""
+"""The plan of a build: packages, sources and tools that it takes, before anything is done."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ByHand:
     Attributes
     ----------
     package
-        Of ``spack.yaml``.
+        The package of ``spack.yaml`` that needs it.
     file, sha256
-        Its name and checksum.
+        Name and checksum of the file.
     source
         Where a person gets it.
     place
@@ -45,7 +45,7 @@ class ByHand:
 
 
 class Tried(NamedTuple):
-    """What building a package took where it was tried: minutes on two cores, and MiB installed."""
+    """The cost of building a package where it was tried: minutes on two cores, and MiB installed."""
 
     minutes: float
     size: float
@@ -53,7 +53,7 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a build will do.
+    """The steps of a build, and the things that it lacks.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """What is still to be installed.
+    """The packages and wheels that are still to be installed.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Whether two nodes run the same software: what each saw of a program, and every difference by name.
+"""Comparison of the software of two nodes: what each saw of a program, and every difference by name.
 
 ``src/virtqual/job/seen.sh`` writes on each node which binary and shared libraries the dynamic linker resolves
 there and what they say of themselves; nothing is taken from a manifest.
@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 UNSEEN = "not observable"
-# What glibc, OpenBLAS, FFTW and others choose their code by; a guest may lack others, such as `vmx`.
+# Features by which glibc, OpenBLAS, FFTW and others choose their code; a guest may lack some others (`vmx`).
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
@@ -45,7 +45,7 @@ class LoadedFile(BaseModel):
 
 
 class Seen(BaseModel):
-    """What one node saw of one program.
+    """One node's record of one program and its libraries.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Seen(BaseModel):
         The binary (as ``binary``), its Spack package's description, and every shared library by the name
         that the linker was asked for; None where a library was not found.
     says
-        What the files say of themselves: MPI, OpenBLAS's kernel, the C library, the compiler, the Spack
-        package with its DAG hash.  What no file could answer is absent.
+        Answers of the files themselves, by question: MPI, OpenBLAS's kernel, the C library, the compiler,
+        the Spack package with its DAG hash.  A question that no file could answer is absent.
     coretype
         ``OPENBLAS_CORETYPE`` as the task had it, empty if unset.
     cpu
@@ -102,7 +102,7 @@ def parse(text: str, node: str) -> Seen:
     Raises
     ------
     SeenError
-        It is not whole.
+        The record is not whole.
     """
     parts = _sections(text)
     head = dict(line.partition(" ")[::2] for line in parts["head"])
@@ -116,7 +116,7 @@ def parse(text: str, node: str) -> Seen:
         named: dict[str, LoadedFile | None] = {"binary": files[program]}
         linked = dict(filter(None, map(_linked, parts["ldd"])))
         named |= {name: files[path] if path else None for name, path in linked.items()}
-        # What is left is the description of the Spack package.
+        # The file that is left is the description of the Spack package.
         rest = files.keys() - {program, *linked.values()}
         named |= {PurePosixPath(path).name: files[path] for path in rest}
         says: dict[str, str] = {}
