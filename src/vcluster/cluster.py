@@ -368,7 +368,7 @@ def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
 
 
 def down(directory: StateDirectory) -> bool:
-    """Take the cluster down; tell whether there was anything to take down."""
+    """Take the cluster down; return whether there was anything to take down."""
     if not directory.root.exists():
         return False
     with locked(directory):

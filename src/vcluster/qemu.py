@@ -37,7 +37,7 @@ class Build:
 
 
 def identify(binary: Path) -> Build:
-    """Tell which build a QEMU binary is; its package's version is added where the build does not say it.
+    """Return which build a QEMU binary is; the package's version is added where the build does not say it.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def vcpu_threads(pid: int) -> dict[int, int]:
 
 
 def pin(pid: int, cpus: tuple[int, ...]) -> bool:
-    """Bind vCPU k of a VM to the k-th host CPU given; tell whether all were there to be bound."""
+    """Bind vCPU k of a VM to the k-th host CPU given; return whether all vCPUs were there."""
     threads = vcpu_threads(pid)
     for index, thread in threads.items():
         os.sched_setaffinity(thread, cpus if index < 0 else {cpus[index]})

@@ -43,11 +43,6 @@ class WrfRun:
     end: str
 
     @property
-    def mean_step(self) -> float:
-        """Mean wall time of a step in seconds, the first left out."""
-        return sum(self.seconds[1:]) / len(self.seconds[1:])
-
-    @property
     def total(self) -> float:
         """Wall time of all steps in seconds."""
         return sum(self.seconds)

@@ -100,22 +100,6 @@ class Manifest(BaseModel):
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def provider(self, feature: str) -> Program:
-        """Return the program that provides a feature.
-
-        Raises
-        ------
-        InfrastructureError
-            No program of this stack provides it.
-        """
-        for program in self.programs:
-            if feature in program.features:
-                return program
-        raise InfrastructureError(
-            f"stack {self.name!r} has no program with the feature {feature!r} "
-            f"(it has: {', '.join(self.features)})"
-        )
-
     def changed(self) -> Iterator[str]:
         """Yield one sentence a file or directory whose checksum is not what the manifest says."""
         for program in self.programs:

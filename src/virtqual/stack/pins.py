@@ -14,8 +14,6 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from virtqual.errors import UsageError
 
-SETS = ("micro", "apps", "all")
-
 
 class Repository(NamedTuple):
     """A commit of a git repository: where from, and under which name it is released."""

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fakespack import lock_of
+from fakespack import lock_of, provider
 
 from virtqual.errors import UsageError
 from virtqual.stack import build, environment, jobs, pins
@@ -39,8 +39,8 @@ def test_another_mpi_is_another_environment(checkout, tmp_path):
 def test_a_lock_that_is_named_counts_for_that_build_only(fake, start, tmp_path):
     given = tmp_path / "given.lock"
     given.write_text(json.dumps(lock_of()).replace("o" * 32, "p" * 32))
-    assert "p" * 32 in build.build(start(lock=given), silent).provider("osu").origin
-    assert "o" * 32 in build.build(start(), silent).provider("osu").origin
+    assert "p" * 32 in provider(build.build(start(lock=given), silent), "osu").origin
+    assert "o" * 32 in provider(build.build(start(), silent), "osu").origin
     with pytest.raises(UsageError, match="no such file"):
         start(lock=tmp_path / "none")
 
