@@ -1,4 +1,4 @@
-"""What the harness costs: seconds of a whole ReFrame case beside a bare `srun` of the same program.
+"""Cost of the harness: seconds of a whole ReFrame case beside a bare `srun` of the same program.
 
     . ci/activate && vcluster up && python benchmarks/harness/run.py
 
@@ -103,7 +103,7 @@ def table(rows: list[tuple[str, str, float, float]]) -> str:
 def line(name: str, pairs: list[tuple[float, float]]) -> str:
     """Return the medians of some runs."""
     suite, alone = zip(*pairs, strict=True)
-    more = statistics.median(one - other for one, other in pairs)
+    more = statistics.median(seconds - bare_seconds for seconds, bare_seconds in pairs)
     return f"{name:<44}{statistics.median(suite):>8.2f}{statistics.median(alone):>8.2f}{more:>8.2f}"
 
 

@@ -113,20 +113,20 @@ def path() -> None:
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="machine readable")] = False,
 ) -> None:
-    """Say how the cluster is: exit code 0 up, 1 not up, 5 a node is lost."""
+    """Print the state of the cluster; exit code 0: it is up, 1: it is not up, 5: a part of it is lost."""
     with _speaking():
         directory = StateDirectory.default()
         state = cluster.running(directory)
         nodes = cluster.nodes(state)
-        lost = cluster.unhealthy(state, nodes)
+        wrong = cluster.damage(nodes)
         if as_json:
-            shown = {name: {"state": what, "reason": reason} for name, (what, reason) in nodes.items()}
-            report = {"healthy": not lost, "nodes": shown, "logs": str(directory.logs)}
+            shown = {name: {"state": found, "reason": reason} for name, (found, reason) in nodes.items()}
+            report = {"healthy": not wrong, "nodes": shown, "logs": str(directory.logs)}
             print(json.dumps({**report, "state": state.model_dump(mode="json", by_alias=True)}, indent=2))
         else:
             _table(directory, state, nodes)
-        if lost:
-            raise NodeError("; ".join(lost.values()))
+        if wrong:
+            raise NodeError(f"{wrong} (`vcluster up` starts the cluster anew)")
 
 
 def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, str]]) -> None:
@@ -146,9 +146,9 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
         ("virtual", state.partitions.virtual, state.network.virtual),
     ):
         for name in part.nodes:
-            what, reason = nodes[name]
+            found, reason = nodes[name]
             cpus = ",".join(map(str, part.host_cpus[name]))
-            print(f"{name:<10} {label:<10} {addresses[name]:<12} {cpus:<10} {what} {reason}".rstrip())
+            print(f"{name:<10} {label:<10} {addresses[name]:<12} {cpus:<10} {found} {reason}".rstrip())
 
 
 @app.command("kernel")

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -28,10 +29,11 @@ from vcluster import (
     topology,
 )
 from vcluster import state as st
+from vcluster.command import text
 from vcluster.directory import StateDirectory, visible
-from vcluster.errors import BootError, ClusterError, NotUpError, OptionError
+from vcluster.errors import BootError, ClusterError, NodeError, NotUpError, OptionError
 from vcluster.options import Options
-from vcluster.plan import Plan, Program
+from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.processes import Process, boot_id, children, namespace_members
 
 Report = Callable[[str], None]
@@ -52,7 +54,7 @@ def running(directory: StateDirectory) -> st.State:
     Raises
     ------
     NotUpError
-        If none does.
+        If no cluster runs.
     """
     if directory.state_file.exists():
         state = st.load_state(directory.state_file)
@@ -81,7 +83,7 @@ def up(directory: StateDirectory, options: Options, seconds: float, report: Repo
     Raises
     ------
     OptionError
-        If one with other options runs.
+        If a cluster with other options runs.
     ClusterError
         If something is missing or does not start.
     """
@@ -96,38 +98,91 @@ def up(directory: StateDirectory, options: Options, seconds: float, report: Repo
                 raise OptionError(
                     f"a cluster with other options is up ({'; '.join(different)}): run `vcluster down` first."
                 )
-            bad = unhealthy(present)
-            if not bad:
+            wrong = damage(nodes(present))
+            if not wrong:
                 return present, False
-            report(f"the running cluster is damaged ({'; '.join(bad.values())}): starting it anew")
+            report(f"the running cluster is damaged ({wrong}): starting it anew")
         clean(directory)
         state, plan = prepare(directory, options, seconds, report)
         return _launch(directory, state, plan, report), True
 
 
+@dataclass(frozen=True)
+class Guests:
+    """All that the VMs of a cluster share.
+
+    Attributes
+    ----------
+    kernel
+        The kernel that they boot.
+    initramfs
+        The part of their archives that is the same for all.
+    build
+        The hypervisor build.
+    accelerator_reason
+        Why `machine` has its accelerator.
+    machine
+        Their virtual hardware.
+    no_rdma
+        Why none of them has RDMA; None if nothing speaks against it.
+    """
+
+    kernel: kernel.GuestKernel
+    initramfs: Path
+    build: qemu.Build
+    accelerator_reason: str
+    machine: qemu.Machine
+    no_rdma: str | None
+
+
 def prepare(
     directory: StateDirectory, options: Options, seconds: float, report: Report
-) -> tuple[st.State, Plan]:
+) -> tuple[st.State, BootPlan]:
     """Decide and write everything that is known before anything runs."""
     created = datetime.now(UTC)
-    requirements.check(without=frozenset({"qemu-system-x86_64"}))
     as_user = os.geteuid() != 0
-    if as_user:
-        rootless.check()
     cpus = topology.host_cpus()
-    for option, wanted in (("--vcpus", options.vcpus), ("--native-cpus", options.cpus_of_native)):
-        if wanted > len(cpus):
-            raise OptionError(f"{option} {wanted}: this host has {len(cpus)} CPUs.")
+    _assert_possible(options, len(cpus), as_user)
     for folder in (directory.logs, directory.cache, visible(options.shared, "the shared directory")):
         folder.mkdir(parents=True, exist_ok=True)
     for log in directory.logs.iterdir():
         log.unlink()
+    guests = _guests(directory, options, report)
+    native = topology.native_nodes(options.vms, options.cpus_of_native, cpus)
+    virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus)
+    nodefiles.write(directory, options, native, virtual)
+    pmix = slurm_conf.pmix_folder()
+    plan = BootPlan(
+        etc=directory.etc,
+        logs=directory.logs,
+        pmix=pmix,
+        native=tuple(native),
+        virtual=tuple(virtual),
+        vms=tuple(_vm(directory, options, guests, node, pmix) for node in virtual),
+        pin=options.pin,
+        rdma=guests.no_rdma is None,
+        boot_seconds=seconds,
+        preload=rootless.preload(directory.cache) if as_user else None,
+    )
+    return _describe(options, created, guests, native, virtual), plan
+
+
+def _assert_possible(options: Options, cpus: int, as_user: bool) -> None:
+    requirements.check(without=frozenset({"qemu-system-x86_64"}))
+    if as_user:
+        rootless.check()
+    for option, wanted in (("--vcpus", options.vcpus), ("--native-cpus", options.cpus_of_native)):
+        if wanted > cpus:
+            raise OptionError(f"{option} {wanted}: this host has {cpus} CPUs.")
+
+
+def _guests(directory: StateDirectory, options: Options, report: Report) -> Guests:
     guest_kernel = kernel.locate(directory, options.kernel, options.modules)
     image = kernel.unpacked(guest_kernel, directory.cache)
     no_rdma = rdma.impossible(guest_kernel) if options.rdma else "not asked for"
-    base = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
+    initramfs = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
     build = qemu.identify(options.qemu)
-    accelerator, why = qemu.choose_accelerator(options, build, image, base, directory.cache)
+    accelerator, why = qemu.choose_accelerator(options, build, image, initramfs, directory.cache)
     report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
@@ -144,70 +199,39 @@ def prepare(
         shared=options.shared,
         extra=options.qemu_args,
     )
-    native = topology.native_nodes(options.vms, options.cpus_of_native, cpus)
-    virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus)
-    nodefiles.write(directory, options, native, virtual)
-    pmix = slurm_conf.pmix_folder()
-    vms = []
-    for node in virtual:
-        packed = nodefiles.pack(
-            directory, node, guest_kernel, base, options, pmix=pmix, rdma=None if no_rdma else rdma.DEVICE
-        )
-        line = qemu.command(machine, node, initramfs=packed, console=directory.logs / f"{node.name}.console")
-        vms.append(Program(name=node.name, command=tuple(line), node=node.name))
-    plan = Plan(
-        etc=directory.etc,
-        logs=directory.logs,
-        pmix=pmix,
-        native=tuple(native),
-        virtual=tuple(virtual),
-        vms=tuple(vms),
-        pin=options.pin,
-        rdma=no_rdma is None,
-        boot_seconds=seconds,
-        preload=rootless.preload(directory.cache) if as_user else None,
-    )
-    hypervisor = st.Hypervisor(
-        vendor="QEMU",
-        build=build.version,
-        binary=build.binary,
-        sha256=build.sha256,
-        accelerator=accelerator,
-        accelerator_reason=why,
-        machine=machine.machine,
-        arguments=options.qemu_args,
-    )
-    guest = st.Guest(
-        kernel=guest_kernel.release, vcpus=options.vcpus, memory_mib=options.memory_mib, cpu=machine.cpu
-    )
-    return _describe(options, created, hypervisor, guest, native, virtual), plan
+    return Guests(guest_kernel, initramfs, build, why, machine, no_rdma)
+
+
+def _vm(
+    directory: StateDirectory, options: Options, guests: Guests, node: topology.Node, pmix: Path | None
+) -> WatchedProgram:
+    device = None if guests.no_rdma else rdma.DEVICE
+    packed = nodefiles.pack(directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device)
+    console = directory.logs / f"{node.name}.console"
+    line = qemu.command(guests.machine, node, initramfs=packed, console=console)
+    return WatchedProgram(name=node.name, command=tuple(line), node=node.name)
 
 
 def _describe(
     options: Options,
     created: datetime,
-    hypervisor: st.Hypervisor,
-    guest: st.Guest,
+    guests: Guests,
     native: list[topology.Node],
     virtual: list[topology.Node],
 ) -> st.State:
     below = host.describe()
-
-    def partition(nodes: list[topology.Node], cpus: int, memory: int) -> st.Partition:
-        return st.Partition(
-            nodes=tuple(node.name for node in nodes),
-            cpus_per_node=cpus,
-            memory_mib=memory,
-            host_cpus={node.name: node.cpus for node in nodes},
-        )
-
     return st.State(
         status="starting",
         created=created,
         shared=options.shared,
         options=options,
-        hypervisor=hypervisor,
-        guest=guest,
+        hypervisor=_hypervisor(guests),
+        guest=st.Guest(
+            kernel=guests.kernel.release,
+            vcpus=options.vcpus,
+            memory_mib=options.memory_mib,
+            cpu=guests.machine.cpu,
+        ),
         host=below,
         slurm=st.Slurm(
             version=slurm_conf.version(),
@@ -223,13 +247,35 @@ def _describe(
             virtual={node.name: node.address for node in virtual},
         ),
         partitions=st.Partitions(
-            native=partition(native, options.cpus_of_native, below.memory_mib),
-            virtual=partition(virtual, options.vcpus, options.memory_mib),
+            native=_partition(native, options.cpus_of_native, below.memory_mib),
+            virtual=_partition(virtual, options.vcpus, options.memory_mib),
         ),
     )
 
 
-def _launch(directory: StateDirectory, state: st.State, plan: Plan, report: Report) -> st.State:
+def _hypervisor(guests: Guests) -> st.ClusterHypervisor:
+    return st.ClusterHypervisor(
+        vendor="QEMU",
+        build=guests.build.version,
+        binary=guests.build.binary,
+        sha256=guests.build.sha256,
+        accelerator=guests.machine.accelerator,
+        accelerator_reason=guests.accelerator_reason,
+        machine=guests.machine.machine,
+        arguments=guests.machine.extra,
+    )
+
+
+def _partition(nodes: list[topology.Node], cpus: int, memory_mib: int) -> st.ClusterPartition:
+    return st.ClusterPartition(
+        nodes=tuple(node.name for node in nodes),
+        cpus_per_node=cpus,
+        memory_mib=memory_mib,
+        host_cpus={node.name: node.cpus for node in nodes},
+    )
+
+
+def _launch(directory: StateDirectory, state: st.State, plan: BootPlan, report: Report) -> st.State:
     directory.plan_file.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
     as_user = os.geteuid() != 0
     reading, writing = os.pipe()
@@ -308,7 +354,7 @@ def _follow(progress: IO[bytes], report: Report) -> dict[str, Any]:
 
 
 def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
-    """Say why a boot failed: what the supervisor said, else the end of its log; and what the guests said."""
+    """Return why a boot failed, by the supervisor's last message or log, and by the guests' consoles."""
     reason = str(last.get("failed", ""))
     if not reason:
         log = directory.logs / "supervisor.log"
@@ -322,7 +368,7 @@ def _why(directory: StateDirectory, last: dict[str, Any]) -> str:
 
 
 def down(directory: StateDirectory) -> bool:
-    """Take the cluster down; tell whether there was anything to take down."""
+    """Take the cluster down; return whether there was anything to take down."""
     if not directory.root.exists():
         return False
     with locked(directory):
@@ -355,51 +401,41 @@ def clean(directory: StateDirectory) -> bool:
     return found
 
 
-def ask(state: st.State, command: list[str], seconds: float = 15) -> subprocess.CompletedProcess[str]:
-    """Run a command on the head and return what it said; a command that hangs counts as failed."""
-    assert state.processes is not None
-    line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path("/"))
-    try:
-        return subprocess.run(
-            line,
-            env=namespaces.environment(),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(line, 1, "", f"no answer within {seconds:g} s")
-
-
 def nodes(state: st.State) -> dict[str, tuple[str, str]]:
-    """Return state and reason of every node, as Slurm has them."""
-    result = ask(state, ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"])
-    silent = f"slurmctld does not answer: {result.stderr.strip()[-200:]}"
+    """Return state and reason of every node by name, as Slurm has them."""
+    assert state.processes is not None
+    sinfo = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
+    line = namespaces.enter(state.processes.entry, state.processes.rootless, sinfo, Path("/"))
     names = (*state.partitions.native.nodes, *state.partitions.virtual.nodes)
-    found = dict.fromkeys(names, ("unknown", silent))
-    for line in result.stdout.splitlines():
-        name, what, reason = line.split("|", 2)
-        found[name] = (what, "" if reason == "none" else reason)
+    try:
+        output = text(line, NodeError, name="sinfo", environment=namespaces.environment(), seconds=15)
+    except NodeError as error:
+        return dict.fromkeys(names, ("unknown", f"{SILENT}: {error}"))
+    found = dict.fromkeys(names, ("unknown", "Slurm does not list it"))
+    for answer in output.splitlines():
+        name, node_state, reason = answer.split("|", 2)
+        found[name] = (node_state, "" if reason == "none" else reason)
     return found
 
 
+# Slurm marks a node that it has not heard of lately with a star: `idle*` is none of these.
 HEALTHY = frozenset({"idle", "allocated", "mixed", "completing"})
+SILENT = "slurmctld does not answer"
 
 
-def unhealthy(state: st.State, known: dict[str, tuple[str, str]] | None = None) -> dict[str, str]:
-    """Return what is wrong, by node.
+def damage(known: Mapping[str, tuple[str, str]]) -> str:
+    """Return what is wrong with a cluster, empty if nothing is.
 
     Parameters
     ----------
-    known : dict or None
-        What ``nodes`` said, if it was asked already.
+    known
+        State and reason by node, as `nodes` returned them.
     """
-    bad = {}
-    for name, (what, reason) in (known or nodes(state)).items():
-        # Slurm marks what it has not heard of lately with a star.
-        if what not in HEALTHY:
-            bad[name] = f"{name} {what}: {reason}" if reason else f"{name} {what}"
-    return bad
+    wrong = []
+    for name, (node_state, reason) in known.items():
+        if reason.startswith(SILENT):
+            # The controller is lost, not the node: it is said once.
+            wrong.append(reason)
+        elif node_state not in HEALTHY:
+            wrong.append(f"{name} {node_state}: {reason}" if reason else f"{name} {node_state}")
+    return "; ".join(dict.fromkeys(wrong))

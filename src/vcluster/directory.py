@@ -57,7 +57,7 @@ class StateDirectory:
 
     @property
     def plan_file(self) -> Path:
-        """What ``up`` tells the supervisor."""
+        """The plan that ``up`` gives to the supervisor."""
         return self.root / "plan.json"
 
     @property
@@ -82,7 +82,7 @@ class StateDirectory:
 
     @property
     def spool(self) -> Path:
-        """What slurmctld saves; emptied by every ``up``."""
+        """The saved state of slurmctld; emptied by every ``up``."""
         return self.root / "spool"
 
     @property

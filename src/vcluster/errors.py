@@ -9,7 +9,7 @@ class ClusterError(Exception):
     Attributes
     ----------
     exit_code : int
-        What a command that ends in this error exits with.
+        Exit code of a command that ends in this error.
     """
 
     exit_code = 1

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from vcluster import kernel
+from vcluster.command import run, text
 from vcluster.errors import RequirementError
 from vcluster.requirements import find
 
 
-def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.Kernel, bool]:
+def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.GuestKernel, bool]:
     """Download and unpack Debian's kernel package into a folder; do nothing where one is.
 
     Needs no root and changes nothing of the system; the package lists must be there (``apt-get update``).
 
     Returns
     -------
-    tuple of Kernel and bool
+    tuple of GuestKernel and bool
         The kernel, and whether it was fetched now.
 
     Raises
@@ -39,17 +39,17 @@ def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.Kernel, b
                 f"{name} is missing: fetching works on Debian; else name a kernel with --kernel."
             )
     package = _package()
-    shown = _run(["apt-cache", "show", "--no-all-versions", package])
+    shown = text(["apt-cache", "show", "--no-all-versions", package], seconds=120)
     size = re.search(r"^Size: (\d+)$", shown, re.MULTILINE)
     amount = f"{int(size[1]) / 1e6:.0f} MB" if size else "size unknown"
     report(f"fetching {package} ({amount}) with apt-get download")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kernel-") as folder:
         # apt's own user may not enter this folder: it then downloads as the caller, and says so.
-        _run(["apt-get", "download", package], Path(folder), seconds=900)
+        run(["apt-get", "download", package], folder=Path(folder), seconds=900)
         unpacked = Path(folder) / "unpacked"
         for archive in Path(folder).glob("*.deb"):
-            _run(["dpkg-deb", "-x", str(archive), str(unpacked)])
+            run(["dpkg-deb", "-x", archive, unpacked], seconds=120)
         found = kernel.from_folder(unpacked)
         if found is None:
             raise RequirementError(f"the package {package} holds no kernel with modules.")
@@ -64,7 +64,7 @@ def fetch(target: Path, report: Callable[[str], None]) -> tuple[kernel.Kernel, b
 
 def _package() -> str:
     """Return the package that the distribution's current kernel is in."""
-    depends = _run(["apt-cache", "depends", "--important", kernel.PACKAGE])
+    depends = text(["apt-cache", "depends", "--important", kernel.PACKAGE], seconds=120)
     match = re.search(r"Depends: (linux-image-[0-9]\S*)", depends)
     if match is None:
         raise RequirementError(
@@ -72,21 +72,3 @@ def _package() -> str:
         )
     # Images for secure boot carry the same kernel; the unsigned one does not exist under the name for all.
     return match[1]
-
-
-def _run(command: list[str], folder: Path | None = None, seconds: float = 120) -> str:
-    try:
-        result = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise RequirementError(f"{' '.join(command)} did not end within {seconds:g} s.") from None
-    if result.returncode != 0:
-        raise RequirementError(f"{' '.join(command)} failed: {result.stderr.strip()[-400:]}")
-    return result.stdout

@@ -6,11 +6,11 @@ import os
 import platform
 from pathlib import Path
 
-from vcluster.state import Host
+from vcluster.state import ClusterHost
 from vcluster.topology import last_level_cache_bytes
 
 
-def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/meminfo")) -> Host:
+def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/meminfo")) -> ClusterHost:
     """Describe the host from what its kernel says."""
     models: list[str] = []
     cores: set[tuple[str, str]] = set()
@@ -36,7 +36,7 @@ def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/
         ),
         0,
     )
-    return Host(
+    return ClusterHost(
         kernel=platform.release(),
         cpu_model=models[0] if models else "unknown",
         cpus=count or os.cpu_count() or 1,

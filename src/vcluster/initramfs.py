@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """A file, folder or link.
 
     Attributes
@@ -18,7 +18,7 @@ class Entry:
     mode : int
         Type and permissions, as in ``st_mode``.
     content : bytes
-        Of a file; the target of a link.
+        Content of a file; the target of a link.
     """
 
     path: str
@@ -26,17 +26,17 @@ class Entry:
     content: bytes = b""
 
 
-def folder(path: str) -> Entry:
+def folder(path: str) -> ArchiveEntry:
     """Return a folder that everybody may enter."""
-    return Entry(path, stat.S_IFDIR | 0o755)
+    return ArchiveEntry(path, stat.S_IFDIR | 0o755)
 
 
-def file(path: str, content: bytes | str, mode: int = 0o644) -> Entry:
+def file(path: str, content: bytes | str, mode: int = 0o644) -> ArchiveEntry:
     """Return a file."""
-    return Entry(path, stat.S_IFREG | mode, content.encode() if isinstance(content, str) else content)
+    return ArchiveEntry(path, stat.S_IFREG | mode, content.encode() if isinstance(content, str) else content)
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[ArchiveEntry]) -> bytes:
     """Pack entries; all belong to root, and the same entries give the same bytes.
 
     The kernel unpacks archives that follow one another in one file, so these may be joined.
@@ -45,12 +45,12 @@ def archive(entries: Iterable[Entry]) -> bytes:
     number = 0
     for number, entry in enumerate(entries, start=1):
         _append(packed, entry, number)
-    _append(packed, Entry("TRAILER!!!", 0), number + 1)
+    _append(packed, ArchiveEntry("TRAILER!!!", 0), number + 1)
     packed.extend(bytes(-len(packed) % 512))
     return bytes(packed)
 
 
-def _append(packed: bytearray, entry: Entry, inode: int) -> None:
+def _append(packed: bytearray, entry: ArchiveEntry, inode: int) -> None:
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     # Inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length of name, checksum.

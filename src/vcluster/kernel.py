@@ -8,7 +8,6 @@ import lzma
 import os
 import re
 import struct
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from importlib import resources
 from pathlib import Path
 
 from vcluster import initramfs
+from vcluster.command import run, text
 from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, RequirementError
 from vcluster.requirements import program
 
-# What the guest needs before it sees the host's files; each brings those it depends on.
+# Modules that the guest needs before it sees the host's files; each brings those it depends on.
 MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "virtio_rng")
 # RDMA in software; a guest without it is still a node.
 RDMA_MODULES = ("rdma_rxe",)
@@ -29,13 +29,13 @@ ELF = b"\x7fELF"
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GuestKernel:
     """A guest kernel.
 
     Attributes
     ----------
     release : str
-        As ``uname -r`` says inside the guest.
+        The release that ``uname -r`` prints inside the guest.
     image : Path
         The kernel as distributed, compressed or not.
     base : Path
@@ -70,12 +70,12 @@ def release_of(image: Path) -> str:
     return match[1].decode()
 
 
-def from_folder(path: Path) -> Kernel | None:
+def from_folder(path: Path) -> GuestKernel | None:
     """Return the newest kernel of a folder as ``dpkg-deb -x linux-image-*.deb`` makes it, or None."""
     for image in sorted((path / "boot").glob("vmlinu[xz]-*"), key=_version, reverse=True):
         release = image.name.partition("-")[2]
         if os.access(image, os.R_OK) and (path / "lib/modules" / release).is_dir():
-            return Kernel(release, image, path)
+            return GuestKernel(release, image, path)
     return None
 
 
@@ -88,7 +88,7 @@ def locate(
     kernel: Path | None,
     modules: Path | None,
     environ: Mapping[str, str] = os.environ,
-) -> Kernel:
+) -> GuestKernel:
     """Find the guest kernel: as told, ``$VCLUSTER_KERNEL``, the state directory, the host's own.
 
     Raises
@@ -112,7 +112,7 @@ def locate(
     )
 
 
-def _named(path: Path, modules: Path | None) -> Kernel:
+def _named(path: Path, modules: Path | None) -> GuestKernel:
     if path.is_dir():
         found = from_folder(path)
         if found is None:
@@ -123,11 +123,11 @@ def _named(path: Path, modules: Path | None) -> Kernel:
     release = release_of(path)
     for base in (modules, path.parent, path.parent.parent, Path("/")):
         if base is not None and (base / "lib/modules" / release).is_dir():
-            return Kernel(release, path, base.resolve())
+            return GuestKernel(release, path, base.resolve())
     raise RequirementError(f"no lib/modules/{release} for the kernel {path}: say where with --modules.")
 
 
-def module_files(kernel: Kernel, names: tuple[str, ...] = MODULES) -> list[Path]:
+def module_files(kernel: GuestKernel, names: tuple[str, ...] = MODULES) -> list[Path]:
     """Return the files of these modules and all they depend on, in the order of loading.
 
     Raises
@@ -141,48 +141,35 @@ def module_files(kernel: Kernel, names: tuple[str, ...] = MODULES) -> list[Path]
     return files
 
 
-def lacking(kernel: Kernel, names: tuple[str, ...] = MODULES) -> list[str]:
+def lacking(kernel: GuestKernel, names: tuple[str, ...] = MODULES) -> list[str]:
     """Return which of these modules a kernel has neither as files nor built in."""
     return _resolve(kernel, names)[0]
 
 
-def _resolve(kernel: Kernel, names: tuple[str, ...]) -> tuple[list[str], list[Path]]:
+def _resolve(kernel: GuestKernel, names: tuple[str, ...]) -> tuple[list[str], list[Path]]:
     _index(kernel)
     missing, files = [], []
     for name in names:
-        command = [
-            str(program("modprobe")),
-            "-d",
-            str(kernel.base),
-            "-S",
-            kernel.release,
-            "--show-depends",
-            name,
-        ]
-        result = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-        )
-        if result.returncode != 0:
+        where = ("-d", kernel.base, "-S", kernel.release)
+        try:
+            depends = text([program("modprobe"), *where, "--show-depends", name])
+        except RequirementError:
             missing.append(name)
-        for line in result.stdout.splitlines():
+            continue
+        for line in depends.splitlines():
             kind, _, path = line.partition(" ")
             if kind == "insmod" and Path(path.strip()) not in files:
                 files.append(Path(path.strip()))
     return missing, files
 
 
-def _index(kernel: Kernel) -> None:
+def _index(kernel: GuestKernel) -> None:
     # A package is indexed when it is installed; one that was only unpacked is not.
     if not (kernel.modules / "modules.dep.bin").exists():
-        command = [str(program("depmod")), "-b", str(kernel.base), kernel.release]
-        result = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False
-        )
-        if result.returncode != 0:
-            raise RequirementError(f"{' '.join(map(str, command))} failed: {result.stderr.strip()}")
+        run([program("depmod"), "-b", kernel.base, kernel.release], seconds=120)
 
 
-def unpacked(kernel: Kernel, cache: Path) -> Path:
+def unpacked(kernel: GuestKernel, cache: Path) -> Path:
     """Return the kernel as an ELF file, which QEMU boots in a third of the time (PVH entry).
 
     Raises
@@ -220,13 +207,10 @@ def _decompress(payload: bytes, image: Path) -> bytes:
 
 
 def _filter(command: list[str], data: bytes) -> bytes:
-    result = subprocess.run(
-        [program(command[0]), *command[1:]], input=data, capture_output=True, timeout=120, check=False
-    )
-    return result.stdout
+    return run([program(command[0]), *command[1:]], data=data, seconds=120)
 
 
-def base_initramfs(kernel: Kernel, cache: Path, *, rdma: bool = False) -> Path:
+def base_initramfs(kernel: GuestKernel, cache: Path, *, rdma: bool = False) -> Path:
     """Return the archive that all guests of this kernel start from: busybox, modules, first script.
 
     Modules for RDMA are in a folder of their own, which the guest takes along and loads later.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-
+from vcluster.command import run
 from vcluster.errors import BootError
 from vcluster.requirements import program
 from vcluster.topology import HEAD_ADDRESS, INTERFACE, PREFIX, Node
@@ -57,14 +56,4 @@ def build(native: tuple[Node, ...], virtual: tuple[Node, ...]) -> None:
 
 
 def _ip(options: list[str], lines: list[str]) -> None:
-    result = subprocess.run(
-        [str(program("ip")), *options, "-batch", "-"],
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        timeout=30,
-        check=False,
-    )
-    if result.returncode != 0:
-        raise BootError(f"the cluster's network cannot be made: {result.stderr.strip()}")
+    run([program("ip"), *options, "-batch", "-"], BootError, data="\n".join([*lines, ""]).encode())

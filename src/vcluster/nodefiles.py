@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import shlex
 import shutil
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
 from vcluster import initramfs
 from vcluster.directory import StateDirectory
-from vcluster.kernel import Kernel
+from vcluster.kernel import GuestKernel
 from vcluster.options import Options
 from vcluster.slurm_conf import CONF, RUN, SPOOL, munge_options, render
 from vcluster.topology import PREFIX, Node, hosts_file
@@ -43,7 +44,7 @@ def write(directory: StateDirectory, options: Options, native: list[Node], virtu
 def pack(
     directory: StateDirectory,
     node: Node,
-    kernel: Kernel,
+    kernel: GuestKernel,
     base: Path,
     options: Options,
     *,
@@ -57,10 +58,24 @@ def pack(
     base : Path
         The common part.
     pmix : Path or None
-        See ``Plan``.
+        See ``BootPlan``.
     rdma : str or None
         Name of the RDMA device that it is to make.
     """
+    text = _settings(node, kernel, options, pmix, rdma)
+    script = resources.files("vcluster").joinpath("guest/node-init").read_bytes()
+    entries = [
+        initramfs.file("node/node.env", text),
+        initramfs.file("node/node-init", script, 0o755),
+        *_copies(directory.etc),
+    ]
+    target = directory.cache / f"{node.name}.initramfs"
+    target.write_bytes(base.read_bytes() + initramfs.archive(entries))
+    return target
+
+
+def _settings(node: Node, kernel: GuestKernel, options: Options, pmix: Path | None, rdma: str | None) -> str:
+    """Return the variables that the guest's own scripts read, as a shell takes them."""
     variables = {
         "NODE_NAME": node.name,
         "NODE_ADDRESS": node.address,
@@ -74,25 +89,19 @@ def pack(
         "RDMA": rdma or "",
         "RUN": str(RUN),
     }
-    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
-    script = resources.files("vcluster").joinpath("guest/node-init").read_bytes()
-    entries = [initramfs.file("node/node.env", text), initramfs.file("node/node-init", script, 0o755)]
-    for path in sorted(directory.etc.rglob("*")):
-        inside = f"node/{path.relative_to(directory.etc)}"
-        if path.name == "task-prolog":
-            continue
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def _copies(etc: Path) -> Iterator[initramfs.ArchiveEntry]:
+    """Yield what a guest gets of the files in ``etc``."""
+    for path in sorted(etc.rglob("*")):
+        inside = f"node/{path.relative_to(etc)}"
         if path.is_dir():
-            entries.append(initramfs.Entry(inside, path.stat().st_mode))
+            yield initramfs.ArchiveEntry(inside, path.stat().st_mode)
         elif path.name == "slurm.conf":
             # The prolog moves tasks of native nodes.  In a VM it would only cost, and on one side alone.
-            lines = [
-                ln
-                for ln in path.read_text(encoding="utf-8").splitlines(True)
-                if not ln.startswith("TaskProlog=")
-            ]
-            entries.append(initramfs.file(inside, "".join(lines)))
-        else:
-            entries.append(initramfs.file(inside, path.read_bytes(), path.stat().st_mode & 0o777))
-    target = directory.cache / f"{node.name}.initramfs"
-    target.write_bytes(base.read_bytes() + initramfs.archive(entries))
-    return target
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if not line.startswith("TaskProlog=")]
+            yield initramfs.file(inside, "".join(kept))
+        elif path.name != "task-prolog":
+            yield initramfs.file(inside, path.read_bytes(), path.stat().st_mode & 0o777)

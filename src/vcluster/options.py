@@ -1,4 +1,4 @@
-"""What a person chooses about a cluster."""
+"""The choices that a person makes about a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options(BaseModel):
     memory_mib : int
         Memory of a VM in MiB.
     accel : Accelerator
-        What runs the guest; ``auto`` boots one to find out.
+        The accelerator that runs the guest; ``auto`` boots a guest to find out.
     qemu : Path
         The QEMU binary: another binary is another hypervisor build.
     kernel : Path or None

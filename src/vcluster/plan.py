@@ -1,4 +1,4 @@
-"""What the supervisor is told: everything decided before the namespaces exist."""
+"""The plan that the supervisor gets: everything decided before the namespaces exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from vcluster.topology import Node
 
 
-class Program(BaseModel):
+class WatchedProgram(BaseModel):
     """A program of the cluster that has to run as long as the cluster does.
 
     Attributes
@@ -17,7 +17,7 @@ class Program(BaseModel):
     name : str
         For people, and of its log.
     command : tuple of str
-        What to run.
+        The program and its arguments.
     node : str or None
         The node that is lost with it.
     """
@@ -29,7 +29,7 @@ class Program(BaseModel):
     node: str | None = None
 
 
-class Plan(BaseModel):
+class BootPlan(BaseModel):
     """A cluster, ready to be started.
 
     Attributes
@@ -38,7 +38,7 @@ class Plan(BaseModel):
         Files that every node gets in its ``/run/vcluster``.
     pmix : Path or None
         Folder that gets a ``libpmix.so``, where it lacks one.
-    vms : tuple of Program
+    vms : tuple of WatchedProgram
         One for each of ``virtual``, in order.
     pin : bool
         Whether vCPUs stay on the host CPUs of their node.
@@ -57,7 +57,7 @@ class Plan(BaseModel):
     pmix: Path | None
     native: tuple[Node, ...]
     virtual: tuple[Node, ...]
-    vms: tuple[Program, ...]
+    vms: tuple[WatchedProgram, ...]
     pin: bool
     rdma: bool
     boot_seconds: float

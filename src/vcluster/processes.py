@@ -64,18 +64,18 @@ class Process(BaseModel):
             return False
         return fields[0] not in "ZX" and int(fields[19]) == self.started and boot_id() == self.boot
 
-    def kill(self, number: int = signal.SIGKILL) -> bool:
-        """Send a signal if this very process still runs; tell whether it did."""
+    def kill(self) -> bool:
+        """Kill this very process if it still runs; return whether it did."""
         if not self.alive():
             return False
         try:
-            os.kill(self.pid, number)
+            os.kill(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             return False
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is gone; tell whether that happened in time."""
+        """Wait until the process is gone; return whether that happened in time."""
         end = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > end:
@@ -109,7 +109,7 @@ def namespace_members(namespaces: frozenset[str], root: Path | None = None) -> l
     Parameters
     ----------
     namespaces : frozenset of str
-        As ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to them, for example ``net:[4026532281]``.
+        Names that ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to, for example ``net:[4026532281]``.
     root : Path, optional
         A cluster's state directory: only processes that see that cluster's ``/run/vcluster``. The kernel
         gives the number of an ended namespace to the next one at once, so that after a crash a number alone

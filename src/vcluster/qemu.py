@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vcluster.errors import OptionError, RequirementError
+from vcluster.command import text
+from vcluster.errors import ClusterError, OptionError, RequirementError
 from vcluster.options import Accelerator, Options
 from vcluster.topology import Node
 
@@ -35,32 +36,15 @@ class Build:
     sha256: str
 
 
-def _ask(binary: Path, *arguments: str) -> str:
-    try:
-        result = subprocess.run(
-            [binary, *arguments],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OptionError(f"{binary} {' '.join(arguments)} failed: {error}") from None
-    if result.returncode != 0:
-        raise OptionError(f"{binary} {' '.join(arguments)} failed: {result.stderr.strip()[-300:]}")
-    return result.stdout
-
-
 def identify(binary: Path) -> Build:
-    """Tell which build a QEMU binary is; its package's version is added where the build does not say it.
+    """Return which build a QEMU binary is; the package's version is added where the build does not say it.
 
     Raises
     ------
     OptionError
         If the binary does not run or is no QEMU.
     """
-    first = (_ask(binary, "--version").splitlines() or [""])[0]
+    first = (text([binary, "--version"], OptionError).splitlines() or [""])[0]
     match = re.match(r"QEMU emulator version (.+)", first)
     if match is None:
         raise OptionError(f"{binary} is no QEMU system emulator: its version line is {first!r}.")
@@ -72,22 +56,10 @@ def identify(binary: Path) -> Build:
 
 def _package(binary: Path) -> str | None:
     try:
-        owner = subprocess.run(
-            ["dpkg-query", "-S", binary.resolve()],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-        if owner.returncode != 0:
-            return None
-        name = owner.stdout.partition(":")[0]
-        show = ["dpkg-query", "-W", "-f", "Debian ${Version}", name]
-        return subprocess.run(
-            show, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-        ).stdout.strip()
-    except OSError:
+        name = text(["dpkg-query", "-S", binary.resolve()]).partition(":")[0]
+        return text(["dpkg-query", "-W", "-f", "Debian ${Version}", name]).strip()
+    except ClusterError:
+        # No Debian, or a binary that no package brought.
         return None
 
 
@@ -100,7 +72,7 @@ def exact_machine(binary: Path, machine: str) -> str:
         If this build has no such machine.
     """
     names = set()
-    for line in _ask(binary, "-machine", "help").splitlines()[1:]:
+    for line in text([binary, "-machine", "help"], OptionError).splitlines()[1:]:
         name = line.partition(" ")[0]
         alias = re.search(r"\(alias of ([^)]+)\)", line)
         if name == machine:
@@ -189,7 +161,8 @@ def _boot_probe(
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip
-    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.
+    # A guest that hangs does not answer to anything gentle: subprocess.run kills it.  The output until then
+    # counts, which `vcluster.command` would drop.
     try:
         result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -212,7 +185,7 @@ _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 @dataclass(frozen=True)
 class Machine:
-    """What all VMs of a cluster have in common."""
+    """The virtual hardware that all VMs of a cluster share."""
 
     binary: Path
     accelerator: Literal["kvm", "tcg"]
@@ -290,7 +263,7 @@ def vcpu_threads(pid: int) -> dict[int, int]:
 
 
 def pin(pid: int, cpus: tuple[int, ...]) -> bool:
-    """Bind vCPU k of a VM to the k-th host CPU given; tell whether all were there to be bound."""
+    """Bind vCPU k of a VM to the k-th host CPU given; return whether all vCPUs were there."""
     threads = vcpu_threads(pid)
     for index, thread in threads.items():
         os.sched_setaffinity(thread, cpus if index < 0 else {cpus[index]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vcluster.kernel import RDMA_MODULES, Kernel, lacking
+from vcluster.kernel import RDMA_MODULES, GuestKernel, lacking
 from vcluster.requirements import find
 from vcluster.state import State
 
@@ -14,7 +14,7 @@ TOOL = "rdma"
 _SAYS = "vcluster: RDMA: "
 
 
-def impossible(kernel: Kernel) -> str | None:
+def impossible(kernel: GuestKernel) -> str | None:
     """Return why no VM can have RDMA here; None if nothing speaks against it."""
     if missing := lacking(kernel, RDMA_MODULES):
         return f"kernel {kernel.release} lacks modules: {', '.join(missing)}"
@@ -39,7 +39,7 @@ def noted(state: State, logs: Path) -> tuple[State, str]:
     Parameters
     ----------
     state : State
-        Of a cluster whose VMs have tried to make one.
+        The state of a cluster whose VMs have tried to make a device.
     logs : Path
         Folder of what they printed.
 

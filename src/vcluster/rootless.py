@@ -1,14 +1,14 @@
-"""What a cluster needs where it does not run as root."""
+"""The extra needs of a cluster that runs without root."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from importlib import resources
 from pathlib import Path
 
 from vcluster import namespaces
+from vcluster.command import run
 from vcluster.errors import RequirementError
 from vcluster.requirements import find
 
@@ -23,19 +23,13 @@ def check() -> None:
     RequirementError
         With the one thing that the machine does not allow.
     """
-    result = subprocess.run(
-        [*namespaces.create(rootless=True), "true"],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        timeout=30,
-        check=False,
-    )
-    if result.returncode != 0:
+    try:
+        run([*namespaces.create(rootless=True), "true"])
+    except RequirementError as error:
         raise RequirementError(
             "this machine lets no ordinary user make the namespaces a cluster lives in "
-            f"({result.stderr.strip()}): run as root, or allow user namespaces."
-        )
+            f"({error}): run as root, or allow user namespaces."
+        ) from None
     if not os.access(TUN, os.R_OK | os.W_OK):
         raise RequirementError(f"this user may not open {TUN}, which the VMs' network needs: run as root.")
 
@@ -60,11 +54,6 @@ def preload(cache: Path) -> Path:
         )
     cache.mkdir(parents=True, exist_ok=True)
     new = target.with_suffix(".new")
-    result = subprocess.run(
-        [str(compiler), "-x", "c", "-shared", "-fPIC", "-O", "-o", str(new), "-"],
-        input=source, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    if result.returncode != 0:
-        raise RequirementError(f"{compiler} failed: {result.stderr.decode(errors='replace').strip()[-300:]}")
+    run([compiler, "-x", "c", "-shared", "-fPIC", "-O", "-o", new, "-"], data=source, seconds=60)
     new.replace(target)
     return target

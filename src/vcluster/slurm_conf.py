@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from importlib import resources
 from pathlib import Path
 from string import Template
 
+from vcluster.command import text
 from vcluster.options import Options
 from vcluster.requirements import program
 from vcluster.topology import HEAD, HEAD_ADDRESS, Node
@@ -31,7 +31,7 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
     log : Path
         Where it logs.
     """
-    text = resources.files("vcluster").joinpath("slurm/slurm.conf").read_text(encoding="utf-8")
+    template = resources.files("vcluster").joinpath("slurm/slurm.conf").read_text(encoding="utf-8")
     # Neither side is to be refused for memory, and both are to be asked for in the same way.
     memory = options.memory_mib * 3 // 4
     lines = [
@@ -39,7 +39,7 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
         "State=UNKNOWN"
         for node in (*native, *virtual)
     ]
-    return Template(text).substitute(
+    return Template(template).substitute(
         head=HEAD,
         head_address=HEAD_ADDRESS,
         munge_socket=MUNGE_SOCKET,
@@ -72,11 +72,8 @@ def munge_options() -> list[str]:
 
 def version() -> str:
     """Return Slurm's version, such as ``22.05.8``."""
-    command = [str(program("slurmd")), "-V"]
-    text = subprocess.run(
-        command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-    ).stdout
-    return text.split()[-1] if text.split() else "unknown"
+    words = text([program("slurmd"), "-V"]).split()
+    return words[-1] if words else "unknown"
 
 
 def plugin_directory() -> Path | None:

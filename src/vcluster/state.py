@@ -20,8 +20,8 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Hypervisor(_Part):
-    """What runs the VMs; ``build`` and ``sha256`` tell one build from another."""
+class ClusterHypervisor(_Part):
+    """The hypervisor of the VMs; ``build`` and ``sha256`` tell one build from another."""
 
     vendor: str
     build: str
@@ -34,7 +34,7 @@ class Hypervisor(_Part):
 
 
 class Guest(_Part):
-    """What the VMs are; memory in MiB."""
+    """The virtual hardware and kernel of the VMs; memory in MiB."""
 
     kernel: str
     vcpus: int
@@ -42,7 +42,7 @@ class Guest(_Part):
     cpu: str
 
 
-class Host(_Part):
+class ClusterHost(_Part):
     """The machine below; memory in MiB, last-level caches together in bytes."""
 
     kernel: str
@@ -73,7 +73,7 @@ class Network(_Part):
     virtual: dict[str, str]
 
 
-class Partition(_Part):
+class ClusterPartition(_Part):
     """A Slurm partition: its nodes, the size of each (memory in MiB), the RDMA device that all have."""
 
     nodes: tuple[str, ...]
@@ -86,12 +86,12 @@ class Partition(_Part):
 class Partitions(_Part):
     """The two sides of the comparison."""
 
-    native: Partition
-    virtual: Partition
+    native: ClusterPartition
+    virtual: ClusterPartition
 
 
 class Processes(_Part):
-    """What holds the cluster: its end ends everything."""
+    """The processes that hold the cluster: when they end, everything ends."""
 
     holder: Process
     entry: Process
@@ -105,7 +105,7 @@ class State(_Part):
     Attributes
     ----------
     status : {"starting", "up", "down"}
-        As of the last command; a crash leaves it, so ask ``processes`` whether it still holds.
+        The state after the last command; a crash leaves it, so ask ``processes`` whether they still run.
     created : datetime
         When ``up`` was given, with time zone.
     boot_seconds : float or None
@@ -118,9 +118,9 @@ class State(_Part):
     boot_seconds: float | None = None
     shared: Path
     options: Options
-    hypervisor: Hypervisor
+    hypervisor: ClusterHypervisor
     guest: Guest
-    host: Host
+    host: ClusterHost
     slurm: Slurm
     network: Network
     partitions: Partitions

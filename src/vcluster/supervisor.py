@@ -20,8 +20,9 @@ import time
 from pathlib import Path
 
 from vcluster import network, qemu, rdma
+from vcluster.command import run, text
 from vcluster.errors import BootError, ClusterError
-from vcluster.plan import Plan, Program
+from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import SEARCH, program
 from vcluster.slurm_conf import CONF, MUNGE_SOCKET, RUN, SPOOL, munge_options
 from vcluster.topology import HEAD, Node
@@ -40,17 +41,17 @@ class Supervisor:
 
     Parameters
     ----------
-    plan : Plan
-        What to start.
+    plan : BootPlan
+        The programs and nodes to start.
     progress : int
         Descriptor that tells how far it is; when nobody reads it any more while the cluster boots, the
         cluster ends.
     """
 
-    def __init__(self, plan: Plan, progress: int) -> None:
+    def __init__(self, plan: BootPlan, progress: int) -> None:
         self.plan = plan
         self.progress = progress
-        self.running: dict[int, Program] = {}
+        self.running: dict[int, WatchedProgram] = {}
         self.lost: dict[str, str] = {}
         self._restarts = 0
         self._keep: list[subprocess.Popen[bytes]] = []
@@ -90,15 +91,15 @@ class Supervisor:
             pid = self.start(vm)
             self._unpinned[pid] = node
         self.tell(step="network made, VMs started")
-        self.start(Program(name="munged", command=("munged", *munge_options())))
+        self.start(WatchedProgram(name="munged", command=("munged", *munge_options())))
         self.wait_for("munged", MUNGE_SOCKET.exists)
-        self.start(Program(name="slurmctld", command=("slurmctld", "-D", "-i", "-f", str(CONF))))
+        self.start(WatchedProgram(name="slurmctld", command=("slurmctld", "-D", "-i", "-f", str(CONF))))
         self.wait_for("slurmctld", _controller_listens)
         for node in self.plan.native:
             cpus = " ".join(map(str, node.cpus))
             enter = ("nsenter", f"--net=/run/netns/{node.name}", "unshare", "--mount", "--uts", "--")
             script = ("bash", str(SHIM / "native-node"), node.name, cpus)
-            self.start(Program(name=node.name, command=enter + script, node=node.name))
+            self.start(WatchedProgram(name=node.name, command=enter + script, node=node.name))
         self.tell(step="Slurm started")
         self.wait_for("nodes", self._all_idle, pause=0.2)
         if self.plan.rdma:
@@ -109,7 +110,7 @@ class Supervisor:
         os.close(self.progress)
         self.progress = -1
 
-    def start(self, what: Program) -> int:
+    def start(self, what: WatchedProgram) -> int:
         """Start a program with a log of its own; return its process id."""
         with (self.plan.logs / f"{what.name}.out").open("ab") as log:
             started = subprocess.Popen(
@@ -183,7 +184,7 @@ class Supervisor:
                 step=f"{vm.name} said nothing for {SILENCE * self.plan.boot_seconds:.0f} s: started again"
             )
 
-    def _mourn(self, ended: Program, code: int) -> None:
+    def _mourn(self, ended: WatchedProgram, code: int) -> None:
         how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
         what = (
             f"VM {ended.name}"
@@ -208,22 +209,12 @@ class Supervisor:
             self.start(ended)
 
     def ask(self, *command: str) -> str:
-        """Run a Slurm command; what it says, or nothing if it fails."""
+        """Run a Slurm command; return its output, or nothing if it fails."""
         try:
-            result = subprocess.run(
-                command,
-                env=self._environment,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=30,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+            return text(command, environment=self._environment)
+        except ClusterError as error:
+            print(error, flush=True)
             return ""
-        if result.returncode != 0:
-            print(f"{' '.join(command)}: {result.stderr.strip()}", flush=True)
-        return result.stdout
 
     def _states(self) -> dict[str, str]:
         lines = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
@@ -251,7 +242,7 @@ def _controller_listens() -> bool:
         return probe.connect_ex(("127.0.0.1", CONTROLLER_PORT)) == 0
 
 
-def private_mounts(plan: Plan) -> None:
+def private_mounts(plan: BootPlan) -> None:
     """Give the namespaces what differs from the host: name, /run, /dev/shm, /etc/hosts, the name of PMIx."""
     socket.sethostname(HEAD)
     _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
@@ -279,18 +270,13 @@ def link_pmix(folder: Path) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    command = [str(program("mount")), *arguments]
-    result = subprocess.run(
-        command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
-    )
-    if result.returncode != 0:
-        raise BootError(f"{' '.join(command)}: {result.stderr.strip()}")
+    run([program("mount"), *arguments], BootError)
 
 
 def main(plan_file: str, progress: str) -> int:
     """Boot the cluster and watch it for as long as it runs."""
     supervisor = Supervisor(
-        Plan.model_validate_json(Path(plan_file).read_text(encoding="utf-8")), int(progress)
+        BootPlan.model_validate_json(Path(plan_file).read_text(encoding="utf-8")), int(progress)
     )
     os.set_inheritable(int(progress), False)
     try:

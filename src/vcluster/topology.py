@@ -23,9 +23,9 @@ class Node(BaseModel):
     name : str
         ``native1``, ``vm1`` and so on.
     address : str
-        On the cluster's own network.
+        IP address on the cluster's own network.
     mac : str
-        Of the node's one interface.
+        Ethernet address of the node's only interface.
     cpus : tuple of int
         Host CPUs, in the order in which the node's CPUs 0, 1, ... lie on them.
     """

@@ -39,7 +39,7 @@ def image(path: Path, payload: bytes, release: str = "6.9.1-test") -> Path:
 )
 def test_unpacked(tmp_path: Path, compress: object) -> None:
     assert callable(compress)
-    source = kernel.Kernel("6.9.1-test", image(tmp_path / "vmlinuz", compress(ELF)), tmp_path)
+    source = kernel.GuestKernel("6.9.1-test", image(tmp_path / "vmlinuz", compress(ELF)), tmp_path)
     result = kernel.unpacked(source, tmp_path / "cache")
     assert result.read_bytes() == ELF
     assert kernel.unpacked(source, tmp_path / "cache") == result
@@ -47,7 +47,7 @@ def test_unpacked(tmp_path: Path, compress: object) -> None:
 
 
 def test_unknown_compression(tmp_path: Path) -> None:
-    source = kernel.Kernel("6.9.1-test", image(tmp_path / "vmlinuz", b"rubbish"), tmp_path)
+    source = kernel.GuestKernel("6.9.1-test", image(tmp_path / "vmlinuz", b"rubbish"), tmp_path)
     with pytest.raises(ClusterError, match="unknown way"):
         kernel.unpacked(source, tmp_path / "cache")
 

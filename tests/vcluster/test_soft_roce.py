@@ -6,10 +6,10 @@ import pytest
 from test_state import state  # noqa: F401
 
 from vcluster import rdma
-from vcluster.kernel import Kernel
+from vcluster.kernel import GuestKernel
 from vcluster.state import State
 
-KERNEL = Kernel("6.1.0-x", Path("/boot/vmlinuz"), Path("/"))
+KERNEL = GuestKernel("6.1.0-x", Path("/boot/vmlinuz"), Path("/"))
 SAID = "vcluster: root mounted (3.1 s)\nvcluster: RDMA: {} (3.9 s)\nvcluster: starting slurmd (4.0 s)\n"
 
 

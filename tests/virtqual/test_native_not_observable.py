@@ -8,7 +8,7 @@ from virtqual.references.load import known
 from virtqual.runs import Result
 from virtqual.session.judge import judge
 from virtqual.session.pairing import series_of
-from virtqual.stack.same import File, Seen
+from virtqual.stack.same import LoadedFile, Seen
 from virtqual.verdict import Outcome, message, record_of
 
 WHY = "the native partition has no 'rdma'"
@@ -29,7 +29,7 @@ def run(pair, side, start, *, us=300.0, work=0.5, instead=WHY, python="a", rdma=
     seen = Seen(
         node="n",
         program=program,
-        files={"binary": File(path=program, sha256=sha)},
+        files={"binary": LoadedFile(path=program, sha256=sha)},
         says={},
         coretype="",
         cpu=frozenset(),

@@ -23,8 +23,6 @@ def locale_decides(source):
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant)]
         text = name in ("read_text", "write_text") or (name == "open" and not {"rb", "wb", "ab"} & {*modes})
-            name == "open" and not {"rb", "wb", "ab"} & {*modes}
-        )
         given = {keyword.arg for keyword in call.keywords}
         of_os = name == "open" and ast.unparse(call.func) == "os.open"
         if "encoding" not in given and ((name == "run" and "text" in given) or (text and not of_os)):

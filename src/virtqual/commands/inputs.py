@@ -25,12 +25,12 @@ def _chosen(names: list[str] | None) -> list[Input]:
     return [known.named(name) for name in names or known.inputs()]
 
 
-def _state(one: Input, *, thoroughly: bool = False) -> tuple[str, bool]:
+def _state(wanted: Input, *, thoroughly: bool = False) -> tuple[str, bool]:
     """Return how it is with an input, and whether that is as it must be."""
-    if kept.missing(one):
+    if kept.missing(wanted):
         return "not here", True
     try:
-        found = kept.ready(one, thoroughly=thoroughly)
+        found = kept.ready(wanted, thoroughly=thoroughly)
     except VirtqualError as error:
         return str(error), False
     return f"here, {len(found.files)} files{' read and' if thoroughly else ','} as fetched", True
@@ -40,11 +40,13 @@ def _state(one: Input, *, thoroughly: bool = False) -> tuple[str, bool]:
 def show(names: Names = None) -> None:
     """List the inputs: where each comes from, with which checksum, and whether it is here."""
     with speaking():
-        for one in _chosen(names):
-            _say.print(f"{one.name}: {_state(one)[0]}", style="bold")
-            _say.print(f"  {one.description}")
-            _say.print(f"  {one.url}")
-            checksum = f"{one.sha256} ({one.checksum_from})" if one.sha256 else "nobody has recorded one"
+        for wanted in _chosen(names):
+            _say.print(f"{wanted.name}: {_state(wanted)[0]}", style="bold")
+            _say.print(f"  {wanted.description}")
+            _say.print(f"  {wanted.url}")
+            checksum = (
+                f"{wanted.sha256} ({wanted.checksum_from})" if wanted.sha256 else "nobody has recorded one"
+            )
             _say.print(f"  sha256: {checksum}")
 
 
@@ -65,19 +67,19 @@ def fetch(
         if record and not names:
             raise UsageError("--record trusts what is named: name the inputs")
         failed = []
-        for one in _chosen(names):
-            if not names and not kept.missing(one):
+        for wanted in _chosen(names):
+            if not names and not kept.missing(wanted):
                 continue
-            _say.print(f"{one.name}: {source or one.url}")
+            _say.print(f"{wanted.name}: {source or wanted.url}")
             try:
-                found = kept.fetch(one, source=source.resolve().as_uri() if source else "", trust=record)
+                found = kept.fetch(wanted, source=source.resolve().as_uri() if source else "", trust=record)
             except VirtqualError as error:
                 failed.append(error)
                 continue
             megabytes = sum(file.size for file in found.files.values()) / 1e6
             _say.print(f"  {len(found.files)} files, {megabytes:.0f} MB, sha256 {found.sha256}")
-            if one.sha256 is None:
-                _record(one, found.sha256)
+            if wanted.sha256 is None:
+                _record(wanted, found.sha256)
         if failed:
             raise max(failed, key=lambda error: error.exit_code).__class__("; ".join(map(str, failed)))
 
@@ -86,14 +88,14 @@ def fetch(
 def check(names: Names = None) -> None:
     """Read every file of the inputs that are here, and compare its checksum."""
     with speaking():
-        states = [(one, *_state(one, thoroughly=True)) for one in _chosen(names)]
-        for one, text, _ in states:
-            _say.print(text if text.startswith("the input") else f"{one.name}: {text}")
-        if bad := [one.name for one, _, good in states if not good]:
+        states = [(wanted, *_state(wanted, thoroughly=True)) for wanted in _chosen(names)]
+        for wanted, text, _ in states:
+            _say.print(text if text.startswith("the input") else f"{wanted.name}: {text}")
+        if bad := [wanted.name for wanted, _, good in states if not good]:
             raise InfrastructureError(f"not as fetched: {', '.join(bad)}")
 
 
-def _record(one: Input, sha256: str) -> None:
+def _record(wanted: Input, sha256: str) -> None:
     """Add a checksum to the site's record, for its people to review."""
     file = paths.references() / "inputs" / known.RECORDED
     if not file.exists():
@@ -104,7 +106,7 @@ def _record(one: Input, sha256: str) -> None:
         )
     with file.open("a", encoding="utf-8") as text:
         text.write(
-            f"  - name: {one.name}\n    url: {one.url}\n    sha256: {sha256}\n"
+            f"  - name: {wanted.name}\n    url: {wanted.url}\n    sha256: {sha256}\n"
             f"    recorded: '{datetime.date.today()}'\n"
         )
     _say.print(f"  recorded in {file}: review it")

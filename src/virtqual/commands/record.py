@@ -49,7 +49,7 @@ def recorded(path: Path, references: References, policy: Policy) -> Recorded:
         build=session.build,
         cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
         stack=native[0].stack_hash,
-        series=tuple(RecordedSeries(checks[name], one) for name, one in series.items()),
+        series=tuple(RecordedSeries(checks[name], measured) for name, measured in series.items()),
         left_out=left_out,
     )
 
@@ -76,7 +76,7 @@ def command(
         policy = policy_in(directory, known)
         found = [recorded(store.find(name, paths.sessions()), known, policy) for name in sessions]
         proposals = propose(found, directory / "systems", false_alarms)
-    for note in dict.fromkeys(note for one in found for note in one.left_out):
+    for note in dict.fromkeys(note for session in found for note in session.left_out):
         typer.echo(f"# {note}", err=True)
     show(proposals, write)
 

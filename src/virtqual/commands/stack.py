@@ -17,7 +17,7 @@ from virtqual.stack import jobs as jobbing
 from virtqual.stack import mirror as mirroring
 from virtqual.stack.alone import alone
 from virtqual.stack.environment import Choices, Side
-from virtqual.stack.plan import Plan
+from virtqual.stack.plan import BuildPlan
 
 app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
 _say = Console(highlight=False, markup=False, soft_wrap=True)
@@ -52,7 +52,7 @@ def build(
     """Build the stack, or what of it is not there yet, and write its manifest."""
     with speaking():
         root = paths.root()
-        request = jobbing.Request(
+        request = jobbing.BuildRequest(
             set=which,
             without=tuple(without or ()),
             choices=Choices(mpi=mpi, site=environment.site_directory(root, site), side=side),
@@ -75,7 +75,7 @@ def build(
             _say.print(f"  {program.name} {program.version} ({program.origin})")
 
 
-def show(plan: Plan, job: jobbing.Job) -> None:
+def show(plan: BuildPlan, job: jobbing.BuildJob) -> None:
     """Print what a build will do, or what can be said of it before its versions are worked out."""
     name = job.request.set
     if plan.roots:
@@ -116,7 +116,7 @@ def lock_() -> None:
     """Work the shipped lock out anew, after a change of spack.yaml or config/, and write spack.lock."""
     with speaking():
         root = paths.root()
-        job = jobbing.make(jobbing.Request(), root, paths.stacks())
+        job = jobbing.make(jobbing.BuildRequest(), root, paths.stacks())
         with alone(job.state):
             found, _ = building.begun(job, _say.print)
             building.concretised(job, found, _say.print, anew=True)
@@ -134,7 +134,7 @@ def mirror(
 ) -> None:
     """Gather all that an isolated site needs: Spack, recipes, sources, and what is built here already."""
     with speaking():
-        request = jobbing.Request(
+        request = jobbing.BuildRequest(
             set=which,
             without=tuple(without or ()),
             choices=Choices(mpi=mpi, site=environment.site_directory(paths.root(), site)),

@@ -1,4 +1,4 @@
-"""What stored sessions say of a metric's noise."""
+"""The noise of a metric, estimated from stored sessions."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
         The same series, one for each session under one hypervisor build; sessions with fewer than two
         valid pairs are left out.
     source
-        Which sessions, for whoever reviews it.
+        Names of the sessions, for the person who reviews the entry.
 
     Raises
     ------
     NoHistoryError
         If the sessions have fewer than 6 degrees of freedom together.
     """
-    usable = [one for one in series if len(one.valid) >= 2]
-    df = sum(len(one.valid) - 1 for one in usable)
+    usable = [session for session in series if len(session.valid) >= 2]
+    df = sum(len(session.valid) - 1 for session in usable)
     if df < LEAST_DF:
         raise NoHistoryError(f"{df} degrees of freedom, {LEAST_DF} are the least that is called a history")
-    residuals = np.concatenate([_residuals(one.differences()) for one in usable])
+    residuals = np.concatenate([_residuals(session.differences()) for session in usable])
     sigma = sigma_of_history(residuals.T)
     entry: dict[str, Any] = {"metric": usable[0].metric.name, "setting": usable[0].setting}
     if usable[0].points:
@@ -91,8 +91,10 @@ def _neighbours(standard: Floats, common: float) -> float:
 def _between(series: Sequence[Series]) -> float | None:
     if len(series) < LEAST_SESSIONS:
         return None
-    means = np.array([one.differences().mean() for one in series])
-    within = np.mean([one.differences().mean(axis=1).var(ddof=1) / len(one.valid) for one in series])
+    means = np.array([session.differences().mean() for session in series])
+    within = np.mean(
+        [session.differences().mean(axis=1).var(ddof=1) / len(session.valid) for session in series]
+    )
     return math.sqrt(max(float(means.var(ddof=1) - within), 0.0))
 
 

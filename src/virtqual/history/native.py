@@ -1,4 +1,4 @@
-"""What stored sessions say of a machine's own speed: absolute references with tolerances."""
+"""Absolute references of a machine's own speed, with tolerances, from stored sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reference:
     lower, upper
         Tolerances as fractions, lower negative.
     unit
-        Of the metric.
+        Unit of the metric.
     runs
         Number of native runs.
     spread
@@ -56,7 +56,7 @@ def reference_entries(series: Sequence[Series], false_alarms: float = FALSE_ALAR
     list of Reference
         One for each size; empty if there are fewer than 4 native runs.
     """
-    values = np.concatenate([one.values("native") for one in series]) if series else np.empty((0, 1))
+    values = np.concatenate([session.values("native") for session in series]) if series else np.empty((0, 1))
     runs, width = values.shape
     if runs < LEAST_RUNS:
         return []

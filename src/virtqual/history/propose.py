@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from virtqual.history.history import NoHistoryError, noise_entry
-from virtqual.history.native import FALSE_ALARMS, reference_entries
+from virtqual.history.native import FALSE_ALARMS, Reference, reference_entries
 from virtqual.verdict.pairs import Series
 
 
@@ -27,7 +27,7 @@ class RecordedSeries:
     check
         Class name of the check with its parameters, as sessions name it: ``Memory %threads=one``.
     series
-        Its pairs.
+        The pairs of the series.
     """
 
     check: str
@@ -36,12 +36,12 @@ class RecordedSeries:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What `propose` needs to know of a stored session.
+    """The part of a stored session that `propose` uses.
 
     Parameters
     ----------
     session
-        Its id.
+        Id of the session.
     date
         ISO date on which it was made.
     system
@@ -53,9 +53,9 @@ class Recorded:
     stack
         Hash of the software stack.
     series
-        What it measured.
+        The series that it measured.
     left_out
-        What of it is not taken, and why.
+        Sentences: which of its series are not taken, and why.
     """
 
     session: str
@@ -77,11 +77,11 @@ class Proposal:
     path
         The file.
     before
-        Its text; empty if it does not exist.
+        Text of the file; empty if it does not exist.
     after
         The text proposed.
     notes
-        What was left out, and why.
+        Sentences: what was left out, and why.
     """
 
     path: Path
@@ -181,32 +181,16 @@ def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms:
     for (check, series_id), series in _groups(sessions, name).items():
         parameters = _parameters(check)
         index = sorted(parameters) or index
-        if any(one.yardstick for one in series):
+        if any(measured.yardstick for measured in series):
             continue
         entries = reference_entries(series, false_alarms)
         if not entries:
-            runs = sum(len(one.valid) for one in series)
+            runs = sum(len(measured.valid) for measured in series)
             notes.append(f"{path}: {series_id} has {runs} native runs; 4 are the least for a reference")
             continue
-        place = references
-        for key in [parameters[parameter] for parameter in sorted(parameters)] or [
-            f"{sessions[0].system}:native"
-        ]:
-            place = place.setdefault(key, CommentedMap())
-        for entry in entries:
-            value = CommentedSeq([entry.value, entry.lower, entry.upper, entry.unit])
-            value.fa.set_flow_style()
-            place[entry.variable] = value
-        provenance.append(
-            _flow(
-                {
-                    "series": series_id,
-                    "runs": entries[0].runs,
-                    "spread": max(entry.spread for entry in entries),
-                    "false_alarms": false_alarms,
-                }
-            )
-        )
+        keys = [parameters[parameter] for parameter in sorted(parameters)]
+        _put(references, keys or [f"{sessions[0].system}:native"], entries)
+        provenance.append(_provenance(series_id, entries, false_alarms))
     content = CommentedMap()
     content["schema"] = "virtqual-native/1"
     content["made_of"] = _made_of(sessions)
@@ -219,6 +203,24 @@ def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms:
     text = _text(content, f"Native references of {sessions[0].system}; proposed by `virtqual record`.")
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     return Proposal(path, before, text if provenance else before, tuple(notes))
+
+
+def _put(references: CommentedMap, keys: Sequence[str | int], entries: Sequence[Reference]) -> None:
+    """Write the references of one series where ReFrame looks for them: below the check's parameters."""
+    place = references
+    for key in keys:
+        place = place.setdefault(key, CommentedMap())
+    for entry in entries:
+        value = CommentedSeq([entry.value, entry.lower, entry.upper, entry.unit])
+        value.fa.set_flow_style()
+        place[entry.variable] = value
+
+
+def _provenance(series_id: str, entries: Sequence[Reference], false_alarms: float) -> CommentedMap:
+    spread = max(entry.spread for entry in entries)
+    return _flow(
+        {"series": series_id, "runs": entries[0].runs, "spread": spread, "false_alarms": false_alarms}
+    )
 
 
 def _noise(sessions: Sequence[Recorded], system: Path) -> Proposal:

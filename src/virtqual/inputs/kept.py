@@ -1,4 +1,4 @@
-"""Inputs that were fetched: brought once, verified each time, never downloaded inside a run.
+"""Inputs that were fetched: downloaded once, verified each time, never downloaded inside a run.
 
 An input is unpacked into ``inputs/<name>/`` of virtqual's state, beside a list of its files with size, time
 of change and checksum.  Before the first run of a look every file is read from end to end, which notices what
@@ -33,7 +33,7 @@ _PATIENCE = 60
 _READ: set[str] = set()
 
 
-class File(BaseModel):
+class KeptFile(BaseModel):
     """One file of an input: checksum, size in bytes, time of change in ns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,11 +49,11 @@ class Kept(BaseModel):
     Attributes
     ----------
     name, url
-        Of the input.
+        Name and address of the input.
     sha256
-        Of what was downloaded.
+        Checksum of the downloaded file.
     files
-        By path below the input's directory.
+        The input's files by path below its directory.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +62,7 @@ class Kept(BaseModel):
     name: str
     url: str
     sha256: str
-    files: dict[str, File]
+    files: dict[str, KeptFile]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Ready:
     Attributes
     ----------
     sha256
-        Of what was downloaded; kept with every run.
+        Checksum of the downloaded file; kept with every run.
     files
-        Its files, by path below the directory that all of them share.
+        The input's files, by path below the directory that all of them share.
     """
 
     sha256: str
@@ -86,36 +86,36 @@ class Ready:
         Raises
         ------
         InfrastructureError
-            It has no such file.
+            The input has no such file.
         """
         if name not in self.files:
             raise InfrastructureError(f"the input has no file {name!r} (it has: {', '.join(self.files)})")
         return self.files[name]
 
 
-def missing(one: Input) -> str:
+def missing(wanted: Input) -> str:
     """Return why a run cannot have an input, empty if it is here (changed or not)."""
-    if (paths.inputs() / one.name / _LIST).is_file():
+    if (paths.inputs() / wanted.name / _LIST).is_file():
         return ""
-    return f"the input {one.name} is not here: virtqual inputs fetch {one.name}"
+    return f"the input {wanted.name} is not here: virtqual inputs fetch {wanted.name}"
 
 
-def for_run(one: Input) -> Ready:
+def for_run(wanted: Input) -> Ready:
     """Return an input's files for a run, read from end to end once in the life of this process.
 
     Parameters and errors are those of `ready`.
     """
-    found = ready(one, thoroughly=one.name not in _READ)
-    _READ.add(one.name)
+    found = ready(wanted, thoroughly=wanted.name not in _READ)
+    _READ.add(wanted.name)
     return found
 
 
-def ready(one: Input, *, thoroughly: bool = False) -> Ready:
+def ready(wanted: Input, *, thoroughly: bool = False) -> Ready:
     """Return an input's files after verifying them.
 
     Parameters
     ----------
-    one
+    wanted
         The input.
     thoroughly
         Read every file and compare its checksum, not only size and time of change.
@@ -123,23 +123,23 @@ def ready(one: Input, *, thoroughly: bool = False) -> Ready:
     Raises
     ------
     InfrastructureError
-        It is not here, its list cannot be read, or a file of it has changed: each is named.
+        The input is not here, its list cannot be read, or a file of it has changed: each is named.
     """
-    if why := missing(one):
+    if why := missing(wanted):
         raise InfrastructureError(why)
-    directory = paths.inputs() / one.name
-    again = f"remove {directory} and run: virtqual inputs fetch {one.name}"
+    directory = paths.inputs() / wanted.name
+    again = f"remove {directory} and run: virtqual inputs fetch {wanted.name}"
     try:
         kept = Kept.model_validate_json((directory / _LIST).read_text(encoding="utf-8"))
     except ValidationError as error:
         raise InfrastructureError(f"{directory / _LIST}: {first_problem(error)}; {again}") from error
-    if kept.sha256 != (one.sha256 or kept.sha256):
+    if kept.sha256 != (wanted.sha256 or kept.sha256):
         raise InfrastructureError(
-            f"the input {one.name} was fetched with sha256 {kept.sha256}, now it must have {one.sha256}; "
-            f"{again}"
+            f"the input {wanted.name} was fetched with sha256 {kept.sha256}, "
+            f"now it must have {wanted.sha256}; {again}"
         )
     if changed := list(_changed(kept, directory, thoroughly)):
-        raise InfrastructureError(f"the input {one.name} has changed: {', '.join(changed)}; {again}")
+        raise InfrastructureError(f"the input {wanted.name} has changed: {', '.join(changed)}; {again}")
     top = PurePosixPath(os.path.commonpath([PurePosixPath(name).parent for name in kept.files]))
     return Ready(
         kept.sha256, {str(PurePosixPath(name).relative_to(top)): directory / name for name in kept.files}
@@ -163,12 +163,12 @@ def _changed(kept: Kept, directory: Path, thoroughly: bool) -> Iterator[str]:
             yield f"{name} was written to"
 
 
-def fetch(one: Input, *, source: str = "", trust: bool = False) -> Kept:
+def fetch(wanted: Input, *, source: str = "", trust: bool = False) -> Kept:
     """Download, verify and unpack an input; what is here already is replaced when all of it is good.
 
     Parameters
     ----------
-    one
+    wanted
         The input.
     source
         Another address of the same file, such as one brought by hand.
@@ -178,45 +178,45 @@ def fetch(one: Input, *, source: str = "", trust: bool = False) -> Kept:
     Raises
     ------
     RefusedError
-        It has another checksum than it must have, or none is known and none was to be trusted.
+        The file has another checksum than it must have, or none is known and none was to be trusted.
     InfrastructureError
-        It cannot be reached, is no whole archive, or holds what no input may hold.
+        The file cannot be reached, is no whole archive, or holds entries that no input may hold.
     """
-    if one.sha256 is None and not trust:
+    if wanted.sha256 is None and not trust:
         raise RefusedError(
-            f"the input {one.name}: nobody has recorded the checksum of {one.url}; if you trust what is "
-            f"there today: virtqual inputs fetch {one.name} --record"
+            f"the input {wanted.name}: nobody has recorded the checksum of {wanted.url}; "
+            f"if you trust the file that is there today: virtqual inputs fetch {wanted.name} --record"
         )
     room = paths.inputs()
-    part = room / f".{one.name}.{os.getpid()}"
+    part = room / f".{wanted.name}.{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
-        archive = part / PurePosixPath(one.url).name
-        sha256 = _download(source or one.url, archive, one)
-        if sha256 != (one.sha256 or sha256):
+        archive = part / PurePosixPath(wanted.url).name
+        sha256 = _download(source or wanted.url, archive, wanted)
+        if sha256 != (wanted.sha256 or sha256):
             raise RefusedError(
-                f"the input {one.name}: {source or one.url} has sha256 {sha256}, not {one.sha256} "
-                f"({one.checksum_from}); nothing was kept"
+                f"the input {wanted.name}: {source or wanted.url} has sha256 {sha256}, not {wanted.sha256} "
+                f"({wanted.checksum_from}); nothing was kept"
             )
         content = part / "content"
         content.mkdir()
         if tarfile.is_tarfile(archive):
-            _unpack(archive, content, one)
+            _unpack(archive, content, wanted)
         else:
             archive.replace(content / archive.name)
-        kept = Kept(name=one.name, url=one.url, sha256=sha256, files=dict(_list(content)))
+        kept = Kept(name=wanted.name, url=wanted.url, sha256=sha256, files=dict(_list(content)))
         if not kept.files:
-            raise InfrastructureError(f"the input {one.name}: there is no file in what {one.url} gave")
+            raise InfrastructureError(f"the input {wanted.name}: there is no file in what {wanted.url} gave")
         write_whole(kept, content / _LIST, indent=1)
-        shutil.rmtree(room / one.name, ignore_errors=True)
-        content.replace(room / one.name)
+        shutil.rmtree(room / wanted.name, ignore_errors=True)
+        content.replace(room / wanted.name)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return kept
 
 
-def _download(url: str, target: Path, one: Input) -> str:
+def _download(url: str, target: Path, wanted: Input) -> str:
     digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(url, timeout=_PATIENCE) as answer, target.open("wb") as file:
@@ -228,13 +228,13 @@ def _download(url: str, target: Path, one: Input) -> str:
                 raise OSError(f"{file.tell()} of {expected} bytes arrived")
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise InfrastructureError(
-            f"the input {one.name}: {url}: {error}; a file that was brought by hand is taken with "
-            f"virtqual inputs fetch {one.name} --from FILE"
+            f"the input {wanted.name}: {url}: {error}; a file that was brought by hand is taken with "
+            f"virtqual inputs fetch {wanted.name} --from FILE"
         ) from error
     return digest.hexdigest()
 
 
-def _unpack(archive: Path, content: Path, one: Input) -> None:
+def _unpack(archive: Path, content: Path, wanted: Input) -> None:
     """Unpack ordinary files; what else an archive may hold (links, devices) no input needs."""
     try:
         with tarfile.open(archive, encoding="utf-8") as members:
@@ -244,12 +244,13 @@ def _unpack(archive: Path, content: Path, one: Input) -> None:
                 place = PurePosixPath(member.name)
                 if not member.isfile() or place.is_absolute() or ".." in place.parts:
                     raise InfrastructureError(
-                        f"the input {one.name}: {member.name} in {archive.name} is no ordinary file below it"
+                        f"the input {wanted.name}: {member.name} in {archive.name} "
+                        "is no ordinary file below it"
                     )
                 _write(members.extractfile(member), content / place)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InfrastructureError(
-            f"the input {one.name}: {archive.name} cannot be unpacked: {error}"
+            f"the input {wanted.name}: {archive.name} cannot be unpacked: {error}"
         ) from error
 
 
@@ -260,12 +261,12 @@ def _write(source: IO[bytes] | None, target: Path) -> None:
             shutil.copyfileobj(source, file, _BLOCK)
 
 
-def _list(content: Path) -> Iterator[tuple[str, File]]:
+def _list(content: Path) -> Iterator[tuple[str, KeptFile]]:
     for path in sorted(content.rglob("*")):
         if path.is_file():
             path.chmod(0o444)
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             status = path.stat()
-            found = File(sha256=sha256, size=status.st_size, changed=status.st_mtime_ns)
+            found = KeptFile(sha256=sha256, size=status.st_size, changed=status.st_mtime_ns)
             yield path.relative_to(content).as_posix(), found

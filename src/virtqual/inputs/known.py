@@ -28,15 +28,15 @@ class Input(Entry):
     Attributes
     ----------
     name
-        By which checks and people call it.
+        The name that checks and people use.
     description
         One line.
     url
         ``https:``, ``http:`` or ``file:``; an archive that Python's ``tarfile`` reads is unpacked.
     sha256
-        Of the file as it is downloaded; None where nobody has recorded it.
+        Checksum of the file as it is downloaded; None where nobody has recorded it.
     checksum_from
-        Who says so.
+        Source of the checksum.
     """
 
     name: Name
@@ -88,16 +88,16 @@ def load(directory: Path) -> dict[str, Input]:
             found[entry.name] = entry
         records += [(document, index, record) for index, record in enumerate(content.recorded)]
     for document, index, record in records:
-        one = found.get(record.name)
-        if one is None:
+        named_input = found.get(record.name)
+        if named_input is None:
             message = f"no input {record.name!r}: {near(record.name, found)}"
-        elif one.url != record.url:
-            message = f"recorded from another address than {one.url}: remove it, and fetch again."
-        elif one.sha256 not in (None, record.sha256):
-            message = f"{one.name!r} is known with another checksum: remove one of them."
+        elif named_input.url != record.url:
+            message = f"recorded from another address than {named_input.url}: remove it, and fetch again."
+        elif named_input.sha256 not in (None, record.sha256):
+            message = f"{named_input.name!r} is known with another checksum: remove one of them."
         else:
             update = {"sha256": record.sha256, "checksum_from": f"recorded here on {record.recorded}"}
-            found[one.name] = one.model_copy(update=update)
+            found[named_input.name] = named_input.model_copy(update=update)
             continue
         problems.append(document.problem(("recorded", index), message))
     if problems:
@@ -117,7 +117,7 @@ def named(name: str) -> Input:
     Raises
     ------
     UsageError
-        There is none.
+        No input has this name.
     """
     if name not in inputs():
         raise UsageError(f"no input {name!r}: {near(name, inputs())}")

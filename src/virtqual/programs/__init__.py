@@ -1,1 +1,4 @@
-"""What each program prints, reads and takes: one file a program, pure functions, no file is opened."""
+"""Programs: readers of their output, makers of their input, and problem sizes, one module a program.
+
+All are pure functions, but for `wrf_fields`, which reads a NetCDF file.
+"""

@@ -18,7 +18,7 @@ def replaced(text: str, values: Mapping[str, int | str], *, file: str, between: 
     values
         New values by name.
     file
-        What it is, for messages.
+        Name of the file in messages.
     between, value
         Patterns of what stands between name and value, and of a value.
 

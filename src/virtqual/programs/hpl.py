@@ -1,4 +1,4 @@
-"""HPL 2.0 to 2.3 (``xhpl``): one or several solved systems, each with its residual."""
+"""HPL 2.0 to 2.3 (``xhpl``): the solved systems of a run, each with its residual, and the input file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from virtqual.programs.text import OutputError, agree, every, line_of, one, ordered, positive, printable, step
+from virtqual.programs.text import (
+    OutputError,
+    agree,
+    every,
+    line_of,
+    ordered,
+    positive,
+    printable,
+    resolution,
+    single,
+)
 
 NAME = "HPL"
 _HEAD = "T/V                N    NB     P     Q               Time                 Gflops"
@@ -53,10 +63,10 @@ def parse(text: str) -> list[Solved]:
         over the time.
     """
     printable(NAME, text)
-    limit = one(
+    limit = single(
         NAME, r"^- Computational tests pass if scaled residuals are less than +(\d+\.\d)$", text, "threshold"
     )
-    tally = one(
+    tally = single(
         NAME,
         r"^Finished +(\d+) tests with the following results:\n"
         r" +(\d+) tests completed and passed residual checks,\n"
@@ -65,7 +75,7 @@ def parse(text: str) -> list[Solved]:
         text,
         "closing tally",
     )
-    end = one(NAME, r"^End of Tests\.$", text, "closing line")
+    end = single(NAME, r"^End of Tests\.$", text, "closing line")
     ordered(NAME, (limit, tally, end), "report")
     if tally[3] != "0" or tally[4] != "0" or tally[1] != tally[2]:
         raise OutputError(NAME, f"{tally[1]} tests: {tally[2]} passed, {tally[3]} failed, {tally[4]} skipped")
@@ -83,8 +93,8 @@ def parse(text: str) -> list[Solved]:
 
 def _solved(part: str, line: int, threshold: float) -> Solved:
     where = f"result at line {line}"
-    row = one(NAME, _ROW, part, where)
-    check = one(NAME, _CHECK, part, f"residual of the {where}")
+    row = single(NAME, _ROW, part, where)
+    check = single(NAME, _CHECK, part, f"residual of the {where}")
     if row.start() > check.start() or len(row[0]) != len(_HEAD) or len(check[1]) != 17:
         raise OutputError(NAME, f"{where} is not in its columns: {row[0]!r}, {check[0]!r}")
     if check[2] != "PASSED":
@@ -93,7 +103,7 @@ def _solved(part: str, line: int, threshold: float) -> Solved:
     time, rate = (positive(NAME, row[i].strip(), where) for i in (6, 7))
     # HPL counts 2/3 N^3 + 3/2 N^2 operations (HPL_pdtest.c of 2.x).
     expected = (2 / 3 * n + 3 / 2) * n * n / time / 1e9
-    if not agree(expected, rate, step(row[6]) / time, step(row[7]) / rate):
+    if not agree(expected, rate, resolution(row[6]) / time, resolution(row[7]) / rate):
         raise OutputError(NAME, f"{where}: {rate} GFLOP/s is not N = {n} in {time} s")
     residual = positive(NAME, check[1].strip(), f"residual of the {where}")
     if residual >= threshold:
@@ -107,7 +117,7 @@ def configuration(order: int, block: int, p: int, q: int, *, to_file: bool = Fal
     Parameters
     ----------
     order, block
-        Of the matrix, and of its blocks.
+        Order of the matrix, and of its blocks.
     p, q
         Rows and columns of the process grid.
     to_file
@@ -149,9 +159,9 @@ def configuration(order: int, block: int, p: int, q: int, *, to_file: bool = Fal
         (1, "equilibration"),
         (8, "alignment"),
     ]
-    return lines(["Linpack input", "written by the check"], values)
+    return "Linpack input\nwritten by the check\n" + input_lines(values)
 
 
-def lines(head: list[str], values: list[tuple[int | str, str]]) -> str:
-    """Return lines of HPL's input: a value and what it is on each."""
-    return "".join(f"{line}\n" for line in head + [f"{value:<12} {what}" for value, what in values])
+def input_lines(values: list[tuple[int | str, str]]) -> str:
+    """Return lines of HPL's input, each of a value and its meaning."""
+    return "".join(f"{value:<12} {meaning}\n" for value, meaning in values)

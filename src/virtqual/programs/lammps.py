@@ -12,30 +12,30 @@ from virtqual.programs.text import (
     every,
     line_of,
     number,
-    one,
     positive,
     printable,
-    step,
-    whole,
+    resolution,
+    single,
+    whole_number,
 )
 
 NAME = "LAMMPS"
 
 
 @dataclass(frozen=True)
-class Lammps:
+class LammpsRun:
     """One run of LAMMPS.
 
     Attributes
     ----------
     version
-        As the first line gives it, e.g. ``22 Jul 2025 - Update 4``.
+        The version in the first line, e.g. ``22 Jul 2025 - Update 4``.
     loop_time
         Wall time of the time-stepping loop in seconds.
     tasks, threads
         MPI tasks, and OpenMP threads a task.
     steps, atoms
-        Of the run.
+        Steps of the run, and atoms.
     energy
         Total energy by step in the input's units, first and last step at least.
     cpu_use
@@ -61,7 +61,7 @@ class Lammps:
         return abs(last - first) / abs(first)
 
 
-def parse(text: str) -> Lammps:
+def parse(text: str) -> LammpsRun:
     """Read the log of exactly one run.
 
     Raises
@@ -72,29 +72,29 @@ def parse(text: str) -> Lammps:
     printable(NAME, text)
     if error := re.search(r"^ERROR.*$", text, re.MULTILINE):
         raise OutputError(NAME, f"line {line_of(text, error.start())}: {error[0].strip()}")
-    version = one(NAME, r"^LAMMPS \(([^)]+)\)$", text, "version line")[1]
-    loop = one(
+    version = single(NAME, r"^LAMMPS \(([^)]+)\)$", text, "version line")[1]
+    loop = single(
         NAME,
         r"^Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms$",
         text,
         "line 'Loop time of ...'",
     )
     # "no" where it was built without OpenMP.
-    use = one(
+    use = single(
         NAME, r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$", text, "line '% CPU use'"
     )
-    comm = one(NAME, r"^Comm +(?:\| *\S+ *){4}\| *(\d+\.\d\d)$", text, "timing of Comm")
-    one(NAME, r"^Total # of neighbors = \d+$", text, "closing neighbour statistics")
+    comm = single(NAME, r"^Comm +(?:\| *\S+ *){4}\| *(\d+\.\d\d)$", text, "timing of Comm")
+    single(NAME, r"^Total # of neighbors = \d+$", text, "closing neighbour statistics")
     procs, steps, atoms = (int(loop[i]) for i in (2, 3, 4))
     tasks, threads = int(use[2]), 1 if use[3] == "no" else int(use[3])
     if procs != tasks * threads:
         raise OutputError(NAME, f"{procs} procs in the loop line, {tasks} x {threads} in the CPU line")
     time = positive(NAME, loop[1], "loop time")
     _performance(text, time, steps, atoms)
-    share = one(NAME, r"^Comm +\|[^|]*\| *(\S+) *\|", text, "average time of Comm")[1]
+    share = single(NAME, r"^Comm +\|[^|]*\| *(\S+) *\|", text, "average time of Comm")[1]
     if abs(100 * number(NAME, share, "time of Comm") / time - float(comm[1])) > 0.011:
         raise OutputError(NAME, f"Comm took {share} s of {time} s, which is not {comm[1]} %")
-    return Lammps(
+    return LammpsRun(
         version=version,
         loop_time=time,
         tasks=tasks,
@@ -109,7 +109,7 @@ def parse(text: str) -> Lammps:
 
 def _performance(text: str, time: float, steps: int, atoms: int) -> None:
     """Assert that the rates, which LAMMPS prints besides, are those of the loop line."""
-    line = one(
+    line = single(
         NAME,
         r"^Performance: .* ([\d.]+) timesteps/s(?:, ([\d.]+) ([kMGT]?)atom-step/s)?$",
         text,
@@ -120,7 +120,7 @@ def _performance(text: str, time: float, steps: int, atoms: int) -> None:
         rates.append((steps * atoms / 1e3 ** " kMGT".index(line[3] or " "), line[2]))
     for done, printed in rates:
         rate = positive(NAME, printed, "performance")
-        if not agree(done / time, rate, step(printed) / rate, step(f"{time:.6g}") / time):
+        if not agree(done / time, rate, resolution(printed) / rate, resolution(f"{time:.6g}") / time):
             raise OutputError(NAME, f"{steps} steps of {atoms} atoms in {time} s are not {line[0]!r}")
 
 
@@ -153,7 +153,7 @@ def _blocks(text: str) -> list[tuple[int, float]]:
 
 def _table(text: str) -> list[tuple[int, float]]:
     """Read the style ``one``: a header and a row a step."""
-    head = one(NAME, r"^ *Step .*\bTotEng\b.*$", text, "thermo header")
+    head = single(NAME, r"^ *Step .*\bTotEng\b.*$", text, "thermo header")
     names = head[0].split()
     column = names.index("TotEng")
     rows: list[tuple[int, float]] = []
@@ -172,6 +172,6 @@ def _table(text: str) -> list[tuple[int, float]]:
         half = len(names)
         if places[-1][:half] != places[0][:half] and places[-1][half:] != places[0][half:]:
             raise OutputError(NAME, f"line {line} of the thermo table is not in its columns: {row!r}")
-        step_number = whole(NAME, fields[0][0], f"step at line {line}")
+        step_number = whole_number(NAME, fields[0][0], f"step at line {line}")
         rows.append((step_number, number(NAME, fields[column][0], f"TotEng at line {line}")))
     raise OutputError(NAME, "the thermo table does not end")

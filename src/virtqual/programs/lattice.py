@@ -40,7 +40,7 @@ def inverse(mass: float) -> Rational:
     return Rational(0.0, (1.0,), (4 * mass**2,))
 
 
-def inverse_root(mass: float, terms: int = TERMS) -> Rational:
+def inverse_root(mass: float) -> Rational:
     """Return (x + 4 mass^2)^-1/2 by quadrature.
 
     Examples
@@ -54,14 +54,14 @@ def inverse_root(mass: float, terms: int = TERMS) -> Rational:
     complement = 1 - low / (low + LARGEST)
     period = float(ellipk(complement))
     residues, poles = [], []
-    for term in range(terms):
-        sn, cn, dn, _ = (float(value) for value in ellipj((term + 0.5) * period / terms, complement))
+    for term in range(TERMS):
+        sn, cn, dn, _ = (float(value) for value in ellipj((term + 0.5) * period / TERMS, complement))
         poles.append(low * (sn / cn) ** 2 + low)
-        residues.append(2 * period * math.sqrt(low) / (math.pi * terms) * dn / cn**2)
+        residues.append(2 * period * math.sqrt(low) / (math.pi * TERMS) * dn / cn**2)
     return Rational(0.0, tuple(residues), tuple(poles))
 
 
-def root(mass: float, terms: int = TERMS) -> Rational:
+def root(mass: float) -> Rational:
     """Return (x + 4 mass^2)^1/2: the shifted x times `inverse_root`.
 
     Examples
@@ -70,7 +70,7 @@ def root(mass: float, terms: int = TERMS) -> Rational:
     >>> max(abs(f(x) / (x + 0.04) ** 0.5 - 1) for x in (0, 0.01, 1, 30, 90)) < 1e-10
     True
     """
-    below = inverse_root(mass, terms)
+    below = inverse_root(mass)
     low = 4 * mass**2
     residues = tuple(
         -residue * (pole - low) for residue, pole in zip(below.residues, below.poles, strict=True)
@@ -78,15 +78,15 @@ def root(mass: float, terms: int = TERMS) -> Rational:
     return Rational(math.fsum(below.residues), residues, below.poles)
 
 
-def rationals(mass: float = MASS) -> str:
+def rationals() -> str:
     """Return the file of rational functions: for the force, the heat bath and the action."""
     lines = ["n_pseudo 1", "naik_term_epsilon 0"]
-    wanted = (("MD", inverse(mass), -4, 4), ("GR", root(mass), 4, 8), ("FA", inverse_root(mass), -4, 8))
+    wanted = (("MD", inverse(MASS), -4, 4), ("GR", root(MASS), 4, 8), ("FA", inverse_root(MASS), -4, 8))
     for tag, function, above, below in wanted:
         lines += [
             f"y_{tag} {above}{' 0' * _UNUSED}",
             f"z_{tag} {below}{f' {below}' * _UNUSED}",
-            f"m_{tag} {mass:g}{' 1' * _UNUSED}",
+            f"m_{tag} {MASS:g}{' 1' * _UNUSED}",
             f"order_{tag} {len(function.poles)}",
             *(f"res_{tag} {value:.15e}" for value in (function.constant, *function.residues)),
             # The constant's place in the list of poles is not used.
@@ -95,21 +95,17 @@ def rationals(mass: float = MASS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parameters(
-    lattice: tuple[int, int, int, int], trajectories: int, steps: int, *, file: str = "rationals"
-) -> str:
-    """Return the parameters of one run from a cold lattice.
+def parameters(lattice: tuple[int, int, int, int], trajectories: int, steps: int) -> str:
+    """Return the parameters of one run from a cold lattice; the file ``rationals`` is that of `rationals`.
 
     Parameters
     ----------
     lattice
         Sites in x, y, z and t.
     trajectories
-        Of molecular dynamics, each measured.
+        Trajectories of molecular dynamics, each measured.
     steps
-        Of a trajectory, 0.02 each; an even number.
-    file
-        Name of the file with `rationals`.
+        Steps of a trajectory, 0.02 each; an even number.
     """
     nx, ny, nz, nt = lattice
     return f"""prompt 0
@@ -119,7 +115,7 @@ nz {nz}
 nt {nt}
 iseed 4711
 n_pseudo 1
-load_rhmc_params {file}
+load_rhmc_params rationals
 beta {BETA:g}
 n_dyn_masses 1
 dyn_mass {MASS:g}

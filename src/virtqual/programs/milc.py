@@ -10,11 +10,11 @@ from virtqual.programs.text import (
     every,
     line_of,
     number,
-    one,
     ordered,
     positive,
     printable,
-    whole,
+    single,
+    whole_number,
 )
 
 NAME = "MILC"
@@ -24,7 +24,7 @@ _DIMENSIONS = ("nx", "ny", "nz", "nt")
 
 
 @dataclass(frozen=True)
-class Milc:
+class MilcRun:
     """One run.
 
     Attributes
@@ -42,7 +42,7 @@ class Milc:
     plaquette
         Space-space and space-time plaquette, mean of all measurements (3 for a cold lattice).
     violations
-        By how much the action differs after each trajectory (no unit; the exact dynamics would conserve it);
+        Change of the action over each trajectory (no unit; the exact dynamics would conserve it);
         empty for programs that do not say (those without rational functions).
     """
 
@@ -56,7 +56,7 @@ class Milc:
     violations: tuple[float, ...] = ()
 
 
-def parse(text: str) -> Milc:
+def parse(text: str) -> MilcRun:
     """Read the output of a run over one set of parameters.
 
     Raises
@@ -66,11 +66,11 @@ def parse(text: str) -> Milc:
         or a plaquette is not one of SU(3).
     """
     printable(NAME, text)
-    version = one(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")
-    nodes = one(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")
-    begin = one(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")
-    done = one(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
-    time = one(NAME, r"^Time = (\d\.\d{6}e[-+]\d\d) seconds\ntotal_iters = \d+$", text, "time of the run")
+    version = single(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")
+    nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")
+    begin = single(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")
+    done = single(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
+    time = single(NAME, r"^Time = (\d\.\d{6}e[-+]\d\d) seconds\ntotal_iters = \d+$", text, "time of the run")
     exits = every(r"^exit: \w{3} \w{3} +\d+ [\d:]{8} \d{4}$", text)
     if not exits:
         raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
@@ -82,7 +82,7 @@ def parse(text: str) -> Milc:
     warmups, trajectories, between = (
         _said(text[: begin.start()], name) for name in ("warms", "trajecs", "traj_between_meas")
     )
-    one(NAME, r"^Time = ", text, "line 'Time ='")
+    single(NAME, r"^Time = ", text, "line 'Time ='")
     rows = every(rf"^PLAQ:\t({_PLAQUETTE})\t({_PLAQUETTE})\nP_LOOP:", text[begin.end() : done.start()])
     action = every(r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$", text)
     if len(action) not in (0, warmups + trajectories) or len(every(r"delta S", text)) != len(action):
@@ -92,9 +92,9 @@ def parse(text: str) -> Milc:
     wanted = trajectories // between if between else 0
     if len(rows) != wanted or not wanted or len(every(r"PLAQ:\t", text)) != wanted:
         raise OutputError(NAME, f"{len(rows)} whole measurements (PLAQ), asked for {wanted}")
-    return Milc(
+    return MilcRun(
         version=version[1],
-        processes=whole(NAME, nodes[1], "nodes"),
+        processes=whole_number(NAME, nodes[1], "nodes"),
         lattice=(lattice[0], lattice[1], lattice[2], lattice[3]),
         warmups=warmups,
         trajectories=trajectories,
@@ -105,7 +105,7 @@ def parse(text: str) -> Milc:
 
 
 def _said(text: str, name: str) -> int:
-    return whole(NAME, one(NAME, rf"^{name} (\d+)$", text, f"parameter {name}")[1], name)
+    return whole_number(NAME, single(NAME, rf"^{name} (\d+)$", text, f"parameter {name}")[1], name)
 
 
 def _plaquette(printed: list[str]) -> float:

@@ -11,14 +11,14 @@ from virtqual.programs.text import (
     every,
     line_of,
     number,
-    one,
     positive,
     printable,
-    step,
+    resolution,
+    single,
 )
 
 NAME = "mpiP"
-# What two runs differ in is their steps, if these took as long within a fifth: start-ups differ a little.
+# Two runs differ in their steps only, if these took as long within a fifth: start-ups differ a little.
 SAME = 0.2
 _LINE = "-{75}"
 _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime    MPITime     MPI%\n"
@@ -31,11 +31,11 @@ class Profile:
     Attributes
     ----------
     version
-        Of mpiP, e.g. ``3.5.0``.
+        mpiP's version, e.g. ``3.5.0``.
     seconds
         Wall time of each task from the end of ``MPI_Init`` to ``MPI_Finalize``, s.
     mpi
-        What of that each task spent in MPI, s.
+        The part of that time that each task spent in MPI, s.
     """
 
     version: str
@@ -53,20 +53,20 @@ class Profile:
         return sum(self.mpi) / sum(self.seconds)
 
     def beyond(self, shorter: Profile, steps: float) -> Profile:
-        """Return what this run did and a shorter one, which begins and ends alike, did not.
+        """Return the part of this run that a shorter run, which begins and ends alike, does not have.
 
         Parameters
         ----------
         shorter
             A run of the same program on as many tasks.
         steps
-            What the program itself says that this run took longer, s.
+            By how much this run's steps took longer, as the program itself says, s.
 
         Raises
         ------
         OutputError
-            It ran on another number of tasks, was not shorter, spent more time in MPI, or took another time
-            longer than its steps did.
+            The shorter run had another number of tasks, took longer or spent more time in MPI, or the runs
+            differ by another time than their steps.
         """
         if len(self.seconds) != len(shorter.seconds):
             raise OutputError(
@@ -97,11 +97,11 @@ def parse(text: str) -> Profile:
         last row is not the sum of the others.
     """
     printable(NAME, text)
-    version = one(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
+    version = single(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
     tasks = len(every(r"^@ MPI Task Assignment +: \d+ \S+$", text))
-    head = one(NAME, _HEADER, text, "table 'MPI Time'")
-    one(NAME, r"^@--- MPI Time", text, "section 'MPI Time'")
-    one(NAME, rf"^{_LINE}\n@--- End of Report -+\n{_LINE}\n", text, "end of the report")
+    head = single(NAME, _HEADER, text, "table 'MPI Time'")
+    single(NAME, r"^@--- MPI Time", text, "section 'MPI Time'")
+    single(NAME, rf"^{_LINE}\n@--- End of Report -+\n{_LINE}\n", text, "end of the report")
     first = line_of(text, head.end())
     lines = text[head.end() :].split("\n")[: tasks + 2]
     if tasks == 0 or len(lines) < tasks + 2 or not re.fullmatch(_LINE, lines.pop()):
@@ -117,7 +117,7 @@ def parse(text: str) -> Profile:
     values = [_row(row, line) for line, row in enumerate(rows, first)]
     for what, column in (("AppTime", 0), ("MPITime", 1)):
         *parts, whole = (value[column] for value in values)
-        off = sum(step(row[column + 1]) for row in rows) / 2
+        off = sum(resolution(row[column + 1]) for row in rows) / 2
         if abs(sum(parts) - whole) > 1.01 * off:
             raise OutputError(NAME, f"{what}: the tasks' {sum(parts):.6g} s are not the sum {whole:.6g} s")
     del values[-1]
@@ -132,7 +132,7 @@ def _row(words: list[str], line: int) -> tuple[float, float]:
     mpi = number(NAME, words[2], f"MPITime at line {line}")
     percent = number(NAME, words[3], f"MPI% at line {line}")
     # Each is rounded: by half of its last digit at most.
-    off = (step(words[3]) + 100 * (step(words[2]) + mpi / app * step(words[1])) / app) / 2
+    off = (resolution(words[3]) + 100 * (resolution(words[2]) + mpi / app * resolution(words[1])) / app) / 2
     if not 0 <= percent <= 100 or abs(100 * mpi / app - percent) > 1.01 * off:
         raise OutputError(NAME, f"line {line}: {mpi} s of {app} s are not {percent} %")
     return app, mpi

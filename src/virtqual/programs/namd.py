@@ -1,4 +1,7 @@
-"""NAMD 2.x and 3.x: the log of a run on CPUs, with its energies, its timing and the closing wall clock."""
+"""NAMD 2.x and 3.x: the log of a run on CPUs, and a benchmark's own configuration with other values.
+
+The log has energies, timing and the closing wall clock.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from virtqual.programs.text import (
     every,
     line_of,
     number,
-    one,
     positive,
     printable,
-    step,
+    resolution,
+    single,
 )
 
 NAME = "NAMD"
@@ -28,12 +31,14 @@ _TIMING = (
     r"^TIMING: (\d+)  CPU: \S+, \S+/step  Wall: (\S+), (\S+)/step, (?:\S+ ns/days?, )?"
     r"\S+ hours remaining, \S+ MB of memory in use\.$"
 )
+_WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
+_LAST = r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$"
 # A row's time a step is its wall time over its steps; all are printed to 6 digits.
 _SAME = 1e-4
 
 
 @dataclass(frozen=True)
-class Namd:
+class NamdRun:
     """One run of NAMD.
 
     Attributes
@@ -43,7 +48,7 @@ class Namd:
     processes
         Processors as NAMD counts them (threads of all processes that compute).
     atoms
-        Of the structure.
+        Atoms of the structure.
     timestep
         Femtoseconds.
     first, last
@@ -76,7 +81,7 @@ class Namd:
         return abs(last - first) / abs(first)
 
 
-def parse(text: str) -> Namd:
+def parse(text: str) -> NamdRun:
     """Read the log of exactly one run.
 
     Raises
@@ -88,15 +93,15 @@ def parse(text: str) -> Namd:
     printable(NAME, text)
     if fatal := every(r"^(?:FATAL )?ERROR:.*$", text):
         raise OutputError(NAME, f"line {line_of(text, fatal[0].start())}: {fatal[0][0]}")
-    version = one(NAME, r"^Info: NAMD +([23]\.\w[\w.]*) +for \S+$", text, "version line")[1]
-    running = one(
+    version = single(NAME, r"^Info: NAMD +([23]\.\w[\w.]*) +for \S+$", text, "version line")[1]
+    running = single(
         NAME, r"^Info: Running on (\d+) processors, \d+ nodes, \d+ physical nodes\.$", text, "processors"
     )
-    atoms = one(NAME, r"^Info: (\d+) ATOMS$", text, "number of atoms")
-    timestep = positive(NAME, one(NAME, r"^Info: TIMESTEP +(\S+)$", text, "time step")[1], "time step")
-    wall = one(NAME, r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$", text, "line 'WallClock'")
-    one(NAME, r"^(?:\[Partition 0\]\[Node 0\] )?End of program$", text[wall.end() :], "end of program")
-    last = int(one(NAME, r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", text, "final velocities")[1])
+    atoms = single(NAME, r"^Info: (\d+) ATOMS$", text, "number of atoms")
+    timestep = positive(NAME, single(NAME, r"^Info: TIMESTEP +(\S+)$", text, "time step")[1], "time step")
+    wall = single(NAME, _WALL, text, "line 'WallClock'")
+    single(NAME, r"^(?:\[Partition 0\]\[Node 0\] )?End of program$", text[wall.end() :], "end of program")
+    last = int(single(NAME, _LAST, text, "final velocities")[1])
     begin, steps = _last_part(text)
     energy, start = _energy(text, begin, last)
     if min(energy) != last - steps:
@@ -109,7 +114,7 @@ def parse(text: str) -> Namd:
     # All that comes after the last row is writing two files.
     if not elapsed <= wall_clock <= 1.5 * elapsed + 60:
         raise OutputError(NAME, f"WallClock {wall_clock} s after {elapsed} s at step {last}")
-    return Namd(
+    return NamdRun(
         version=version,
         processes=int(running[1]),
         atoms=int(atoms[1]),
@@ -127,7 +132,7 @@ def _last_part(text: str) -> tuple[int, int]:
     """Return the offset at which the last part of the run begins, and its steps."""
     parts = every(r"^TCL: (Running|Minimizing) for (\d+) steps$", text)
     if not parts:
-        steps = one(NAME, r"^Info: NUMBER OF STEPS +(\d+)$", text, "number of steps")
+        steps = single(NAME, r"^Info: NUMBER OF STEPS +(\d+)$", text, "number of steps")
         return steps.end(), int(steps[1])
     if parts[-1][1] != "Running":
         raise OutputError(NAME, f"line {line_of(text, parts[-1].start())}: the last part is no dynamics")
@@ -135,7 +140,7 @@ def _last_part(text: str) -> tuple[int, int]:
 
 
 def _every(text: str, what: str) -> int:
-    return int(one(NAME, rf"^Info: {what} OUTPUT STEPS +(\d+)$", text, f"interval of {what}")[1])
+    return int(single(NAME, rf"^Info: {what} OUTPUT STEPS +(\d+)$", text, f"interval of {what}")[1])
 
 
 def _energy(text: str, begin: int, last: int) -> tuple[dict[int, float], float]:
@@ -194,7 +199,7 @@ def _timing(text: str, first: int, last: int) -> tuple[list[float], float]:
             raise OutputError(NAME, f"{what} does not rise")
         if int(before[1]) > first:
             # The unit of the sixth digit, also where trailing zeros are not printed.
-            if not agree(spent / interval, rate, _SAME, step(f"{float(row[2]):.5e}") / spent):
+            if not agree(spent / interval, rate, _SAME, resolution(f"{float(row[2]):.5e}") / spent):
                 raise OutputError(NAME, f"{what}: {spent / interval:.6g} s a step, printed {rate}")
             rates.append(rate)
     if not rates:
@@ -207,7 +212,7 @@ def _benchmark(text: str, processes: int, timestep: float) -> None:
     for row in every(r"^Info: (?:Initial|Benchmark) time:.*$", text):
         where = f"line {line_of(text, row.start())}"
         pattern = r"^Info: \w+ time: (\d+) CPUs (\S+) s/step (\S+) (days/ns|ns/day) \S+ MB memory$"
-        match = one(NAME, pattern, row[0], f"{where}: benchmark")
+        match = single(NAME, pattern, row[0], f"{where}: benchmark")
         rate, scaled = positive(NAME, match[2], where), positive(NAME, match[3], where)
         days = rate * 1e6 / timestep / 86400
         if not agree(days if match[4] == "days/ns" else 1 / days, scaled, 1e-4):
@@ -222,7 +227,7 @@ def configuration(text: str, values: Mapping[str, int | str]) -> str:
     Parameters
     ----------
     text
-        As the benchmark brings it.
+        The configuration that the benchmark brings.
     values
         New values by keyword.
 

@@ -14,7 +14,7 @@ _ROW = re.compile(r" *(\d+) (\d+\.\d{6}) +(\d+\.\d{8})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Row:
+class NetpipeRow:
     """One message size.
 
     Attributes
@@ -44,7 +44,7 @@ def sizes(smallest: int, largest: int) -> list[int]:
     return sorted(size for size in {*powers, *(3 * power for power in powers)} if smallest <= size <= largest)
 
 
-def parse(text: str, smallest: int, largest: int) -> list[Row]:
+def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
     """Read a result file of a run without perturbations.
 
     The time is taken from the bandwidth column: the time column has steps of 0.01 us, one percent of an
@@ -64,7 +64,7 @@ def parse(text: str, smallest: int, largest: int) -> list[Row]:
         A row is split, missing, out of order or doubled, or its two columns disagree.
     """
     printable(NAME, text)
-    rows: list[Row] = []
+    rows: list[NetpipeRow] = []
     if not text.endswith("\n"):
         raise OutputError(NAME, "the last row is cut off")
     for number, line in enumerate(text.split("\n")[:-1], 1):
@@ -76,7 +76,7 @@ def parse(text: str, smallest: int, largest: int) -> list[Row]:
         time = size / rate * 1e6
         if abs(time - float(match[3]) * 1e6) > 0.0051 + 1e-3 * time:
             raise OutputError(NAME, f"line {number}: bandwidth and time disagree: {line!r}")
-        rows.append(Row(size, time, rate / 1e6))
+        rows.append(NetpipeRow(size, time, rate / 1e6))
     if [row.size for row in rows] != (wanted := sizes(smallest, largest)):
         raise OutputError(NAME, f"rows for {[row.size for row in rows]} B, asked for {wanted}")
     return rows

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, agree, line_of, one, positive, printable, step, whole
+from virtqual.programs.text import (
+    OutputError,
+    agree,
+    line_of,
+    positive,
+    printable,
+    resolution,
+    single,
+    whole_number,
+)
 
 NAME = "NPB"
 # Values end here in every 3.x: labels of 18 characters, values of 24.
@@ -13,7 +22,7 @@ _WIDTH = 43
 
 
 @dataclass(frozen=True)
-class Npb:
+class NpbRun:
     """One run of one benchmark.
 
     Attributes
@@ -23,7 +32,7 @@ class Npb:
     version
         E.g. ``3.4.2``.
     iterations
-        Of the timed part.
+        Iterations of the timed part.
     time
         Seconds.
     tasks
@@ -41,7 +50,7 @@ class Npb:
     rate: float
 
 
-def parse(text: str) -> Npb:
+def parse(text: str) -> NpbRun:
     """Read the output of one run.
 
     Raises
@@ -51,22 +60,10 @@ def parse(text: str) -> Npb:
         idle, or the rate is not the tasks' rate times their number.
     """
     printable(NAME, text)
-    title = one(NAME, r"^ ([A-Z]{2}) Benchmark Completed\.?$", text, "line 'Benchmark Completed'")
-    end = one(NAME, r"^ Compile options:$", text, "compile options at the end")
-    report: dict[str, str] = {}
+    title = single(NAME, r"^ ([A-Z]{2}) Benchmark Completed\.?$", text, "line 'Benchmark Completed'")
+    end = single(NAME, r"^ Compile options:$", text, "compile options at the end")
     last = line_of(text, title.start())
-    for line, row in enumerate(text[title.end() : end.start()].split("\n")[1:], last + 1):
-        match = re.fullmatch(r" (\S.{13}\S{0,2}) {0,2}=( +(\S.*))", row, re.ASCII)
-        if not row:
-            continue
-        if not match or match[1].strip() in report:
-            raise OutputError(
-                NAME, f"line {line} is no line of the report, or the second of its kind: {row!r}"
-            )
-        # Dates and names of versions may be of any length.
-        if len(row) != _WIDTH and not re.match(r"Compile|Version", match[1]):
-            raise OutputError(NAME, f"line {line} does not end in its column: {row!r}")
-        report[match[1].strip()] = match[3]
+    report = _report(text[title.end() : end.start()], last)
 
     def say(*labels: str) -> str:
         for label in labels:
@@ -76,21 +73,47 @@ def parse(text: str) -> Npb:
 
     if say("Verification") != "SUCCESSFUL":
         raise OutputError(NAME, f"verification: {say('Verification')}")
-    tasks = whole(NAME, say("Total processes", "Total threads"), "tasks")
+    tasks = whole_number(NAME, say("Total processes", "Total threads"), "tasks")
     for label in ("Active procs", "Active processes", "Avail threads"):
-        if label in report and whole(NAME, report[label], label) != tasks:
+        if label in report and whole_number(NAME, report[label], label) != tasks:
             raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
     total = say("Mop/s total")
     each = say("Mop/s/process", "Mop/s/thread")
     rate, part = positive(NAME, total, "Mop/s total"), positive(NAME, each, "Mop/s of a task")
-    if not agree(part * tasks, rate, step(each) / part, step(total) / rate):
+    if not agree(part * tasks, rate, resolution(each) / part, resolution(total) / rate):
         raise OutputError(NAME, f"{each} Mop/s a task are not {total} Mop/s on {tasks} tasks")
-    return Npb(
+    return NpbRun(
         benchmark=title[1],
         problem_class=say("Class"),
         version=say("Version"),
-        iterations=whole(NAME, say("Iterations"), "iterations"),
+        iterations=whole_number(NAME, say("Iterations"), "iterations"),
         time=positive(NAME, say("Time in seconds"), "time"),
         tasks=tasks,
         rate=rate,
     )
+
+
+def _report(text: str, title_line: int) -> dict[str, str]:
+    """Return the values of the report by label.
+
+    Parameters
+    ----------
+    text
+        The report, from the end of the line that is its title.
+    title_line
+        The number of that line.
+    """
+    report: dict[str, str] = {}
+    for line, row in enumerate(text.split("\n")[1:], title_line + 1):
+        if not row:
+            continue
+        match = re.fullmatch(r" (\S.{13}\S{0,2}) {0,2}=( +(\S.*))", row, re.ASCII)
+        if not match or match[1].strip() in report:
+            raise OutputError(
+                NAME, f"line {line} is no line of the report, or the second of its kind: {row!r}"
+            )
+        # Dates and names of versions may be of any length.
+        if len(row) != _WIDTH and not re.match(r"Compile|Version", match[1]):
+            raise OutputError(NAME, f"line {line} does not end in its column: {row!r}")
+        report[match[1].strip()] = match[3]
+    return report

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from virtqual.programs.text import OutputError, agree, aligned, one, positive, printable, step
+from virtqual.programs.text import OutputError, agree, aligned, positive, printable, resolution, single
 
 NAME = "OSU"
-# What a header means: column and its unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
+# Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
     "Avg Latency(us)": "latency",
@@ -23,26 +23,26 @@ _COLUMNS = {
     "Messages/s": "messages",
     "Validation": "validation",
 }
-# What 7.x may write between rows, as whole lines: where its buffers lie.
+# A line that 7.x may write between rows: where its buffers lie.
 _NOTE = re.compile(r"# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+")
 _PERCENTILE = re.compile(r"P([0-9]{1,2}) Tail (?:Lat\(us\)|BW\(MB/s\))")
 
 
 @dataclass(frozen=True)
-class Osu:
+class OsuRun:
     """One run of one benchmark.
 
     Attributes
     ----------
     benchmark
-        As the title says it, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
+        The benchmark's title, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
     version
         E.g. ``7.4``.
     columns
-        By name (``latency``, ``least``, ``most``, ``bandwidth``, ``messages``, ``iterations``, ``p50`` ...)
-        the values by message size in bytes; latencies in us, bandwidths in MB/s (10^6 bytes).
+        Values by message size in bytes, for each column (``latency``, ``least``, ``most``, ``bandwidth``,
+        ``messages``, ``iterations``, ``p50`` ...); latencies in us, bandwidths in MB/s (10^6 bytes).
     pairs, window
-        Of osu_mbw_mr: pairs of processes, messages in flight; else 0.
+        For osu_mbw_mr: pairs of processes, and messages in flight; else 0.
     validated
         Whether every row says that its data arrived unchanged (option ``-c``).
     """
@@ -65,13 +65,13 @@ def sizes(first: int, last: int) -> list[int]:
     return found
 
 
-def parse(text: str, first: int, last: int) -> Osu:
+def parse(text: str, first: int, last: int) -> OsuRun:
     """Read the output of one run.
 
     Parameters
     ----------
     text
-        Its standard output.
+        The standard output of the run.
     first, last
         The message sizes that were asked for (``-m FIRST:LAST``), in bytes: a table does not say where it
         ends, and one that stops early or lacks a row is refused.
@@ -83,8 +83,8 @@ def parse(text: str, first: int, last: int) -> Osu:
         of a message did not validate.
     """
     printable(NAME, text)
-    title = one(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
-    head = one(NAME, r"^# Size +\S.*$", text, "column headers")
+    title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
+    head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
     if lines.pop():
         raise OutputError(NAME, f"line {len(lines) + 1} is cut off")
@@ -100,9 +100,9 @@ def parse(text: str, first: int, last: int) -> Osu:
     validated = "validation" in names
     pairs = window = 0
     if "messages" in columns:
-        setting = one(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
+        setting = single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
         pairs, window = int(setting[1]), int(setting[2])
-    return Osu(title[1], title[2], columns, pairs, window, validated)
+    return OsuRun(title[1], title[2], columns, pairs, window, validated)
 
 
 def _headers(header: str) -> list[re.Match[str]]:
@@ -156,7 +156,7 @@ def _agree(columns: dict[str, dict[int, float]], size: int, words: dict[str, str
     value = {name: column[size] for name, column in columns.items()}
     if "messages" in value and size:
         rate, bandwidth = value["messages"] * size / 1e6, value["bandwidth"]
-        slack = step(words["messages"]) / value["messages"], step(words["bandwidth"]) / bandwidth
+        slack = resolution(words["messages"]) / value["messages"], resolution(words["bandwidth"]) / bandwidth
         if not agree(rate, bandwidth, *slack):
             raise OutputError(NAME, f"line {line}: {words['messages']} messages/s are not {bandwidth} MB/s")
     if "least" in value and not value["least"] <= value["latency"] <= value["most"]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from virtqual.programs.text import OutputError, agree, every, number, one, positive, printable, step
+from virtqual.programs.text import OutputError, agree, every, number, positive, printable, resolution, single
 
 NAME = "perftest"
 # "MB/sec" of older versions is 2^20 bytes a second too; newer ones write MiB/sec.
@@ -23,7 +23,7 @@ _WIDTH = 7
 
 
 @dataclass(frozen=True)
-class Perftest:
+class PerftestRun:
     """One run of one program, as the client saw it.
 
     Attributes
@@ -37,7 +37,7 @@ class Perftest:
     mtu
         Bytes.
     queue_pairs
-        That the messages went through in turn.
+        Queue pairs that the messages went through in turn.
     iterations
         Messages of a size, over all queue pairs.
     columns
@@ -57,7 +57,7 @@ class Perftest:
     columns: dict[str, dict[int, float]]
 
 
-def parse(text: str, first: int, last: int) -> Perftest:
+def parse(text: str, first: int, last: int) -> PerftestRun:
     """Read the client's output of one run over sizes that double from the first to the last.
 
     Raises
@@ -69,7 +69,7 @@ def parse(text: str, first: int, last: int) -> Perftest:
     return _parse(text, [first << power for power in range((last // first).bit_length())])[0]
 
 
-def parse_each(text: str, sizes: Sequence[int]) -> Perftest:
+def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
     """Read what ``pair.sh`` kept of one run a size (``-s``): the client's outputs, each under its size.
 
     Raises
@@ -92,54 +92,59 @@ def parse_each(text: str, sizes: Sequence[int]) -> Perftest:
     return replace(whole, columns=columns)
 
 
-def _parse(text: str, wanted: list[int]) -> tuple[Perftest, list[int]]:
+def _parse(text: str, wanted: list[int]) -> tuple[PerftestRun, list[int]]:
     """Read one output with rows for these sizes; return it with the blanks between its columns."""
     printable(NAME, text)
-    title = one(NAME, r"^ +(?:RDMA_)?(Read|Send|Write) (Latency|BW) Test$", text, "title of the test")
+    title = single(NAME, r"^ +(?:RDMA_)?(Read|Send|Write) (Latency|BW) Test$", text, "title of the test")
     kind = "latency" if title[2] == "Latency" else "bandwidth"
-    head = one(NAME, _HEADS[kind], text, f"column headers of {kind}")
+    head = single(NAME, _HEADS[kind], text, f"column headers of {kind}")
     names = _LATENCY if kind == "latency" else _BANDWIDTH
-    ends = every(r"^-{20,}$", text[head.end() :])
-    if len(ends) != 1:
-        raise OutputError(NAME, "the table has no closing line, or several")
-    table = text[head.end() + 1 : head.end() + ends[0].start()].rstrip("\n")
-    if kind == "latency":
-        # What 4.5 prints as deviation after stalls of a tenth of a second.  Elsewhere 0 is refused.
-        table = table.replace("-nan", "0.00")
     begin = text.count("\n", 0, head.end()) + 2
-    rows, blanks = _rows(table.split("\n"), begin, len(names))
+    rows, blanks = _rows(_table(text[head.end() + 1 :], kind), begin, len(names))
     if [int(row[0]) for row in rows] != wanted:
         raise OutputError(NAME, f"rows for {[row[0] for row in rows]} bytes, asked for {wanted}")
     if len({row[1] for row in rows}) != 1:
         raise OutputError(NAME, "the number of iterations changes between rows")
-    columns: dict[str, dict[int, float]] = {name: {} for name in names}
-    for line, row in enumerate(rows, begin):
-        value = {
-            name: positive(NAME, word, f"{name} at line {line}")
-            for name, word in zip(names, row[2:], strict=True)
-            # A steady link has no deviation; a run that lasts too long for a peak prints 0.
-            if name not in ("deviation", "peak") or number(NAME, word, name)
-        }
-        size = int(row[0])
-        if kind == "bandwidth":
-            _same_rate(value, row, size, line)
-            value |= {name: value[name] * MIB / 1e6 for name in ("peak", "average") if name in value}
-        elif not value["least"] <= value["typical"] <= value["p99"] <= value["p99_9"] <= value["most"]:
-            raise OutputError(NAME, f"line {line}: least, typical, percentiles and most do not rise")
-        for name in names:
-            columns[name][size] = value.get(name, 0.0)
-    run = Perftest(
+    values = {int(row[0]): _values(row, line, kind) for line, row in enumerate(rows, begin)}
+    run = PerftestRun(
         operation=title[1].lower(),
         kind=kind,
-        connection=one(NAME, r"^ Connection type : (\w+)\b", text, "connection type")[1],
-        transport=one(NAME, r"Transport type : (\w+)$", text, "transport type")[1],
-        link=one(NAME, r"^ Link type +: (\w+)$", text, "link type")[1],
-        mtu=int(one(NAME, r"^ Mtu +: (256|512|1024|2048|4096)\[B\]$", text, "MTU")[1]),
-        queue_pairs=int(one(NAME, r"^ Number of qps +: (\d+)\b", text, "number of queue pairs")[1]),
+        connection=single(NAME, r"^ Connection type : (\w+)\b", text, "connection type")[1],
+        transport=single(NAME, r"Transport type : (\w+)$", text, "transport type")[1],
+        link=single(NAME, r"^ Link type +: (\w+)$", text, "link type")[1],
+        mtu=int(single(NAME, r"^ Mtu +: (256|512|1024|2048|4096)\[B\]$", text, "MTU")[1]),
+        queue_pairs=int(single(NAME, r"^ Number of qps +: (\d+)\b", text, "number of queue pairs")[1]),
         iterations=int(rows[0][1]),
-        columns=columns,
+        columns={name: {size: value[name] for size, value in values.items()} for name in names},
     )
     return run, blanks
+
+
+def _table(text: str, kind: str) -> list[str]:
+    """Return the lines of the table whose header stands before a text."""
+    ends = every(r"^-{20,}$", text)
+    if len(ends) != 1:
+        raise OutputError(NAME, "the table has no closing line, or several")
+    table = text[: ends[0].start()].rstrip("\n")
+    # Version 4.5 prints this deviation after stalls of a tenth of a second.  Elsewhere 0 is refused.
+    return (table.replace("-nan", "0.00") if kind == "latency" else table).split("\n")
+
+
+def _values(row: list[str], line: int, kind: str) -> dict[str, float]:
+    """Return the values of a row by name, in the units of `PerftestRun`."""
+    names = _LATENCY if kind == "latency" else _BANDWIDTH
+    value = {
+        name: positive(NAME, word, f"{name} at line {line}")
+        for name, word in zip(names, row[2:], strict=True)
+        # A steady link has no deviation; a run that lasts too long for a peak prints 0.
+        if name not in ("deviation", "peak") or number(NAME, word, name)
+    }
+    if kind == "bandwidth":
+        _assert_same_rate(value, row, line)
+        value |= {name: value[name] * MIB / 1e6 for name in ("peak", "average") if name in value}
+    elif not value["least"] <= value["typical"] <= value["p99"] <= value["p99_9"] <= value["most"]:
+        raise OutputError(NAME, f"line {line}: least, typical, percentiles and most do not rise")
+    return {name: value.get(name, 0.0) for name in names}
 
 
 def _rows(lines: list[str], begin: int, count: int) -> tuple[list[list[str]], list[int]]:
@@ -165,9 +170,10 @@ def _rows(lines: list[str], begin: int, count: int) -> tuple[list[list[str]], li
     return rows, first
 
 
-def _same_rate(value: dict[str, float], row: list[str], size: int, line: int) -> None:
-    rate = value["average"] * MIB / size / 1e6
-    if not agree(rate, value["messages"], step(row[3]) / value["average"], step(row[4]) / value["messages"]):
+def _assert_same_rate(value: dict[str, float], row: list[str], line: int) -> None:
+    rate = value["average"] * MIB / int(row[0]) / 1e6
+    slack = resolution(row[3]) / value["average"], resolution(row[4]) / value["messages"]
+    if not agree(rate, value["messages"], *slack):
         raise OutputError(NAME, f"line {line}: {row[3]} MiB/s are not {row[4]} million messages/s")
     if "peak" in value and value["peak"] < value["average"] * 0.99:
         raise OutputError(NAME, f"line {line}: the peak is below the average")

@@ -103,7 +103,7 @@ def hpl_size(
 ) -> tuple[int, int]:
     """Return order and block of HPL's matrix: 80 % of memory, or a size of seconds on a small system.
 
-    What a system file states (``extras.hpl``: ``order``, ``block``) goes before both.
+    The numbers that a system file states (``extras.hpl``: ``order``, ``block``) go before both.
 
     Much memory a core makes a run of hours: the order is bounded to half an hour at 20 GFLOP/s a core, where
     it no longer shows in the rate.
@@ -163,11 +163,11 @@ def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str
     Parameters
     ----------
     kernel
-        Its name, e.g. ``is``.
+        The benchmark's name, e.g. ``is``.
     memory_bytes
         Memory of the node.
     cores
-        Of the node.
+        Cores of the node.
     small
         Whether the system is a small one.
 

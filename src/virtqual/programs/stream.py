@@ -10,11 +10,11 @@ from virtqual.programs.text import (
     agree,
     aligned,
     line_of,
-    one,
     ordered,
     positive,
     printable,
-    step,
+    resolution,
+    single,
 )
 
 NAME = "STREAM"
@@ -23,7 +23,7 @@ ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamRun:
     """One run of STREAM.
 
     Attributes
@@ -31,7 +31,7 @@ class Stream:
     version
         ``5.9`` or ``5.10``.
     elements, element_bytes
-        Of one array; bytes an element.
+        Elements of one array, and bytes of an element.
     threads
         OpenMP threads, as counted by the run itself.
     copy, scale, add, triad
@@ -57,7 +57,7 @@ class Stream:
         return self.elements * self.element_bytes
 
 
-def parse(text: str) -> Stream:
+def parse(text: str) -> StreamRun:
     """Read the output of one run.
 
     Raises
@@ -67,31 +67,33 @@ def parse(text: str) -> Stream:
         asked for, the program was built without OpenMP, or a rate is not the bytes over the time.
     """
     printable(NAME, text)
-    version = one(NAME, r"^STREAM version \$Revision: (5\.9|5\.10) \$$", text, "version 5.9 or 5.10")
-    width = one(
+    version = single(NAME, r"^STREAM version \$Revision: (5\.9|5\.10) \$$", text, "version 5.9 or 5.10")
+    width = single(
         NAME,
         r"^This system uses (\d+) bytes per (?:array element|DOUBLE PRECISION word)\.$",
         text,
         "word size",
     )
-    size = one(
+    size = single(
         NAME, r"^Array size = (\d+)(?: \(elements\))?, Offset = \d+(?: \(elements\))?$", text, "array size"
     )
-    asked = one(NAME, r"^Number of Threads requested = (\d+)$", text, "threads requested (OpenMP)")
-    head = one(NAME, r"^Function +(?:Best )?Rate \(?MB/s\)? +Avg time +Min time +Max time$", text, "header")
-    valid = one(NAME, r"^Solution Validates(?:: .*)?$\n-{20,}\n", text, "validated solution")
+    asked = single(NAME, r"^Number of Threads requested = (\d+)$", text, "threads requested (OpenMP)")
+    head = single(
+        NAME, r"^Function +(?:Best )?Rate \(?MB/s\)? +Avg time +Min time +Max time$", text, "header"
+    )
+    valid = single(NAME, r"^Solution Validates(?:: .*)?$\n-{20,}\n", text, "validated solution")
     if failed := re.search(r"^.*(?:Failed Validation|errors? in (?:a|b|c)\b).*$", text, re.MULTILINE):
         raise OutputError(NAME, f"line {line_of(text, failed.start())}: {failed[0].strip()}")
     ordered(NAME, (version, width, size, asked, head, valid), "report")
     threads = int(asked[1])
     # 5.9 does not count; 5.10 does.
     if version[1] != "5.9":
-        counted = one(NAME, r"^Number of Threads counted = (\d+)$", text, "threads counted")
+        counted = single(NAME, r"^Number of Threads counted = (\d+)$", text, "threads counted")
         if counted[1] != asked[1]:
             raise OutputError(NAME, f"{counted[1]} threads ran, {asked[1]} were requested")
     elements, element_bytes = int(size[1]), int(width[1])
     rates = _rates(text, head, elements * element_bytes)
-    return Stream(
+    return StreamRun(
         version=version[1],
         elements=elements,
         element_bytes=element_bytes,
@@ -111,10 +113,10 @@ def _rates(text: str, head: re.Match[str], each: int) -> dict[str, tuple[float, 
     for line, (kernel, row) in enumerate(zip(ARRAYS, rows, strict=True), first):
         if len(row) != 5 or row[0] != f"{kernel.capitalize()}:":
             raise OutputError(NAME, f"line {line} is no row of {kernel}: {lines[line - first]!r}")
-        one(NAME, rf"^{row[0]}", text, f"row of {kernel}")
+        single(NAME, rf"^{row[0]}", text, f"row of {kernel}")
         rate, average, least, most = (positive(NAME, word, f"{kernel} at line {line}") for word in row[1:])
         moved = ARRAYS[kernel] * each / least / 1e6
-        if not agree(moved, rate, step(row[3]) / least, step(row[1]) / rate):
+        if not agree(moved, rate, resolution(row[3]) / least, resolution(row[1]) / rate):
             raise OutputError(
                 NAME, f"line {line}: {rate} MB/s is not {ARRAYS[kernel] * each} bytes in {least} s"
             )

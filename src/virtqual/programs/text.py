@@ -1,4 +1,4 @@
-"""What every parser shares: one error, and readers that refuse what is missing or said twice."""
+"""Tools of all parsers: one error, and readers that refuse values that are missing or said twice."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class OutputError(ValueError):
     Parameters
     ----------
     program
-        Whose output it is.
+        The program that wrote the output.
     why
-        What is missing, split, duplicated or out of range.
+        The fault: a value that is missing, split, duplicated or out of range.
     """
 
     def __init__(self, program: str, why: str) -> None:
@@ -29,12 +29,12 @@ class OutputError(ValueError):
 
 
 def printable(program: str, text: str) -> str:
-    """Return the text if it is one.
+    """Return a text unchanged, and refuse a damaged one.
 
     Raises
     ------
     OutputError
-        It holds control characters.
+        The text holds control characters.
     """
     if bad := _NOT_TEXT.search(text):
         raise OutputError(program, f"line {line_of(text, bad.start())} holds the byte 0x{ord(bad[0]):02x}")
@@ -51,13 +51,13 @@ def every(pattern: str, text: str) -> list[re.Match[str]]:
     return list(re.finditer(pattern, text, re.MULTILINE | re.ASCII))
 
 
-def one(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
+def single(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
     """Return the only match of a pattern (see `every`).
 
     Raises
     ------
     OutputError
-        There is no match, or more than one: a number that is said twice cannot be trusted.
+        The text has no match, or several: a number that is said twice cannot be trusted.
     """
     matches = every(pattern, text)
     if len(matches) != 1:
@@ -73,20 +73,20 @@ def number(program: str, text: str, what: str) -> float:
     Raises
     ------
     OutputError
-        It is none, or not one as C and Fortran print it.
+        The text is no finite number, or not one that C and Fortran print.
     """
     if not re.fullmatch(NUMBER, text) or not math.isfinite(float(text)):
         raise OutputError(program, f"{what}: {text!r} is not a number")
     return float(text)
 
 
-def whole(program: str, text: str, what: str) -> int:
+def whole_number(program: str, text: str, what: str) -> int:
     """Return a whole number from 0 on.
 
     Raises
     ------
     OutputError
-        It is none.
+        The text is no such number.
     """
     if not re.fullmatch(r"[0-9]+", text):
         raise OutputError(program, f"{what}: {text!r} is not a whole number")
@@ -99,7 +99,7 @@ def positive(program: str, text: str, what: str) -> float:
     Raises
     ------
     OutputError
-        It is no number, or not one above zero.
+        The text is no number, or a number that is not above zero.
     """
     value = number(program, text, what)
     if value <= 0:
@@ -107,12 +107,12 @@ def positive(program: str, text: str, what: str) -> float:
     return value
 
 
-def step(text: str) -> float:
+def resolution(text: str) -> float:
     """Return the unit of the last printed digit: what a number may be off by twice.
 
     Examples
     --------
-    >>> step("0.030167"), step("8.553e+01")
+    >>> resolution("0.030167"), resolution("8.553e+01")
     (1e-06, 0.01)
     """
     mantissa, _, exponent = text.lower().partition("e")

@@ -13,6 +13,8 @@ from itertools import product
 # Angstrom and degrees; the spacing gives 0.998 g/cm3.
 BOND, ANGLE = 0.9572, 104.52
 SPACING = 3.1066
+# Steps downhill before the dynamics, and steps between outputs of energies and timing.
+DOWNHILL, EVERY = 100, 50
 _CHARGE = {"O": -0.834, "H": 0.417}
 _MASS = {"O": 15.9994, "H": 1.008}
 _ATOMS = (("OH2", "OT", "O"), ("H1", "HT", "H"), ("H2", "HT", "H"))
@@ -92,7 +94,7 @@ def _places(edge: int) -> Iterator[tuple[str, tuple[float, float, float], int]]:
             yield name, (x + turned[0], y + turned[1], z + turned[2]), molecule
 
 
-def configuration(edge: int, steps: int, *, minimize: int = 100, every: int = 50) -> str:
+def configuration(edge: int, steps: int) -> str:
     """Return NAMD's configuration: some steps downhill, then dynamics from 300 K without a thermostat.
 
     Parameters
@@ -100,11 +102,7 @@ def configuration(edge: int, steps: int, *, minimize: int = 100, every: int = 50
     edge
         Molecules along each side.
     steps
-        Of dynamics, 1 fs each; a multiple of ``every``.
-    minimize
-        Steps before.
-    every
-        Steps between outputs of energies and timing.
+        Steps of dynamics, 1 fs each; a multiple of `EVERY`.
     """
     cell = SPACING * edge
     # Grid points of PME: at most 1.2 A apart, and a number with small factors.
@@ -134,9 +132,9 @@ PMEGridSizeY       {grid}
 PMEGridSizeZ       {grid}
 outputname         out
 binaryoutput       no
-outputEnergies     {every}
-outputTiming       {every}
-minimize           {minimize}
+outputEnergies     {EVERY}
+outputTiming       {EVERY}
+minimize           {DOWNHILL}
 reinitvels         300
 run                {steps}
 """

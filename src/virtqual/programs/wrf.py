@@ -1,4 +1,4 @@
-"""WRF 3.x and 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step."""
+"""WRF 3.x and 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step, and the namelist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from virtqual.programs.edit import replaced
-from virtqual.programs.text import OutputError, every, line_of, one, positive, printable
+from virtqual.programs.text import OutputError, every, line_of, positive, printable, single
 
 NAME = "WRF"
 _DATE = r"(\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)"
@@ -19,7 +19,7 @@ _WIDTHS = (4, 11)
 
 
 @dataclass(frozen=True)
-class Wrf:
+class WrfRun:
     """One run of ``wrf.exe``.
 
     Attributes
@@ -43,17 +43,12 @@ class Wrf:
     end: str
 
     @property
-    def mean_step(self) -> float:
-        """Mean wall time of a step in seconds, the first left out."""
-        return sum(self.seconds[1:]) / len(self.seconds[1:])
-
-    @property
     def total(self) -> float:
         """Wall time of all steps in seconds."""
         return sum(self.seconds)
 
 
-def parse(text: str) -> Wrf:
+def parse(text: str) -> WrfRun:
     """Read the messages of task 0 of exactly one run.
 
     Raises
@@ -64,12 +59,12 @@ def parse(text: str) -> Wrf:
     printable(NAME, text)
     if fatal := re.search(r"^.*(?:FATAL CALLED|CFL errors? =|\bNaN\b).*$", text, re.MULTILINE):
         raise OutputError(NAME, f"line {line_of(text, fatal.start())}: {fatal[0].strip()}")
-    version = one(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
-    tasks = one(NAME, r"^ *Ntasks in X( +\d+) ?, +ntasks in Y( +\d+)$", text, "decomposition")
+    version = single(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
+    tasks = single(NAME, r"^ *Ntasks in X( +\d+) ?, +ntasks in Y( +\d+)$", text, "decomposition")
     if len(tasks[1]) != len(tasks[2]):
         raise OutputError(NAME, f"line {line_of(text, tasks.start())} is not in its columns: {tasks[0]!r}")
-    start = one(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")
-    end = one(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")
+    start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")
+    end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")
     rows = every(_STEP, text)
     if len(rows) != len(every(r"Timing for main", text)):
         raise OutputError(NAME, f"{len(every(r'Timing for main', text)) - len(rows)} timing lines are split")
@@ -85,7 +80,7 @@ def parse(text: str) -> Wrf:
             raise OutputError(NAME, f"{where}: {row[1]} comes after {max(seconds)}")
         seconds[now] = positive(NAME, row[3].strip(), where)
     interval = _interval(_date(start[1], "start date"), list(seconds), _date(end[1], "last line"))
-    return Wrf(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
+    return WrfRun(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
 
 
 def _date(text: str, where: str) -> datetime:

@@ -28,7 +28,7 @@ class Field:
     rms
         Root of the mean square over all points, in the field's unit.
     lowest, highest
-        Of all points.
+        Smallest and largest value of all points.
     """
 
     rms: float

@@ -12,7 +12,7 @@ from rich.text import Text
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import UNTOLD, Hca, Host, Identity, Nic, NotObservable, PcieLink, seen
 
-Row = tuple[str, object]
+LabelledValue = tuple[str, object]
 # What of the features tells one processor from another, the widest first.
 _WIDEST = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2")
 
@@ -26,7 +26,7 @@ def show(identity: Identity, console: Console) -> None:
         console.print(_table(title, rows))
 
 
-def _table(title: str, rows: list[Row]) -> Table:
+def _table(title: str, rows: list[LabelledValue]) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=12, style="bold")
     table.add_column(width=17, style="dim")
@@ -43,11 +43,11 @@ def _value(value: object) -> RenderableType:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return Group(*(f"{key}: {one}" for key, one in value.items()))
+        return Group(*(f"{key}: {entry}" for key, entry in value.items()))
     return Text(str(value))
 
 
-def _sections(identity: Identity) -> Iterator[tuple[str, list[Row]]]:
+def _sections(identity: Identity) -> Iterator[tuple[str, list[LabelledValue]]]:
     hypervisor, cpu, topology = identity.hypervisor, identity.cpu, identity.topology
     memory, kernel, power = identity.memory, identity.kernel, identity.power
     yield (
@@ -118,7 +118,7 @@ def _sections(identity: Identity) -> Iterator[tuple[str, list[Row]]]:
         yield hca.name, list(_hca(hca))
 
 
-def _host(host: Host) -> Iterator[Row]:
+def _host(host: Host) -> Iterator[LabelledValue]:
     yield "said by", host.source
     for name in type(host).model_fields:
         value = getattr(host, name)
@@ -129,11 +129,11 @@ def _host(host: Host) -> Iterator[Row]:
             label = label.replace(word, written)
         yield (
             label,
-            " ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else value,
+            " ".join(f"{key}={entry}" for key, entry in value.items()) if isinstance(value, dict) else value,
         )
 
 
-def _nic(nic: Nic) -> Iterator[Row]:
+def _nic(nic: Nic) -> Iterator[LabelledValue]:
     yield "kind", nic.kind
     if nic.kind != "software":
         yield "driver", nic.driver
@@ -142,7 +142,7 @@ def _nic(nic: Nic) -> Iterator[Row]:
     yield "MTU", nic.mtu
 
 
-def _hca(hca: Hca) -> Iterator[Row]:
+def _hca(hca: Hca) -> Iterator[LabelledValue]:
     yield "kind", hca.kind
     yield "type", hca.type
     yield "firmware", hca.firmware

@@ -34,7 +34,7 @@ def alone(state: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # What could not begin leaves nothing behind.
+            # A command that could not begin leaves nothing behind.
             if [each.name for each in state.iterdir()] == [_NAME]:
                 (state / _NAME).unlink()
                 state.rmdir()

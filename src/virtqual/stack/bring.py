@@ -13,7 +13,7 @@ from virtqual.stack.pins import SPACK, Repository
 from virtqual.stack.repositories import checkout
 from virtqual.stack.spack import Spack, variables
 
-# What a mirror directory holds, besides sources and binaries.
+# Repositories in a mirror directory, besides sources and binaries.
 MIRRORED = {"spack": "spack.git", "packages": "spack-packages.git"}
 _ANOTHER = f"unset SPACK_ROOT, or take it off PATH, to have {SPACK.release} brought"
 
@@ -35,7 +35,7 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
     UsageError
         ``SPACK_ROOT`` names none.
     InfrastructureError
-        There is none that can be used, and none can be brought.
+        The machine has no usable Spack, and none can be brought.
     """
     found = _found(state)
     if found is None:

@@ -12,20 +12,20 @@ from typing import Any
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs
 from virtqual.stack.alone import alone
-from virtqual.stack.jobs import Job
+from virtqual.stack.jobs import BuildJob
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest
-from virtqual.stack.plan import Plan
+from virtqual.stack.plan import BuildPlan
 from virtqual.stack.spack import Spack, log_file, tail
 
 Say = Callable[[str], None]
-Show = Callable[[Plan], None]
+Show = Callable[[BuildPlan], None]
 _BEGINS = re.compile(r"^==> Installing (\S+)-([a-z0-9]{32})\b", re.M)
 # Which package a log is of stands in its path alone: Spack's closing list has only what was asked for.
 _LOG = re.compile(r"^\s+(/\S*/spack-stage-([^/\s]+)-([a-z0-9]{32})/\S+)\s*$", re.M)
 
 
-def planned(job: Job, locked: Lock) -> Plan:
+def planned(job: BuildJob, locked: Lock) -> BuildPlan:
     """Return what a build will do.
 
     Raises
@@ -43,19 +43,19 @@ def planned(job: Job, locked: Lock) -> Plan:
     return plan.make(locked, job.names, job.made.store, job.request.mirror, only_install=only_install)
 
 
-def outlined(job: Job) -> Plan:
+def outlined(job: BuildJob) -> BuildPlan:
     """Return what can be said of a build whose lock Spack has still to work out."""
     only_install = job.request.choices.side == "virtual"
     return plan.outline(job.names, job.made.store, job.request.mirror, only_install=only_install)
 
 
-def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
+def build(job: BuildJob, say: Say, show: Show = lambda plan: None) -> Manifest:
     """Build what is not there, and write the manifest.
 
     Parameters
     ----------
     job, say
-        What is to be built, and who is told of every step.
+        The stack to build, and a function that is told of every step.
     show
         Given the plan before anything is built.
 
@@ -78,7 +78,7 @@ def build(job: Job, say: Say, show: Show = lambda plan: None) -> Manifest:
         return _finish(job, made, todo.roots)
 
 
-def begun(job: Job, say: Say) -> tuple[Spack, Path]:
+def begun(job: BuildJob, say: Say) -> tuple[Spack, Path]:
     """Bring Spack and the recipes, and write the environment; return Spack and where the recipes are."""
     request, recipes = job.request, job.recipes
     found = bring.spack(job.state, mirror=request.mirror, offline=request.offline)
@@ -88,7 +88,7 @@ def begun(job: Job, say: Say) -> tuple[Spack, Path]:
     return found, upstream
 
 
-def mirrors(job: Job) -> dict[str, Any]:
+def mirrors(job: BuildJob) -> dict[str, Any]:
     """Return where sources and binaries are taken from, as Spack's ``mirrors.yaml`` has them."""
     found: dict[str, Any] = {}
     by_hand = job.state / "by-hand/mirror"
@@ -109,13 +109,13 @@ def mirrors(job: Job) -> dict[str, Any]:
     return found
 
 
-def concretised(job: Job, found: Spack, say: Say, *, anew: bool = False) -> Lock:
+def concretised(job: BuildJob, found: Spack, say: Say, *, anew: bool = False) -> Lock:
     """Return the environment's lock, worked out by Spack if there is none yet.
 
     Parameters
     ----------
     job, found, say
-        What is to be built, Spack, and who is told.
+        The stack to build, Spack, and a function that is told of every step.
     anew
         Have Spack work it out even if there is one.
     """
@@ -130,7 +130,7 @@ def concretised(job: Job, found: Spack, say: Say, *, anew: bool = False) -> Lock
     return lock.load(job.made.lock)
 
 
-def supply(job: Job, todo: Plan) -> None:
+def supply(job: BuildJob, todo: BuildPlan) -> None:
     """Put what a person supplied where Spack looks for it."""
     for entry in (each for each in todo.by_hand if each.supplied):
         place = job.state / f"by-hand/mirror/_source-cache/archive/{entry.sha256[:2]}"
@@ -139,7 +139,7 @@ def supply(job: Job, todo: Plan) -> None:
         shutil.copy(entry.place, place / f"{entry.sha256}{suffix}")
 
 
-def _install(job: Job, found: Spack, todo: Plan, say: Say) -> None:
+def _install(job: BuildJob, found: Spack, todo: BuildPlan, say: Say) -> None:
     left = {f"{package.name}-{package.version}" for package in todo.build}
     total, started = len(left), 0
 
@@ -162,8 +162,8 @@ def _install(job: Job, found: Spack, todo: Plan, say: Say) -> None:
         raise InfrastructureError(failure(log, job, todo.build, there))
 
 
-def failure(log: Path, job: Job, build: Iterable[Package], there: frozenset[str]) -> str:
-    """Say which package failed, where its log is, and what is still in place."""
+def failure(log: Path, job: BuildJob, build: Iterable[Package], there: frozenset[str]) -> str:
+    """Return which package failed, where its log is, and what is still in place."""
     text = log.read_text(encoding="utf-8", errors="replace")
     lacking = {package.hash: package for package in build if package.hash not in there}
     # The first: what comes after it may only have failed because of it.
@@ -191,7 +191,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{' is' if number == 1 else 's are'}"
 
 
-def _finish(job: Job, locked: Lock, roots: Sequence[Package]) -> Manifest:
+def _finish(job: BuildJob, locked: Lock, roots: Sequence[Package]) -> Manifest:
     """Write lock, provenance and manifest, the manifest last: what it says is then there."""
     # A smaller set must not take away what a larger one has brought.
     there = lock.installed(job.made.store)

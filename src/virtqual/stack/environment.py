@@ -24,12 +24,12 @@ Side = Literal["native", "virtual"]
 
 @dataclass(frozen=True)
 class Choices:
-    """What a site chooses.
+    """The choices of a site.
 
     Attributes
     ----------
     mpi
-        Which file of ``config/common/mpi`` counts; empty for the one that ``spack.yaml`` names.
+        Name of the file in ``config/common/mpi`` that counts; empty for the one that ``spack.yaml`` names.
     site
         Directory with the site's own Spack configuration, or None.
     side
@@ -48,8 +48,8 @@ class Environment:
     Attributes
     ----------
     directory
-        Of ``spack.yaml``, ``spack.lock`` and ``config/``: one for each content, so that a new one never
-        spoils the last good one.
+        Directory of ``spack.yaml``, ``spack.lock`` and ``config/``.  Each content has its own, so that a new
+        configuration never spoils the last good one.
     store
         Where packages are installed, all by hash and so never overwritten.
     digest
@@ -118,7 +118,7 @@ def prepare(root: Path, state: Path, choices: Choices) -> Environment:
             f"no MPI library {choices.mpi!r} in config/common/mpi (there are: {', '.join(known)})"
         )
     digest = hashlib.sha256(choices.mpi.encode())
-    # What only the side sets changes no hash, and so has no part in the identity.
+    # Settings of a side alone change no hash, and so have no part in the identity.
     places = [root / "spack.yaml", root / "config/common", root / "config/repo"]
     for place in [*places, *([choices.site] if choices.site else [])]:
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
@@ -152,9 +152,9 @@ def write(
     Parameters
     ----------
     made
-        As :func:`prepare` returned it.
+        The environment that :func:`prepare` returned.
     root, choices
-        As given there.
+        The checkout and the choices that :func:`prepare` was given.
     recipes
         Upstream's recipes at the pinned commit.
     mirrors

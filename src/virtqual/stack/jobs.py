@@ -1,4 +1,4 @@
-"""What a build is asked for, and what that means here: which environment, which packages, which lock."""
+"""From a request for a build to the environment, the packages and the lock that it means here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ INVENTORY = "mirror.json"
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a person asked for; see ``virtqual stack build --help``."""
+class BuildRequest:
+    """A person's request for a build; see ``virtqual stack build --help``."""
 
     set: str = "all"
     without: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a request means here.
+class BuildJob:
+    """A build on this machine, worked out from a request.
 
     Attributes
     ----------
     request
-        What was asked for.
+        The person's request.
     root
         The checkout.
     state
@@ -50,7 +50,7 @@ class Job:
         The packages of ``spack.yaml`` to build.
     """
 
-    request: Request
+    request: BuildRequest
     root: Path
     state: Path
     recipes: Repository
@@ -58,7 +58,7 @@ class Job:
     names: tuple[str, ...]
 
 
-def make(request: Request, root: Path, stacks: Path) -> Job:
+def make(request: BuildRequest, root: Path, stacks: Path) -> BuildJob:
     """Work out what a request means; nothing is written.
 
     Raises
@@ -86,10 +86,10 @@ def make(request: Request, root: Path, stacks: Path) -> Job:
         names = (*names, *(name for name in _brought(state, made) if name not in (*names, *request.without)))
         if set(names) != set(said.members("all")):
             made = made.part(names)
-    return Job(request, root, state, said.packages, made, names)
+    return BuildJob(request, root, state, said.packages, made, names)
 
 
-def _assert_there(request: Request) -> None:
+def _assert_there(request: BuildRequest) -> None:
     """Assert that what a build is to take from is there: Spack passes over a mirror that is not."""
     if request.mirror and not (request.mirror / INVENTORY).is_file():
         raise UsageError(
@@ -100,7 +100,7 @@ def _assert_there(request: Request) -> None:
         raise UsageError(f"--buildcache {request.buildcache}: neither a URL nor a directory that is there")
 
 
-def _assert_same_place(request: Request, store: Path) -> None:
+def _assert_same_place(request: BuildRequest, store: Path) -> None:
     """Assert that what a build cache gives will be, byte for byte, what the native side has."""
     if request.lock is None or not request.buildcache:
         raise UsageError(
@@ -130,13 +130,13 @@ def _brought(state: Path, made: Environment) -> list[str]:
     return list(dict.fromkeys(known[program.name]["package"] for program in earlier.programs))
 
 
-def known_lock(job: Job) -> Lock | None:
+def known_lock(job: BuildJob) -> Lock | None:
     """Return the lock that a build would use, if it need not be worked out by Spack first."""
     file = given_lock(job.request, job.root, job.made)
     return lock.load(file) if file else None
 
 
-def given_lock(request: Request, root: Path, made: Environment) -> Path | None:
+def given_lock(request: BuildRequest, root: Path, made: Environment) -> Path | None:
     """Return the lock that was worked out before: here, by another side, for a mirror, or by us.
 
     Raises

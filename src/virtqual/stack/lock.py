@@ -23,7 +23,7 @@ class Package:
     external
         The machine's own prefix that is used instead of building it, or None.
     raw
-        Its whole entry.
+        The package's whole entry in the lock file.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Lock:
     Attributes
     ----------
     packages
-        By hash.
+        The packages by hash.
     roots
         Hashes of the specs that were asked for, in that order.
     spack
@@ -133,7 +133,7 @@ def load(path: Path) -> Lock:
     Raises
     ------
     InfrastructureError
-        It is not there or no lock file.
+        The file is not there, or is no lock file.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))

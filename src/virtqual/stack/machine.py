@@ -29,14 +29,14 @@ def run(
     failed
         Begins the message where it fails, e.g. ``apt-get update failed``.
     env
-        Its whole environment; None for ours.
+        The program's whole environment; None for that of this process.
     seconds
         How long it may take.
 
     Raises
     ------
     InfrastructureError
-        It is not there, failed, or took too long; with the reason that it gave.
+        The program is not there, failed, or took too long; the message has the reason that it gave.
     """
     try:
         done = subprocess.run(

@@ -27,11 +27,11 @@ class Program(BaseModel):
     Attributes
     ----------
     features
-        What a check asks for, e.g. ``lammps`` or ``mpi-latency``.
+        Names that a check asks for, e.g. ``lammps`` or ``mpi-latency``.
     path
         The executable, or a library that is preloaded, at the same path on every node.
     sha256
-        Of the executable.
+        Checksum of the executable.
     libraries
         Checksums of the shared libraries that decide its speed (path to sha256).
     mpi
@@ -100,22 +100,6 @@ class Manifest(BaseModel):
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def provider(self, feature: str) -> Program:
-        """Return the program that provides a feature.
-
-        Raises
-        ------
-        InfrastructureError
-            No program of this stack provides it.
-        """
-        for program in self.programs:
-            if feature in program.features:
-                return program
-        raise InfrastructureError(
-            f"stack {self.name!r} has no program with the feature {feature!r} "
-            f"(it has: {', '.join(self.features)})"
-        )
-
     def changed(self) -> Iterator[str]:
         """Yield one sentence a file or directory whose checksum is not what the manifest says."""
         for program in self.programs:
@@ -148,7 +132,7 @@ def load(path: Path) -> Manifest:
 def earlier(directory: Path) -> Manifest | None:
     """Return the manifest of a stack's directory; None if there is none, or one that cannot be read any more.
 
-    What sets a stack up asks so: what another virtqual has left must not stand in its way.
+    Commands that set a stack up call this: the stack of another virtqual must not stand in their way.
     """
     try:
         return load(directory / _FILE)

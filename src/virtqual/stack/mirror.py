@@ -11,13 +11,13 @@ from virtqual.errors import InfrastructureError
 from virtqual.stack import bring, build, lock, repositories, wheels
 from virtqual.stack.alone import alone
 from virtqual.stack.build import Say
-from virtqual.stack.jobs import INVENTORY, Job
+from virtqual.stack.jobs import INVENTORY, BuildJob
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.pins import SPACK
 from virtqual.stack.spack import Spack, log_file
 
 
-def gather(job: Job, target: Path, say: Say) -> list[str]:
+def gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     """Fill a mirror directory; what is in it already is not fetched again.
 
     Parameters
@@ -32,7 +32,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
     Returns
     -------
     list of str
-        What could not be gathered, a sentence each; empty if the mirror is complete.
+        A sentence for each part that could not be gathered; empty if the mirror is complete.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def gather(job: Job, target: Path, say: Say) -> list[str]:
         return _gather(job, target, say)
 
 
-def _gather(job: Job, target: Path, say: Say) -> list[str]:
+def _gather(job: BuildJob, target: Path, say: Say) -> list[str]:
     found, upstream = build.begun(job, say)
     target.mkdir(parents=True, exist_ok=True)
     lacking: list[str] = []
@@ -76,6 +76,11 @@ def _gather(job: Job, target: Path, say: Say) -> list[str]:
     else:
         say("build_cache: nothing is built here yet; an isolated site builds from the sources")
     lock.note(job.made.lock, target / "spack.lock", **({"store": str(job.made.store)} if ready else {}))
+    _write_inventory(job, target, lacking)
+    return lacking
+
+
+def _write_inventory(job: BuildJob, target: Path, lacking: list[str]) -> None:
     inventory = {
         "schema": "virtqual-mirror/1",
         "set": job.request.set,
@@ -85,15 +90,14 @@ def _gather(job: Job, target: Path, say: Say) -> list[str]:
         "lacking": lacking,
     }
     (target / INVENTORY).write_text(json.dumps(inventory, indent=2) + "\n", encoding="utf-8")
-    return lacking
 
 
-def _others(job: Job, locked: Lock) -> list[Package]:
+def _others(job: BuildJob, locked: Lock) -> list[Package]:
     wanted = {root.hash for root in locked.of(job.names)}
     return [locked.packages[hash_] for hash_ in locked.roots if hash_ not in wanted]
 
 
-def _sources(job: Job, found: Spack, target: Path, leave: set[str]) -> None:
+def _sources(job: BuildJob, found: Spack, target: Path, leave: set[str]) -> None:
     # Private: with what must not be published, NAMD; a mirror is for the site that made it.
     command = ["mirror", "create", "--private", "--directory", str(target / "sources"), "--all"]
     if leave:
@@ -101,7 +105,7 @@ def _sources(job: Job, found: Spack, target: Path, leave: set[str]) -> None:
     found.do(job.made.directory, command, log_file(job.state, "mirror"), "not all could be had")
 
 
-def _binaries(job: Job, found: Spack, target: Path, roots: list[Package]) -> None:
+def _binaries(job: BuildJob, found: Spack, target: Path, roots: list[Package]) -> None:
     command = ["buildcache", "push", "--private", "--unsigned", "--update-index", str(target / "build_cache")]
     command += [f"/{root.hash}" for root in roots]
     found.do(job.made.directory, command, log_file(job.state, "buildcache"), "not all could be written")

@@ -1,4 +1,4 @@
-"""What ``spack.yaml`` and its companions pin, read where they are written."""
+"""The commits and package sets that ``spack.yaml`` and its companions pin."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from virtqual.errors import UsageError
 
-SETS = ("micro", "apps", "all")
-
 
 class Repository(NamedTuple):
     """A commit of a git repository: where from, and under which name it is released."""
@@ -30,7 +28,7 @@ SPACK = Repository("https://github.com/spack/spack.git", "2e907202bcc8209a6a6224
 
 
 class Stack(NamedTuple):
-    """What ``spack.yaml`` says.
+    """The content of ``spack.yaml``.
 
     Attributes
     ----------
@@ -49,7 +47,7 @@ class Stack(NamedTuple):
         Raises
         ------
         UsageError
-            There is no such set.
+            ``spack.yaml`` has no such set.
         """
         every = {**self.sets, "all": tuple(dict.fromkeys(n for names in self.sets.values() for n in names))}
         if name not in every:
@@ -63,7 +61,7 @@ def stack(root: Path) -> Stack:
     Raises
     ------
     UsageError
-        It is not there, or does not pin its package repository by commit.
+        The file is not there, or does not pin its package repository by commit.
     """
     file = root / "spack.yaml"
     try:
@@ -94,7 +92,7 @@ def read(file: Path) -> Any:
     Raises
     ------
     UsageError
-        It is no YAML, and in which line; or a key is no text, which Spack's files have nowhere.
+        The file is no YAML (the message has the line), or a key in it is no text, as all keys of Spack's are.
     """
     try:
         said = YAML(typ="safe").load(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What building a set of the stack takes, before anything is done."""
+"""The plan of a build: packages, sources and tools that it takes, before anything is done."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ByHand:
     Attributes
     ----------
     package
-        Of ``spack.yaml``.
+        The package of ``spack.yaml`` that needs it.
     file, sha256
-        Its name and checksum.
+        Name and checksum of the file.
     source
         Where a person gets it.
     place
@@ -45,15 +45,15 @@ class ByHand:
 
 
 class Tried(NamedTuple):
-    """What building a package took where it was tried: minutes on two cores, and MiB installed."""
+    """The cost of building a package where it was tried: minutes on two cores, and MiB installed."""
 
     minutes: float
     size: float
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a build will do.
+class BuildPlan:
+    """The steps of a build, and the things that it lacks.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def make(
     mirror: Path | None = None,
     *,
     only_install: bool = False,
-) -> Plan:
+) -> BuildPlan:
     """Compare a lock with what is installed and with what the machine has.
 
     Parameters
@@ -122,7 +122,7 @@ def make(
     build = [p for p in locked.closure(roots, without=there, run=only_install) if p.external is None]
     took = {} if only_install else pins.programs()["tried"]
     machine = [p for p in every if p.external is not None]
-    return Plan(
+    return BuildPlan(
         roots=tuple(roots),
         build=tuple(build),
         installed=sum(p.hash in there for p in every),
@@ -139,13 +139,13 @@ def make(
 
 def outline(
     names: Iterable[str], store: Path, mirror: Path | None = None, *, only_install: bool = False
-) -> Plan:
+) -> BuildPlan:
     """Return what can be said before there is a lock: which commands and sources are lacking.
 
     Parameters are those of :func:`make`; no packages are in it.
     """
     wanted = list(names)
-    return Plan(
+    return BuildPlan(
         roots=(),
         build=(),
         installed=0,

@@ -32,8 +32,8 @@ _OTHERWISE = (
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is still to be installed.
+class InstallPlan:
+    """The packages and wheels that are still to be installed.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ def directory(stacks: Path) -> Path:
     return stacks / NAME
 
 
-def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> Plan:
+def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> InstallPlan:
     """Find out what is missing.
 
     Parameters
@@ -105,10 +105,10 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = Tr
             f"{' '.join(named)}{_OTHERWISE if stack else ''}"
         )
     packages = tuple(p for p in named if not _version(p))
-    return Plan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None, stack)
+    return InstallPlan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None, stack)
 
 
-def install(stacks: Path, todo: Plan) -> None:
+def install(stacks: Path, todo: InstallPlan) -> None:
     """Install what a plan names.
 
     Raises
@@ -122,7 +122,7 @@ def install(stacks: Path, todo: Plan) -> None:
         raise InfrastructureError(f"{error}{_OTHERWISE if todo.stack else ''}") from error
 
 
-def _install(stacks: Path, todo: Plan) -> None:
+def _install(stacks: Path, todo: InstallPlan) -> None:
     if todo.packages:
         if not todo.may_install_packages:
             raise InfrastructureError(

@@ -35,7 +35,7 @@ def checkout(pinned: Repository, root: Path, *, mirrored: Path | None, offline: 
     Raises
     ------
     InfrastructureError
-        It is neither there, nor in the mirror, nor within reach.
+        The commit is neither there, nor in the mirror, nor within reach.
     """
     if _commit(root) == pinned.commit:
         return
@@ -92,7 +92,7 @@ def reach(url: str) -> None:
     Raises
     ------
     InfrastructureError
-        It cannot, with what to do instead.
+        The repository cannot be reached; the message says what to do instead.
     """
     env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     try:

@@ -1,4 +1,4 @@
-"""Whether two nodes run the same software: what each saw of a program, and every difference by name.
+"""Comparison of the software of two nodes: what each saw of a program, and every difference by name.
 
 ``src/virtqual/job/seen.sh`` writes on each node which binary and shared libraries the dynamic linker resolves
 there and what they say of themselves; nothing is taken from a manifest.
@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 UNSEEN = "not observable"
-# What glibc, OpenBLAS, FFTW and others choose their code by; a guest may lack others, such as `vmx`.
+# Features by which glibc, OpenBLAS, FFTW and others choose their code; a guest may lack some others (`vmx`).
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
@@ -32,7 +32,7 @@ class SeenError(ValueError):
     """A node's record of what it loads is not whole."""
 
 
-class File(BaseModel):
+class LoadedFile(BaseModel):
     """A file as a node has it: where it really is, and its SHA-256."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,7 +45,7 @@ class File(BaseModel):
 
 
 class Seen(BaseModel):
-    """What one node saw of one program.
+    """One node's record of one program and its libraries.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Seen(BaseModel):
         The binary (as ``binary``), its Spack package's description, and every shared library by the name
         that the linker was asked for; None where a library was not found.
     says
-        What the files say of themselves: MPI, OpenBLAS's kernel, the C library, the compiler, the Spack
-        package with its DAG hash.  What no file could answer is absent.
+        Answers of the files themselves, by question: MPI, OpenBLAS's kernel, the C library, the compiler,
+        the Spack package with its DAG hash.  A question that no file could answer is absent.
     coretype
         ``OPENBLAS_CORETYPE`` as the task had it, empty if unset.
     cpu
@@ -67,13 +67,13 @@ class Seen(BaseModel):
 
     node: str
     program: str
-    files: dict[str, File | None]
+    files: dict[str, LoadedFile | None]
     says: dict[str, str]
     coretype: str
     cpu: frozenset[str]
 
 
-ABSENT = File(path="", sha256="")
+ABSENT = LoadedFile(path="", sha256="")
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Difference:
     kind
         ``software`` must never differ; the ``processor`` differs on emulated CPUs by nature.
     what
-        Its name.
-    one, other
-        How each of the two sees it.
+        The name of the thing, such as that of a library.
+    first, second
+        How each of the two nodes sees it.
     """
 
     kind: Literal["software", "processor"]
     what: str
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 def parse(text: str, node: str) -> Seen:
@@ -102,26 +102,21 @@ def parse(text: str, node: str) -> Seen:
     Raises
     ------
     SeenError
-        It is not whole.
+        The record is not whole.
     """
-    parts: dict[str, list[str]] = {}
-    section = parts.setdefault("head", [])
-    for line in text.splitlines():
-        if line in ("ldd", "sha256", "real", "says"):
-            section = parts.setdefault(line, [])
-        elif line:
-            section.append(line)
+    parts = _sections(text)
     head = dict(line.partition(" ")[::2] for line in parts["head"])
     try:
         sums = [line.split(maxsplit=1) for line in parts["sha256"]]
         files = {
-            path: File(path=real, sha256=sha) for (sha, path), real in zip(sums, parts["real"], strict=True)
+            path: LoadedFile(path=real, sha256=sha)
+            for (sha, path), real in zip(sums, parts["real"], strict=True)
         }
         program = head["program"]
-        named: dict[str, File | None] = {"binary": files[program]}
+        named: dict[str, LoadedFile | None] = {"binary": files[program]}
         linked = dict(filter(None, map(_linked, parts["ldd"])))
         named |= {name: files[path] if path else None for name, path in linked.items()}
-        # What is left is the description of the Spack package.
+        # The file that is left is the description of the Spack package.
         rest = files.keys() - {program, *linked.values()}
         named |= {PurePosixPath(path).name: files[path] for path in rest}
         says: dict[str, str] = {}
@@ -146,6 +141,18 @@ def parse(text: str, node: str) -> Seen:
         ) from error
 
 
+def _sections(text: str) -> dict[str, list[str]]:
+    """Return the lines of each section by its name; those before the first name are the ``head``."""
+    parts: dict[str, list[str]] = {}
+    section = parts.setdefault("head", [])
+    for line in text.splitlines():
+        if line in ("ldd", "sha256", "real", "says"):
+            section = parts.setdefault(line, [])
+        elif line:
+            section.append(line)
+    return parts
+
+
 def _linked(line: str) -> tuple[str, str] | None:
     """Return name and path of one line of ``ldd``; an empty path for what was not found."""
     words = line.split()
@@ -156,7 +163,7 @@ def _linked(line: str) -> tuple[str, str] | None:
     return None  # the kernel's own, or no dynamic program
 
 
-def differences(one: Seen, other: Seen) -> list[Difference]:
+def differences(left: Seen, right: Seen) -> list[Difference]:
     """Return everything in which two nodes' software and processor differ, empty if in nothing."""
     found = []
 
@@ -165,26 +172,26 @@ def differences(one: Seen, other: Seen) -> list[Difference]:
             found.append(Difference(kind, what, first, second))
 
     for question, what in _QUESTIONS.items():
-        compare("software", what, one.says.get(question, UNSEEN), other.says.get(question, UNSEEN))
-    for name in sorted(one.files.keys() | other.files.keys()):
-        first, second = (seen.files.get(name) if name in seen.files else ABSENT for seen in (one, other))
+        compare("software", what, left.says.get(question, UNSEEN), right.says.get(question, UNSEEN))
+    for name in sorted(left.files.keys() | right.files.keys()):
+        first, second = (seen.files.get(name) if name in seen.files else ABSENT for seen in (left, right))
         if _sum(first) != _sum(second):
             found.append(Difference("software", name, _describe(first), _describe(second)))
-    compare("software", "OPENBLAS_CORETYPE", one.coretype or "unset", other.coretype or "unset")
+    compare("software", "OPENBLAS_CORETYPE", left.coretype or "unset", right.coretype or "unset")
     compare(
         "processor",
         "CPU features",
-        " ".join(sorted(one.cpu - other.cpu)) or "no other",
-        " ".join(sorted(other.cpu - one.cpu)) or "no other",
+        " ".join(sorted(left.cpu - right.cpu)) or "no other",
+        " ".join(sorted(right.cpu - left.cpu)) or "no other",
     )
     return found
 
 
-def _sum(file: File | None) -> str:
+def _sum(file: LoadedFile | None) -> str:
     return file.sha256 if file else "not found"
 
 
-def _describe(file: File | None) -> str:
+def _describe(file: LoadedFile | None) -> str:
     if file is None:
         return "not found"
     return str(file) if file is not ABSENT else "not loaded"
@@ -210,7 +217,7 @@ def among(sides: Iterable[tuple[str, Sequence[Seen]]]) -> list[tuple[Difference,
         for difference in differences(first, seen):
             found.setdefault(
                 difference,
-                f"{difference.what}: {difference.one} on {first_side} node {first.node}, "
-                f"{difference.other} on {side} node {seen.node}",
+                f"{difference.what}: {difference.first} on {first_side} node {first.node}, "
+                f"{difference.second} on {side} node {seen.node}",
             )
     return list(found.items())

@@ -20,7 +20,7 @@ class Spack:
     Attributes
     ----------
     program
-        Its ``bin/spack``.
+        Path of ``bin/spack``.
     version
         E.g. ``1.1.0``.
     env
@@ -33,7 +33,7 @@ class Spack:
 
     @property
     def note(self) -> str:
-        """Say how far this version is supported."""
+        """How far this version is supported, for people."""
         if self.version.startswith("1.1."):
             return "supported"
         return "newer than the supported 1.1, which was tried with a development version of 1.3"
@@ -52,7 +52,7 @@ class Spack:
         environment
             Directory of the Spack environment.
         arguments
-            What Spack is told to do.
+            Spack's command with its options.
         log
             File for all that it says.
         follow
@@ -88,7 +88,7 @@ class Spack:
         Raises
         ------
         InfrastructureError
-            It fails: `failed` with Spack's last lines.
+            Spack fails: the message is `failed` with Spack's last lines.
         """
         if self.run(environment, arguments, log):
             raise InfrastructureError(f"{failed}; Spack's reason is in {log}:\n{tail(log, 12)}")

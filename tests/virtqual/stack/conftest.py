@@ -7,7 +7,7 @@ import pytest
 from fakespack import FakeSpack
 
 from virtqual.stack import bring, jobs, wheels
-from virtqual.stack.jobs import Request
+from virtqual.stack.jobs import BuildRequest
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,6 +43,6 @@ def start(checkout, tmp_path, monkeypatch):
     def job(**options):
         if options.setdefault("set", "micro") == "micro":
             options.setdefault("without", ("hpl", "perftest"))
-        return jobs.make(Request(**options), checkout, tmp_path / "stacks")
+        return jobs.make(BuildRequest(**options), checkout, tmp_path / "stacks")
 
     return job

@@ -23,6 +23,12 @@ def entry(name, version, hash_, needs=(), external="", **parameters):
     return found | ({"external": {"path": external, "extra_attributes": {}}} if external else {})
 
 
+def provider(manifest, feature):
+    """Return the program of a manifest that has a feature."""
+    (program,) = (program for program in manifest.programs if feature in program.features)
+    return program
+
+
 def lock_of(external="/usr"):
     packages = [
         entry("gcc", "12.2.0", "g" * 32, external=external),

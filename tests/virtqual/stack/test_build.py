@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import pytest
-from fakespack import lock_of
+from fakespack import lock_of, provider
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import build, jobs, lock, manifest, pins, plan, spack
@@ -20,13 +20,13 @@ def test_a_build_writes_what_checks_read(fake, start, tmp_path):
     said = []
     made = build.build(start(), said.append)
     assert made.features == ["osu", "stream"]
-    osu = made.provider("osu")
+    osu = provider(made, "osu")
     assert osu.mpi == "mpich 4.3.2"
     assert osu.launch == ("--mpi=pmi2",)
     assert osu.data["osu_bw"].is_file()
     assert "o" * 32 in osu.origin
     assert osu.libraries
-    assert made.provider("stream").mpi is None
+    assert provider(made, "stream").mpi is None
     state = tmp_path / "stacks/spack"
     assert manifest.installed(tmp_path / "stacks") == [made]
     kept = json.loads((state / "provenance.json").read_text())
@@ -39,9 +39,9 @@ def test_a_build_writes_what_checks_read(fake, start, tmp_path):
 def test_an_mpi_library_that_binds_by_itself_leaves_that_to_slurm(fake, start, mpi, variable):
     fake.lock(json.loads(json.dumps(lock_of()).replace("mpich", mpi)))
     made = build.build(start(), silent)
-    assert made.provider("osu").mpi == f"{mpi} 4.3.2"
-    assert made.provider("osu").env == {f"{variable}_ENABLE_AFFINITY": "0"}
-    assert made.provider("stream").env == {}
+    assert provider(made, "osu").mpi == f"{mpi} 4.3.2"
+    assert provider(made, "osu").env == {f"{variable}_ENABLE_AFFINITY": "0"}
+    assert provider(made, "stream").env == {}
 
 
 def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake, start, tmp_path):
@@ -63,7 +63,7 @@ def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake
     assert list(good.changed()) == []
     # Mended, it goes on where it stopped.
     (fake.path / "broken").unlink()
-    assert "p" * 32 in build.build(job, silent).provider("osu").origin
+    assert "p" * 32 in provider(build.build(job, silent), "osu").origin
 
 
 def test_every_file_that_checks_run_or_read_has_a_checksum(fake, start, tmp_path):
@@ -71,7 +71,7 @@ def test_every_file_that_checks_run_or_read_has_a_checksum(fake, start, tmp_path
     bench = tmp_path / "bench"
     (bench / "sub").mkdir(parents=True)
     (bench / "sub/in.lj").write_text("run 100")
-    stream, osu = made.provider("stream"), made.provider("osu")
+    stream, osu = provider(made, "stream"), provider(made, "osu")
     sums = {"bench": manifest.checksum(bench)}
     stream = stream.model_copy(update={"data": {"bench": bench}, "sums": sums})
     made = made.model_copy(update={"programs": (stream, osu)})
@@ -265,7 +265,7 @@ def test_no_network_and_no_mirror_changes_nothing(checkout, tmp_path, monkeypatc
     monkeypatch.delenv("SPACK_ROOT", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "none")
-    job = jobs.make(jobs.Request(set="micro"), checkout, tmp_path / "stacks")
+    job = jobs.make(jobs.BuildRequest(set="micro"), checkout, tmp_path / "stacks")
     with pytest.raises(InfrastructureError, match=r"does not answer.*Nothing was changed.*registry stack"):
         build.build(job, silent)
     assert not (tmp_path / "stacks").exists()

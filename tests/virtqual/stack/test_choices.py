@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fakespack import lock_of
+from fakespack import lock_of, provider
 
 from virtqual.errors import UsageError
 from virtqual.stack import build, environment, jobs, pins
@@ -39,8 +39,8 @@ def test_another_mpi_is_another_environment(checkout, tmp_path):
 def test_a_lock_that_is_named_counts_for_that_build_only(fake, start, tmp_path):
     given = tmp_path / "given.lock"
     given.write_text(json.dumps(lock_of()).replace("o" * 32, "p" * 32))
-    assert "p" * 32 in build.build(start(lock=given), silent).provider("osu").origin
-    assert "o" * 32 in build.build(start(), silent).provider("osu").origin
+    assert "p" * 32 in provider(build.build(start(lock=given), silent), "osu").origin
+    assert "o" * 32 in provider(build.build(start(), silent), "osu").origin
     with pytest.raises(UsageError, match="no such file"):
         start(lock=tmp_path / "none")
 
@@ -90,7 +90,7 @@ def test_a_mistake_in_yaml_is_named(checkout, tmp_path, file, old, new, told):
     path.write_text(path.read_text().replace(old, new, 1) if old else new)
     choices = Choices(site=environment.site_directory(checkout, None))
     with pytest.raises(UsageError, match=told):
-        jobs.make(jobs.Request(choices=choices), checkout, tmp_path / "stacks")
+        jobs.make(jobs.BuildRequest(choices=choices), checkout, tmp_path / "stacks")
 
 
 def test_the_side_changes_no_hash(checkout, tmp_path):
@@ -127,7 +127,7 @@ def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start,
 def test_the_virtual_side_is_refused_at_another_path(fake, start, checkout, tmp_path):
     build.build(start(without=("hpl", "perftest")), silent)
     native = tmp_path / "stacks/spack/spack.lock"
-    request = jobs.Request(
+    request = jobs.BuildRequest(
         set="micro", choices=Choices(side="virtual"), lock=native, buildcache=str(tmp_path), without=("hpl",)
     )
     with pytest.raises(UsageError, match=f"Set VIRTQUAL_STATE to {tmp_path} here too"):

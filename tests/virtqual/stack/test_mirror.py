@@ -88,7 +88,7 @@ def test_a_mirror_brings_the_lock_of_the_same_configuration(fake, start, checkou
     assert "--private" in push
     assert push.count("/" + "s" * 32) == 1
     assert lock.load(tmp_path / "mirror/spack.lock").store == job.made.store
-    request = jobs.Request(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
+    request = jobs.BuildRequest(set="micro", without=("hpl", "perftest"), mirror=tmp_path / "mirror")
     elsewhere = jobs.make(request, checkout, tmp_path / "elsewhere")
     assert jobs.known_lock(elsewhere) is not None
     locked, here = tmp_path / "mirror/spack.lock", environment.host_system()

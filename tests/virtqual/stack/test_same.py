@@ -135,8 +135,8 @@ def test_another_mpi_is_named(see, tree, tmp_path):
     found = same.differences(see("a"), see(str(mixed), "a"))
     assert [d.what for d in found] == ["MPI library", "libmpi.so.12"]
     assert found[0] == Difference("software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2")
-    assert str(tree / "a/libmpi.so.12") in found[1].one
-    assert str(mixed / "libmpi.so.12") in found[1].other
+    assert str(tree / "a/libmpi.so.12") in found[1].first
+    assert str(mixed / "libmpi.so.12") in found[1].second
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_every_difference_is_named_with_its_nodes(see):
 
 def test_a_library_that_is_not_found_or_not_loaded(see):
     found = same.differences(see("a"), see("none"))
-    assert {(d.what, d.other) for d in found} >= {("libmpi.so.12", "not found")}
-    assert ("MPI library", same.UNSEEN) in {(d.what, d.other) for d in found}
+    assert {(d.what, d.second) for d in found} >= {("libmpi.so.12", "not found")}
+    assert ("MPI library", same.UNSEEN) in {(d.what, d.second) for d in found}
 
 
 def test_a_file_that_changes_is_read_again(see, tree, tmp_path):
@@ -193,7 +193,7 @@ def test_features_that_libraries_choose_by(see):
     without = seen.model_copy(update={"cpu": frozenset({"sse2"})})
     having = seen.model_copy(update={"cpu": frozenset({"sse2", "avx2"})})
     (found,) = same.differences(having, without)
-    assert (found.kind, found.one, found.other) == ("processor", "avx2", "no other")
+    assert (found.kind, found.first, found.second) == ("processor", "avx2", "no other")
 
 
 @pytest.mark.parametrize("cut", ["sha256", "real", "says"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from fakespack import provider
 from typer.testing import CliRunner
 
 from virtqual.commands.stack import app
@@ -82,7 +83,7 @@ def test_a_build_shows_its_plan_as_soon_as_there_is_one(stack, tmp_path):
     assert f"Spack stack {made.hash}" in said
     assert "0 packages to install, 3 there" in stack("build", *MICRO, "--dry-run")
     assert made.hash in stack("check")
-    made.provider("osu").data["osu_bw"].write_text("another")
+    provider(made, "osu").data["osu_bw"].write_text("another")
     assert "osu_bw has changed" in stack("check", code=5)
 
 
