@@ -11,7 +11,8 @@ from pydantic import Field
 
 from virtqual.admission import between, during, programs, rules, shares
 from virtqual.admission.finding import Action, Finding
-from virtqual.files.datafile import DataError, Entry, near, parse
+from virtqual.files.datafile import DataError, Entry, parse
+from virtqual.files.wording import near
 
 Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]

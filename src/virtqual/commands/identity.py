@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.files import reading
 from virtqual.identity import host as hosts
 from virtqual.identity import look as looks
 from virtqual.identity import readers
@@ -20,10 +21,10 @@ def text_of(file: Path) -> str:
     Raises
     ------
     UsageError
-        It cannot be read.
+        It cannot be read, or is too large.
     """
     try:
-        return file.read_text(errors="replace", encoding="utf-8")
+        return reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
 

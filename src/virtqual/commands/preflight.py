@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from virtqual.admission.compare import compare
 from virtqual.admission.finding import Finding
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
-from virtqual.files.records import first_problem, text_of
+from virtqual.files import records
 from virtqual.identity import Identity
 from virtqual.report import preflight as report
 from virtqual.session import judging, store
@@ -98,9 +97,9 @@ def _class(name: str) -> str:
 
 def _load(file: Path) -> Identity:
     try:
-        return Identity.model_validate_json(text_of(file, "identity"))
-    except ValidationError as error:
-        raise UsageError(f"{file}: {first_problem(error)}; write it by `virtqual identity --json`") from None
+        return records.load(Identity, file, "identity", pipes=True)
+    except UsageError as error:
+        raise UsageError(f"{error}; write it by `virtqual identity --json`") from None
 
 
 app = typer.Typer(add_completion=False)

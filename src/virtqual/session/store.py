@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from virtqual.admission.canaries import Canary
 from virtqual.admission.finding import Finding
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files.records import first_problem, text_of, write_whole
+from virtqual.files import records
 from virtqual.references import Gate, NoReferenceError, References
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
@@ -120,7 +120,7 @@ class Session(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``session.json``, whole or not at all."""
-        return write_whole(self, directory / FILE, indent=1)
+        return records.write_whole(self, directory / FILE, indent=1)
 
 
 def load(path: Path) -> Session:
@@ -132,10 +132,7 @@ def load(path: Path) -> Session:
         There is none, or it is not of this version.
     """
     file = path / FILE if path.is_dir() else path
-    try:
-        return Session.model_validate_json(text_of(file, "session"))
-    except ValidationError as error:
-        raise UsageError(f"{file}: {first_problem(error)}") from error
+    return records.load(Session, file, "session")
 
 
 def find(name: str, sessions: Path) -> Path:
