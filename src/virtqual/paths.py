@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from virtqual.errors import InfrastructureError
+
 
 def root() -> Path:
     """Return the project checkout."""
@@ -52,3 +54,23 @@ def sessions() -> Path:
 def database() -> Path:
     """Return ReFrame's results database (SQLite)."""
     return state() / "results.db"
+
+
+def make(directory: Path) -> Path:
+    """Make a directory that virtqual writes to, unless it is there.
+
+    Raises
+    ------
+    InfrastructureError
+        It cannot be made, or not be written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(directory, os.W_OK) else "it may not be written"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise InfrastructureError(
+            f"{directory}: {why}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
+        )
+    return directory

@@ -16,7 +16,7 @@ from virtqual.admission.canaries import Canary
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import Finding
 from virtqual.commands.speaking import speaking
-from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
 from virtqual.report import preflight as report
@@ -69,8 +69,6 @@ def _findings(
         asked = load_system(system)
         chosen = _class(chosen or asked.virtual.hypervisor_class)
         native, virtual = (partitions.look_at(asked, side) for side in ("native", "virtual"))
-        if native is None or virtual is None:
-            raise InfrastructureError(f"system {system!r}: its scheduler is not Slurm, so it is not asked")
         return chosen, compare(native, virtual, judging.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))

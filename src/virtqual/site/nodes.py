@@ -14,8 +14,7 @@ _USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
 
 def partition_option(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options that jobs ask with."""
-    access = list((partition.model_extra or {}).get("access", ()))
-    words: list[str] = [word for option in access for word in str(option).replace("=", " ").split()]
+    words = [word for option in partition.access for word in option.replace("=", " ").split()]
     for option, value in itertools.pairwise(words):
         if option in ("-p", "--partition"):
             return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 
 from virtqual.errors import InfrastructureError
@@ -14,13 +13,8 @@ from virtqual.site.systems import SIDES, System, host_of
 PATIENCE = 900
 
 
-def look_at(system: System, side: str) -> Identity | None:
+def look_at(system: System, side: str) -> Identity:
     """Return what a node of one partition is, with as many CPUs as a check may use on a node of either.
-
-    Returns
-    -------
-    Identity or None
-        None where the partition's scheduler is not Slurm: each run still says what its nodes are.
 
     Raises
     ------
@@ -28,13 +22,10 @@ def look_at(system: System, side: str) -> Identity | None:
         The node could not be looked at.
     """
     partition = system.partition(side)
-    if partition.scheduler not in ("slurm", "squeue") or partition.launcher != "srun":
-        return None
     # Of a node that is larger than a VM no more: what is looked at is what a check on one of each would use.
     cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
-    options = (partition.model_extra or {}).get("access", ())
-    access = [word for option in options for word in shlex.split(str(option))]
-    line = ["srun", *access, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}"]
+    line = ["srun", *partition.options, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1"]
+    line.append(f"--cpus-per-task={cpus}")
     try:
         done = subprocess.run(
             [*line, "sh", "-c", look.script()],
