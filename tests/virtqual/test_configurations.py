@@ -83,8 +83,8 @@ def test_the_system_file_states_it_for_both_partitions_and_it_becomes_a_part_of_
 
     def system(native):
         partitions = [
-            {"name": "n", "features": ["native"], "extras": native, **rest},
-            {"name": "v", "features": ["virtual"], "extras": virtual, **rest},
+            {"name": "n", "features": ["native"], "access": ["-pn"], "extras": native, **rest},
+            {"name": "v", "features": ["virtual"], "access": ["-pv"], "extras": virtual, **rest},
         ]
         return {"name": "s", "hostnames": ["s"], "prefix": "/x", "partitions": partitions}
 

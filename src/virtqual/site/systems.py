@@ -159,6 +159,11 @@ class VirtualExtras(PartitionExtras):
     vms_of_hosts: VmsOfHosts = {}
     host: dict[str, Any] | Path = {}
 
+    @classmethod
+    def of_reframe(cls, extras: Mapping[str, Any]) -> Self:
+        """Return the extras of ReFrame's partition, to which ReFrame adds its scheduler and launcher."""
+        return cls.model_validate({key: value for key, value in extras.items() if key in cls.model_fields})
+
     @model_validator(mode="after")
     def _told_of_this_build(self) -> Self:
         try:
