@@ -71,14 +71,14 @@ def _modules(root: Path) -> dict[str, str] | NotObservable:
 
 def _types(root: Path, groups: list[str] | NotObservable) -> Text:
     """Return how many groups have which type of domain, e.g. ``DMA-FQ 12, identity 45``."""
-    if isinstance(groups, NotObservable):
+    if not seen(groups):
         return groups
     if not groups:
         return NotObservable(not_observable=f"{_GROUPS}: holds no group")
     types: list[str] = []
     for group in groups:
         text = _read(root, f"{_GROUPS}/{group}/type")
-        if isinstance(text, NotObservable):
+        if not seen(text):
             return text
         types.append(text)
     return ", ".join(f"{name} {number}" for name, number in sorted(Counter(types).items()))
@@ -86,7 +86,7 @@ def _types(root: Path, groups: list[str] | NotObservable) -> Text:
 
 def _options(root: Path) -> Text:
     line = _read(root, "/proc/cmdline")
-    if isinstance(line, NotObservable):
+    if not seen(line):
         return line
     return " ".join(word for word in line.split() if _OPTION.fullmatch(word)) or "none"
 
@@ -114,7 +114,7 @@ def running(cmdline: Path) -> Path | NotObservable | None:
 
 def package(binary: Path | NotObservable) -> Text:
     """Return the package that a binary of this machine is from, with its version: QEMU's exact build."""
-    if isinstance(binary, NotObservable):
+    if not seen(binary):
         return binary
     there = shutil.which(binary)
     if there is None:
