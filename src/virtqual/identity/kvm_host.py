@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from virtqual.files import execute
 from virtqual.identity.record import NotObservable, Text, seen
 
 #: Modules whose parameters decide how guests run, and how their memory is mapped for adapters.
@@ -127,10 +127,4 @@ def package(binary: Path | NotObservable) -> Text:
 
 
 def _said(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return execute.said(command, seconds=60).strip()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import threading
 from dataclasses import dataclass, field
 
+from virtqual.files import execute
 from virtqual.site.systems import Partition, System
 
 _USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
@@ -23,18 +23,8 @@ def partition_option(partition: Partition) -> str | None:
 
 def states(partition: str) -> dict[str, tuple[str, str]]:
     """Return state and reason of every node of a Slurm partition; empty where Slurm cannot be asked."""
-    try:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    rows = (line.split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2)
+    text = execute.said(["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"], seconds=20)
+    rows = (line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2)
     return {node: (state, "" if reason == "none" else reason) for node, state, reason in rows}
 
 

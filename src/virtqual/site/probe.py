@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 from virtqual.identity import Identity, look, readers
 from virtqual.site import slurm as slurm_job
 from virtqual.site.systems import SIDES, System, host_of
@@ -26,22 +25,14 @@ def look_at(system: System, side: str) -> Identity:
     cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
     line = ["srun", *partition.options, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1"]
     line.append(f"--cpus-per-task={cpus}")
+    failed = f"cannot look at a node of partition {partition.name}"
     try:
-        done = subprocess.run(
-            [*line, "sh", "-c", look.script()],
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-            env=slurm_job.environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InfrastructureError(f"cannot look at a node of partition {partition.name}: {error}") from None
-    text = done.stdout.decode(errors="replace")
+        done = execute.run([*line, "sh", "-c", look.script()], env=slurm_job.environment(), seconds=PATIENCE)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{failed}: {error}") from None
     try:
-        identity = readers.read(look.parse(text))
+        identity = readers.read(look.parse(done.stdout))
     except look.LookError as error:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InfrastructureError(
-            f"cannot look at a node of partition {partition.name}: {said[-1] if said else error}"
-        ) from None
+        said = done.stderr.strip().splitlines()
+        raise InfrastructureError(f"{failed}: {said[-1] if said else error}") from None
     return identity.on(host_of(system.virtual)) if side == "virtual" else identity
