@@ -74,7 +74,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         """What is known of the host under the virtual partition; None for the native one."""
         if self.slot.side == "native":
             return None
-        return host_of(VirtualExtras.model_validate(self.known), "system file")
+        return host_of(VirtualExtras.of_reframe(self.known), "system file")
 
     @property
     def topology(self):

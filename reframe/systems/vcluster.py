@@ -1,27 +1,23 @@
 """The one-machine cluster that comes with the project; its state file says everything about it."""
 
-import json
 import os
 from pathlib import Path
 
-STATE = (
-    Path(
-        os.environ.get("VCLUSTER_DIR")
-        or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "vcluster"
-    )
-    / "state.json"
-)
-SCHEMA = "vcluster/1"
+from vcluster.directory import StateDirectory
+from vcluster.errors import StateError
+from vcluster.state import load_state
+from virtqual.errors import InfrastructureError
 
 
 def read_state():
     """Return the running cluster's state, or None when there is none."""
-    try:
-        state = json.loads(STATE.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    file = StateDirectory.default().state_file
+    if not file.exists():
         return None
-    if state.get("schema") != SCHEMA:
-        raise SystemExit(f"{STATE}: schema is {state.get('schema')!r}, expected {SCHEMA!r}; run vcluster up")
+    try:
+        state = load_state(file).model_dump(mode="json", by_alias=True)
+    except StateError as error:
+        raise InfrastructureError(f"{str(error).rstrip('.')} (run `vcluster up`)") from None
     return state if state["status"] == "up" else None
 
 

@@ -31,27 +31,6 @@ def state() -> Path:
     return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
 
 
-def writable(directory: Path) -> Path:
-    """Make a directory below the state directory if it is not there, and return it.
-
-    Raises
-    ------
-    InfrastructureError
-        It cannot be made or written; says which variable names another place.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InfrastructureError(
-            f"{directory}: cannot be made: {error.strerror}; VIRTQUAL_STATE names the directory to write to"
-        ) from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise InfrastructureError(
-            f"{directory}: cannot be written to; VIRTQUAL_STATE names the directory to write to"
-        )
-    return directory
-
-
 def references() -> Path:
     """Return the directory of reviewed data."""
     return Path(os.environ.get("VIRTQUAL_REFERENCES") or root() / "references").resolve()
@@ -75,3 +54,23 @@ def sessions() -> Path:
 def database() -> Path:
     """Return ReFrame's results database (SQLite)."""
     return state() / "results.db"
+
+
+def make(directory: Path) -> Path:
+    """Make a directory that virtqual writes to, unless it is there.
+
+    Raises
+    ------
+    InfrastructureError
+        It cannot be made, or not be written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(directory, os.W_OK) else "it may not be written"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise InfrastructureError(
+            f"{directory}: {why}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
+        )
+    return directory

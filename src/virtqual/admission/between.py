@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from virtqual.admission.rules import Limits, rule
 from virtqual.runs import Run
 from virtqual.stack import same
 
-Limits = Mapping[str, Any]
 Runs = Sequence[Run]
-Check = Callable[[Runs, Runs, Limits], Iterator[str]]
 
 
-@dataclass(frozen=True)
-class BetweenRule:
-    """A rule on the runs that took the yardstick, now and in the earlier session, and the limits it takes."""
-
-    check: Check
-    limits: tuple[str, ...]
-
-
+@rule("sessions", "node-speed", "share")
 def node_speed(now: Runs, earlier: Runs, limits: Limits) -> Iterator[str]:
     """The native nodes themselves, by the median time of the same work."""
-    seen = [(when, run.software) for when, runs in (("earlier", earlier), ("now", now)) for run in runs]
-    for difference, sentence in same.among(seen):
+    ran = [(when, run.software) for when, runs in (("earlier", earlier), ("now", now)) for run in runs]
+    for difference, sentence in same.among(ran):
         if difference.kind == "software":
             yield f"the work was not the same: {sentence}"
             return
@@ -44,11 +34,3 @@ def node_speed(now: Runs, earlier: Runs, limits: Limits) -> Iterator[str]:
             f"native nodes took {after:.4g} s for the same work, {before:.4g} s in the earlier session: "
             f"{after / before:.2f}x, and {limits['share']:.0%} are allowed"
         )
-
-
-RULES: Mapping[str, BetweenRule] = {"node-speed": BetweenRule(node_speed, ("share",))}
-
-
-def limits() -> dict[str, tuple[str, ...]]:
-    """Return the names of the limits that each rule takes."""
-    return {item: one.limits for item, one in RULES.items()}

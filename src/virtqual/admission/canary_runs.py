@@ -15,7 +15,7 @@ import numpy as np
 from virtqual.admission import canaries
 from virtqual.admission.canaries import Canary, State
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import Identity, NotObservable
+from virtqual.identity.record import Identity, seen
 from virtqual.runs import Run
 from virtqual.verdict.pairs import SIDES, Series, Side
 
@@ -170,7 +170,7 @@ def _fits_a_node(measured: Measured) -> Canary:
     if native is None or virtual is None:
         return says("unknown", "the runs do not say what their nodes were")
     numa, cpus = native.topology.numa, virtual.topology.cpus
-    if isinstance(numa, NotObservable) or isinstance(cpus, NotObservable):
+    if not seen(numa) or not seen(cpus):
         return says("unknown", "the runs do not say where the CPUs of both sides lie")
     nodes = [len(cpu_list(node)) for node in numa.values()]
     if len(nodes) == 1:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from virtqual.admission import between, during, programs, rules, shares
+from virtqual.admission import shares
 from virtqual.admission.finding import ORDER, Action, Finding
 from virtqual.admission.policy import Policy
-from virtqual.identity.record import Identity, NotObservable
+from virtqual.admission.rules import RULES, Scope, Studied
+from virtqual.identity.record import Identity, NotObservable, seen
 from virtqual.runs import Run
 
 
@@ -31,50 +31,37 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     list of Finding
         What refuses first, then what is reported, then what could not be compared.
     """
-    found = []
-    for item, one in rules.rules().items():
-        entry = policy.items.get(item)
-        if entry is None:
-            continue
-        for what in one.compare(native, virtual, entry.limits):
-            found.append(_finding(policy, item, what, hypervisor_class))
-    return ranked(found)
+    return ranked(applied("nodes", policy, hypervisor_class, native, virtual))
 
 
-def _finding(policy: Policy, item: str, what: str | NotObservable, hypervisor_class: str) -> Finding:
-    reason = what if isinstance(what, str) else what.not_observable
-    return policy.finding(item, reason, hypervisor_class, whatever=_whatever(what))
-
-
-def _whatever(what: str | NotObservable) -> Action | None:
-    """Return what follows from something that was found under every class; None if that is for the policy."""
-    if isinstance(what, NotObservable):
-        return "unseen"
-    return "report" if isinstance(what, rules.Studied) else None
-
-
-def applied(table: Mapping[str, Any], policy: Policy, hypervisor_class: str, *seen: object) -> list[Finding]:
-    """Return what the rules of a table find in what was seen.
+def applied(scope: Scope, policy: Policy, hypervisor_class: str, *looked_at: object) -> list[Finding]:
+    """Return what the rules of a scope find, in the policy's order.
 
     Parameters
     ----------
-    table
-        Rules by their items: ``during.RULES`` for what a node had to bear, ``programs.RULES`` for what the
-        program, or its profiler, says of its run, ``shares.RULES`` for VMs that shared a host,
-        ``between.RULES`` for two sessions.
+    scope
+        Which rules.
     policy
         Which items there are, and what follows from each.
     hypervisor_class
         Under which the runs would be judged.
-    *seen
-        What the table's rules look at.
+    *looked_at
+        What rules of this scope look at.
     """
-    return [
-        _finding(policy, item, what, hypervisor_class)
-        for item, rule in table.items()
-        if item in policy.items
-        for what in rule.check(*seen, policy.items[item].limits)
-    ]
+    found = []
+    for item, entry in policy.items.items():
+        rule = RULES[item]
+        for what in rule.check(*looked_at, entry.limits) if rule.scope == scope else ():
+            reason = what if seen(what) else what.not_observable
+            found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
+    return found
+
+
+def _whatever(what: str | NotObservable) -> Action | None:
+    """Return what follows from something that was found under every class; None if that is for the policy."""
+    if not seen(what):
+        return "unseen"
+    return "report" if isinstance(what, Studied) else None
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
@@ -115,11 +102,11 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     hosts = {(one.check, one.pair): _host(native, one) for native, one in _pairs(runs)}
     for run in runs:
         refused = []
-        seen = applied(during.RULES, policy, hypervisor_class, run.load) if run.load else []
-        seen += applied(programs.RULES, policy, hypervisor_class, run)
+        found = applied("load", policy, hypervisor_class, run.load) if run.load else []
+        found += applied("run", policy, hypervisor_class, run)
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
-            seen += applied(shares.RULES, policy, hypervisor_class, tuple(run.identity.values()), host)
-        for finding in seen:
+            found += applied("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
+        for finding in found:
             met[finding.item, run.side, finding.action].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")
@@ -189,4 +176,4 @@ def of_sessions(
     )
     if not (after and before):
         return []
-    return applied(between.RULES, policy, hypervisor_class, after, before)
+    return applied("sessions", policy, hypervisor_class, after, before)

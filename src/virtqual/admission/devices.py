@@ -9,7 +9,7 @@ from virtqual.admission.rules import Found, Limits, differs, rule, sides
 from virtqual.identity.record import Identity, NotObservable, PcieLink, Port, seen
 
 
-@rule("nic-emulated")
+@rule("nodes", "nic-emulated")
 def nic_emulated(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """An emulated adapter leaves the guest for every packet."""
     for nic in virtual.nics:
@@ -17,7 +17,7 @@ def nic_emulated(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield f"{nic.name} of the VM is an emulated adapter ({nic.driver})"
 
 
-@rule("mtu")
+@rule("nodes", "mtu")
 def mtu(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Interfaces of one name carry the same frames."""
     there = {nic.name: nic for nic in virtual.nics}
@@ -28,7 +28,7 @@ def mtu(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield from differs(f"the MTU of {nic.name}", nic.mtu, there[nic.name].mtu)
 
 
-@rule("hca-missing")
+@rule("nodes", "hca-missing")
 def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """RDMA on one side only compares a fabric with something else."""
     here, there = len(native.hcas), len(virtual.hcas)
@@ -36,7 +36,7 @@ def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"{here} RDMA devices natively, {there} in the VM"
 
 
-@rule("link-rate")
+@rule("nodes", "link-rate")
 def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
     here, there = ([port for hca in node.hcas for port in hca.ports] for node in (native, virtual))
@@ -61,7 +61,7 @@ def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"the fastest RDMA port has {max(rates[0]):g} Gbit/s natively and {max(rates[1]):g} in the VM"
 
 
-@rule("pcie-link")
+@rule("nodes", "pcie-link")
 def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A PCIe link that runs below what the adapter could do."""
     for side, node in sides(native, virtual):
@@ -70,7 +70,7 @@ def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield from _below(side, name, link)
 
 
-@rule("nic-rate")
+@rule("nodes", "nic-rate")
 def nic_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Interfaces of one name; which of them carries messages is not known here."""
     there = {nic.name: nic.rate_mbit for nic in virtual.nics}
@@ -85,7 +85,7 @@ def _active(port: Port) -> bool:
 
 
 def _below(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]:
-    if isinstance(link, NotObservable):
+    if not seen(link):
         return
     for what, now, best in (("speed", link.speed, link.best_speed), ("width", link.width, link.best_width)):
         if seen(now) and seen(best) and _number(now) < _number(best):
@@ -97,7 +97,7 @@ def _number(text: str) -> float:
     return float(match[0]) if match else 0.0
 
 
-@rule("hca-locality")
+@rule("nodes", "hca-locality")
 def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """An adapter on another NUMA node than the CPUs adds a hop to every message."""
     for side, node in sides(native, virtual):
@@ -105,7 +105,7 @@ def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
         for hca in node.hcas:
             if hca.kind == "software" or (seen(node.topology.numa) and len(node.topology.numa) == 1):
                 continue
-            if isinstance(nodes, NotObservable) or isinstance(hca.numa_node, NotObservable):
+            if not seen(nodes) or not seen(hca.numa_node):
                 yield NotObservable(not_observable=f"{side}: the NUMA node of {hca.name}")
             elif str(hca.numa_node) not in nodes:
                 yield (
@@ -114,14 +114,14 @@ def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
                 )
 
 
-@rule("hca-firmware")
+@rule("nodes", "hca-firmware")
 def hca_firmware(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Same firmware, or two adapters are compared."""
     for here, there in zip(native.hcas, virtual.hcas, strict=False):
         yield from differs(f"the firmware of {here.name}", here.firmware, there.firmware)
 
 
-@rule("write-combining")
+@rule("nodes", "write-combining")
 def write_combining(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """ESXi maps device memory write-combining for Intel processors only, as the study says."""
     accelerator, vendor = virtual.hypervisor.accelerator, virtual.cpu.signature

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
+from virtqual.admission.rules import Limits, rule
 from virtqual.identity.load import Load
 from virtqual.identity.record import seen
 
-Limits = Mapping[str, Any]
-Check = Callable[[Load, Limits], Iterator[str]]
 
-
-@dataclass(frozen=True)
-class LoadRule:
-    """A rule on one run, and the limits that it takes from the data."""
-
-    check: Check
-    limits: tuple[str, ...]
-
-
+@rule("load", "steal", "share")
 def steal(load: Load, limits: Limits) -> Iterator[str]:
     """CPU time that the hypervisor gave to somebody else."""
     if seen(load.steal) and load.steal > limits["share"]:
         yield f"the hypervisor took {load.steal:.1%} of the CPU time, {limits['share']:.1%} are allowed"
 
 
+@rule("load", "foreign-load", "cpus", "cpu_seconds")
 def foreign_load(load: Load, limits: Limits) -> Iterator[str]:
     """Work on the node that was not the run's: seen where the run leaves a CPU free."""
     if not seen(load.foreign) or load.foreign * load.seconds <= limits["cpu_seconds"]:
@@ -35,12 +25,14 @@ def foreign_load(load: Load, limits: Limits) -> Iterator[str]:
         yield f"{load.foreign:.2f} CPUs were busy with other work, {limits['cpus']:g} are allowed"
 
 
+@rule("load", "cpu-pressure", "share")
 def cpu_pressure(load: Load, limits: Limits) -> Iterator[str]:
     """Tasks that waited for a CPU: a run with a task a CPU, alone on its node, has next to none."""
     if seen(load.waiting) and load.waiting > limits["share"]:
         yield f"tasks waited for a CPU in {load.waiting:.0%} of the time, {limits['share']:.0%} are allowed"
 
 
+@rule("load", "ballooning", "pages", "mib")
 def ballooning(load: Load, limits: Limits) -> Iterator[str]:
     """Memory that the hypervisor took away or gave back."""
     if seen(load.ballooned) and load.ballooned > limits["pages"]:
@@ -49,21 +41,8 @@ def ballooning(load: Load, limits: Limits) -> Iterator[str]:
         yield f"the node's memory changed by {load.memory_drift_mib} MiB"
 
 
+@rule("load", "swapping", "pages")
 def swapping(load: Load, limits: Limits) -> Iterator[str]:
     """Pages that went to disk or came from it."""
     if seen(load.swapped) and load.swapped > limits["pages"]:
         yield f"{load.swapped} pages were swapped"
-
-
-RULES: Mapping[str, LoadRule] = {
-    "steal": LoadRule(steal, ("share",)),
-    "foreign-load": LoadRule(foreign_load, ("cpus", "cpu_seconds")),
-    "cpu-pressure": LoadRule(cpu_pressure, ("share",)),
-    "ballooning": LoadRule(ballooning, ("pages", "mib")),
-    "swapping": LoadRule(swapping, ("pages",)),
-}
-
-
-def limits() -> dict[str, tuple[str, ...]]:
-    """Return the names of the limits that each rule takes."""
-    return {item: one.limits for item, one in RULES.items()}

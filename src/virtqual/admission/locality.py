@@ -15,9 +15,9 @@ from virtqual.site.hosts import overcommitted
 def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
     """Return the sockets and the NUMA nodes that the CPUs in use lie in."""
     sockets, nodes = topology.spanned(topology.packages), topology.spanned(topology.numa)
-    if isinstance(sockets, NotObservable):
+    if not seen(sockets):
         return sockets
-    return nodes if isinstance(nodes, NotObservable) else (sockets, nodes)
+    return nodes if not seen(nodes) else (sockets, nodes)
 
 
 def _studied(virtual: Identity, reason: str) -> str:
@@ -29,11 +29,11 @@ def _studied(virtual: Identity, reason: str) -> str:
 
 def _both(native: Identity, virtual: Identity) -> Found:
     for side, node in sides(native, virtual):
-        if isinstance(spanned := _spanned(node.topology), NotObservable):
+        if not seen(spanned := _spanned(node.topology)):
             yield NotObservable(not_observable=f"NUMA nodes of {side}: {spanned.not_observable}")
 
 
-@rule("numa-hidden")
+@rule("nodes", "numa-hidden")
 def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
 
@@ -73,7 +73,7 @@ def _shown(native: Identity, virtual: Identity) -> bool:
     return len(cpu_list(cpus)) <= len(shown) * max(len(cpu_list(node)) for node in real.values())
 
 
-@rule("numa-spread")
+@rule("nodes", "numa-spread")
 def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
     here, there = _spanned(native.topology), _spanned(virtual.topology)
@@ -87,7 +87,7 @@ def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield _studied(virtual, reason)
 
 
-@rule("numa-false")
+@rule("nodes", "numa-false")
 def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that shows nodes which the hardware does not have, or of another size."""
     yield from _both(native, virtual)
@@ -116,14 +116,14 @@ def _sizes(topology: Topology) -> list[int]:
     return sorted(len(cpus if used is None else cpus & used) for cpus in nodes)
 
 
-@rule("numa-interleaved")
+@rule("nodes", "numa-interleaved")
 def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Node interleaving in the firmware slows native runs: a VM then looks good beside them.
 
     Where the system file says that it is on, it is what is studied, and must be true.
     """
     spanned = _spanned(native.topology)
-    if isinstance(spanned, NotObservable):
+    if not seen(spanned):
         yield spanned
         return
     sockets, nodes = len(spanned[0]), len(spanned[1])
@@ -135,7 +135,7 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
         yield f"the system file says that memory is interleaved; native shows {nodes} NUMA nodes"
 
 
-@rule("smt")
+@rule("nodes", "smt")
 def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Hyperthreads that one side does not show make two ranks share a core there."""
     here, there = native.topology.threads_used, virtual.topology.threads_used
@@ -150,26 +150,26 @@ def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
             )
 
 
-@rule("caches")
+@rule("nodes", "caches")
 def caches(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Programs size their blocks by the caches that they are told of."""
     last = [_last_cache(node.topology) for node in (native, virtual)]
-    sizes = [one if isinstance(one, NotObservable) else one[0] for one in last]
+    sizes = [one if not seen(one) else one[0] for one in last]
     yield from differs("the last-level cache", *sizes)
 
 
 def _last_cache(topology: Topology) -> tuple[str, str] | NotObservable:
-    if isinstance(topology.caches, NotObservable):
+    if not seen(topology.caches):
         return topology.caches
     size, _, shared = topology.caches[max(topology.caches)].partition(" shared by ")
     return size, shared
 
 
-@rule("vm-size")
+@rule("nodes", "vm-size")
 def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A VM that does not fit one node of its host, and is not shown the nodes, runs half remote."""
     host = virtual.host
-    if isinstance(host, NotObservable):
+    if not seen(host):
         yield host
         return
     numa = virtual.topology.numa
@@ -178,7 +178,7 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
         ("vCPUs", host.vcpus, host.cpus_per_node),
         ("MiB of memory", host.memory_mib, host.memory_mib_per_node),
     ):
-        if isinstance(of_vm, NotObservable) or isinstance(of_node, NotObservable):
+        if not seen(of_vm) or not seen(of_node):
             yield NotObservable(
                 not_observable=f"{what} of the VM and of a host node: {host.source} lacks one"
             )
@@ -187,29 +187,29 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield _studied(virtual, f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}")
 
 
-@rule("placement")
+@rule("nodes", "placement")
 def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """What the host may move, it moves."""
     host = virtual.host
-    if isinstance(host, NotObservable):
+    if not seen(host):
         yield host
         return
     for what, value in (("vCPUs", host.vcpus_pinned), ("memory", host.memory_pinned)):
         one_node = seen(host.numa_nodes) and host.numa_nodes == 1
-        if isinstance(value, NotObservable):
+        if not seen(value):
             yield NotObservable(not_observable=f"whether the {what} are pinned: {value.not_observable}")
         elif not value and not (what == "memory" and one_node):
             yield f"{host.source}: the VM's {what} {'are' if what == 'vCPUs' else 'is'} not pinned"
 
 
-@rule("overcommit")
+@rule("nodes", "overcommit")
 def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth.
 
     So do VMs of the partition itself, where those of one host have more together than it has.
     """
     host = virtual.host
-    if isinstance(host, NotObservable):
+    if not seen(host):
         yield host
         return
     if seen(host.memory_reserved) and not host.memory_reserved:
@@ -222,7 +222,7 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield from (f"of one host, {clause}" for clause in overcommitted(together, shares.size(native)))
 
 
-@rule("memory-pages")
+@rule("nodes", "memory-pages")
 def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Large pages on both levels, or irregular access pays for two walks of page tables."""
     here, there = native.memory, virtual.memory

@@ -9,9 +9,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.admission import between, during, programs, rules, shares
+# They define the rules.
+from virtqual.admission import (  # noqa: F401
+    between,
+    devices,
+    during,
+    locality,
+    processor,
+    programs,
+    shares,
+    system,
+)
 from virtqual.admission.finding import Action, Finding
-from virtqual.files.datafile import DataError, Entry, near, parse
+from virtqual.admission.rules import RULES
+from virtqual.files.datafile import DataError, Entry, parse
+from virtqual.files.wording import near
 
 Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]
@@ -79,27 +91,20 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
     """
     document = parse(file)
     content = document.read(PolicyFile)
-    known: Mapping[str, tuple[str, ...]] = {
-        **rules.limits(),
-        **during.limits(),
-        **programs.limits(),
-        **between.limits(),
-        **shares.limits(),
-    }
     problems = []
     items: dict[str, ItemEntry] = {}
     for index, entry in enumerate(content.items):
         key = ("items", index)
-        if entry.item not in known:
+        if entry.item not in RULES:
             problems.append(
-                document.problem((*key, "item"), f"no rule {entry.item!r}: {near(entry.item, known)}")
+                document.problem((*key, "item"), f"no rule {entry.item!r}: {near(entry.item, RULES)}")
             )
             continue
         if entry.item in items:
             problems.append(document.problem((*key, "item"), f"{entry.item!r} stands here twice."))
         items[entry.item] = entry
-        if sorted(entry.limits) != sorted(known[entry.item]):
-            wanted = ", ".join(known[entry.item]) or "none"
+        if sorted(entry.limits) != sorted(RULES[entry.item].limits):
+            wanted = ", ".join(RULES[entry.item].limits) or "none"
             problems.append(document.problem((*key, "limits"), f"the rule takes these limits: {wanted}."))
         if "default" not in entry.actions:
             problems.append(document.problem((*key, "actions"), "needs `default: refuse` or `report`."))
@@ -110,7 +115,7 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
             if claims and claim not in claims:
                 message = f"unknown claim {claim!r}: {near(claim, claims)}"
                 problems.append(document.problem((*key, "protects"), message))
-    for name in sorted(known.keys() - items.keys()):
+    for name in sorted(RULES.keys() - items.keys()):
         problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
     if problems:
         raise DataError(problems)

@@ -9,46 +9,46 @@ from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
 
 
-@rule("hypervisor-stated")
+@rule("nodes", "hypervisor-stated")
 def hypervisor_stated(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """What the guest shows must not contradict what the host, or the system file, says of it."""
     if virtual.hypervisor.present is False:
         yield "the CPU of the virtual node shows no hypervisor"
     shown, host = virtual.hypervisor.accelerator, virtual.host
-    if isinstance(host, NotObservable):
+    if not seen(host):
         yield host
         return
     for value in (shown, host.accelerator):
-        if isinstance(value, NotObservable):
+        if not seen(value):
             yield value
             return
     if shown != host.accelerator:
         yield f"the guest shows the accelerator {shown}, {host.source} says {host.accelerator}"
 
 
-@rule("native-is-virtual")
+@rule("nodes", "native-is-virtual")
 def native_is_virtual(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Native is the ground that is compared with."""
     present = native.hypervisor.present
-    if isinstance(present, NotObservable):
+    if not seen(present):
         yield present
     elif present:
         vendor = native.hypervisor.vendor
         yield f"the native node itself runs under a hypervisor ({vendor if seen(vendor) else 'unknown'})"
 
 
-@rule("cpu-model")
+@rule("nodes", "cpu-model")
 def cpu_model(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Same vendor, family, model and stepping; the name only tells people."""
     name, other = native.cpu, virtual.cpu
     for found in differs("the CPU", name.signature, other.signature):
-        if isinstance(found, NotObservable):
+        if not seen(found):
             yield found
         else:
             yield f"{found} ({name.model} against {other.model})"
 
 
-@rule("cpu-features", "features")
+@rule("nodes", "cpu-features", "features")
 def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Compare the features that compilers and mathematics libraries choose their code by."""
 
@@ -58,7 +58,7 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
     here, there = native.cpu.features, virtual.cpu.features
     for side, value in (("native", here), ("virtual", there)):
-        if isinstance(value, NotObservable):
+        if not seen(value):
             yield NotObservable(not_observable=f"CPU features of {side}: {value.not_observable}")
     if seen(here) and seen(there):
         hidden, extra = usable(here) - usable(there), usable(there) - usable(here)
@@ -68,35 +68,35 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield f"the VM's CPU has {' '.join(sorted(extra))}, which the native CPU lacks"
 
 
-@rule("cpu-count")
+@rule("nodes", "cpu-count")
 def cpu_count(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """As many CPUs to run on."""
 
     def count(node: Identity) -> int | NotObservable:
         used = node.topology.used if seen(node.topology.used) else node.topology.cpus
-        return used if isinstance(used, NotObservable) else len(cpu_list(used))
+        return used if not seen(used) else len(cpu_list(used))
 
     yield from differs("the number of usable CPUs", count(native), count(virtual))
 
 
-@rule("clock-source", "fast")
+@rule("nodes", "clock-source", "fast")
 def clock_source(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A clock that costs a system call, or an exit to the hypervisor, is in every measured latency."""
     for side, node in sides(native, virtual):
         source = node.kernel.clock_source
-        if isinstance(source, NotObservable):
+        if not seen(source):
             yield NotObservable(not_observable=f"clock source of {side}: {source.not_observable}")
         elif source not in limits["fast"]:
             yield f"{side} reads the time from {source}, which is none of {', '.join(limits['fast'])}"
 
 
-@rule("clock-differs")
+@rule("nodes", "clock-differs")
 def clock_differs(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Two fast clocks still differ by some nanoseconds a reading."""
     yield from differs("the clock source", native.kernel.clock_source, virtual.kernel.clock_source)
 
 
-@rule("frequency")
+@rule("nodes", "frequency")
 def frequency(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Governor and turbo: guests rarely see them, so the host's word counts where there is one."""
     host = virtual.host
@@ -110,12 +110,12 @@ def frequency(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"the frequency governor is {native.power.governor} natively, not performance"
 
 
-@rule("mitigations")
+@rule("nodes", "mitigations")
 def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Mitigations cost differently by system call and context switch."""
     here, there = native.kernel.mitigations, virtual.kernel.mitigations
     for side, value in (("native", here), ("virtual", there)):
-        if isinstance(value, NotObservable):
+        if not seen(value):
             yield NotObservable(not_observable=f"mitigations of {side}: {value.not_observable}")
     if seen(here) and seen(there):
         # A kernel that does not know a weakness yet says nothing of it: that is the kernel's difference.

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from virtqual.identity.record import NotObservable
+from virtqual.admission.rules import Found, Limits, rule
+from virtqual.identity.record import NotObservable, seen
 from virtqual.runs import Run
 
-Limits = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class RunRule:
-    """A rule on one run, and the limits that it takes from the data."""
-
-    check: Callable[[Run, Limits], Iterator[str | NotObservable]]
-    limits: tuple[str, ...]
-
-
-def communication(run: Run, limits: Limits) -> Iterator[str | NotObservable]:
+@rule("run", "communication", "share")
+def communication(run: Run, limits: Limits) -> Found:
     """Little communication: a case that hardly waits for messages cannot see that they are late."""
     if run.side != "native" or run.communication is None:
         return
-    if isinstance(run.communication, NotObservable):
+    if not seen(run.communication):
         why = run.communication.not_observable
         yield NotObservable(not_observable=f"{run.check}, share of communication: {why}")
     elif run.communication <= limits["share"]:
@@ -32,11 +20,3 @@ def communication(run: Run, limits: Limits) -> Iterator[str | NotObservable]:
             f"{run.check} spent {run.communication:.1%} of its time in communication; more than "
             f"{limits['share']:.0%} are asked for"
         )
-
-
-RULES: Mapping[str, RunRule] = {"communication": RunRule(communication, ("share",))}
-
-
-def limits() -> dict[str, tuple[str, ...]]:
-    """Return the names of the limits that each rule takes."""
-    return {item: one.limits for item, one in RULES.items()}

@@ -1,21 +1,23 @@
-"""Rules that compare a native node with a virtual one: pure, each under the name of its item.
+"""The registry of preflight's rules, each under the name of its item, and what rules on two nodes share.
 
-A rule yields a sentence for each thing that differs, or :class:`NotObservable` for what it could not compare.
-Its limits, remedy and the claims that it protects are data: ``references/preflight.yaml``.
+A rule yields a sentence for each thing that speaks against a comparison, or :class:`NotObservable` for what
+it could not see.  Its limits, remedy and the claims that it protects are data: ``references/preflight.yaml``.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from virtqual.identity.record import Identity, NotObservable, seen
 
 Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
-Compare = Callable[[Identity, Identity, Limits], Found]
+#: What a rule looks at before its limits: a native and a virtual node; what a node had to bear during a run;
+#: one run; VMs of one host and the native node of their peer; the runs of this session and of an earlier one.
+Scope = Literal["nodes", "load", "run", "shares", "sessions"]
+CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found])
 
 
 class Studied(str):
@@ -24,35 +26,27 @@ class Studied(str):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the comparison, and the limits that it takes from the data."""
+    """A rule: what it looks at, its function, and the limits that it takes from the data."""
 
-    compare: Compare
+    scope: Scope
+    check: Callable[..., Iterator[str] | Found]
     limits: tuple[str, ...]
 
 
-_RULES: dict[str, Rule] = {}
+#: Every rule by its item, once the modules that define them are imported, as `policy` does.
+RULES: dict[str, Rule] = {}
 
 
-def rule(item: str, *limits: str) -> Callable[[Compare], Compare]:
+def rule(scope: Scope, item: str, *limits: str) -> Callable[[CheckT], CheckT]:
     """Register a rule under the name of its item."""
 
-    def register(compare: Compare) -> Compare:
-        _RULES[item] = Rule(compare, limits)
-        return compare
+    def register(check: CheckT) -> CheckT:
+        if item in RULES:
+            raise ValueError(f"two rules have the item {item!r}")
+        RULES[item] = Rule(scope, check, limits)
+        return check
 
     return register
-
-
-def rules() -> Mapping[str, Rule]:
-    """Return all rules by item."""
-    for room in ("processor", "locality", "devices", "system"):
-        importlib.import_module(f"virtqual.admission.{room}")
-    return _RULES
-
-
-def limits() -> dict[str, tuple[str, ...]]:
-    """Return the names of the limits that each rule takes."""
-    return {item: one.limits for item, one in rules().items()}
 
 
 def sides(native: Identity, virtual: Identity) -> Iterator[tuple[str, Identity]]:
@@ -64,7 +58,7 @@ def sides(native: Identity, virtual: Identity) -> Iterator[tuple[str, Identity]]
 def differs(what: str, native: Any, virtual: Any) -> Found:
     """Yield one sentence where two values differ, or why they could not be compared."""
     for side, value in (("native", native), ("virtual", virtual)):
-        if isinstance(value, NotObservable):
+        if not seen(value):
             yield NotObservable(not_observable=f"{what} of {side}: {value.not_observable}")
     if seen(native) and seen(virtual) and native != virtual:
         yield f"{what} is {native} natively and {virtual} in the VM"

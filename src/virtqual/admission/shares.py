@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
+from virtqual.admission.rules import Limits, rule
 from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.record import Identity, seen
 from virtqual.site.hosts import Size, overcommitted
-
-Limits = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ShareRule:
-    """A rule on the VMs of a run and the native node of its peer, and the limits it takes from the data."""
-
-    check: Callable[[Sequence[Identity], Identity, Limits], Iterator[str]]
-    limits: tuple[str, ...]
 
 
 def size(node: Identity) -> Size:
@@ -31,17 +20,10 @@ def size(node: Identity) -> Size:
     return Size(cores, memory if seen(memory) else None)
 
 
+@rule("shares", "host-share")
 def host_share(virtual: Sequence[Identity], native: Identity, limits: Limits) -> Iterator[str]:
     """VMs that ran together on a host of which they are said to be shares."""
     yield from overcommitted([size(node) for node in virtual], size(native))
-
-
-RULES: Mapping[str, ShareRule] = {"host-share": ShareRule(host_share, ())}
-
-
-def limits() -> dict[str, tuple[str, ...]]:
-    """Return the names of the limits that each rule takes."""
-    return {item: one.limits for item, one in RULES.items()}
 
 
 def divided(native: Identity, count: int) -> list[Identity]:

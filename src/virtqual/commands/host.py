@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from virtqual.commands.identity import end, text_of
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.commands.identity import text_of
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
 from virtqual.identity import NotObservable, kvm_host, readers
 from virtqual.identity import host as hosts
 from virtqual.identity import look as looks
@@ -36,7 +37,7 @@ def command(
     fields: hosts.Fields = {}
     given = {"libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
     source = [name for name, file in given.items() if file] + (["this machine"] if here else [])
-    try:
+    with speaking():
         if not source:
             raise UsageError("give at least one of --here, --libvirt, --qemu, --vmx, --esxcli")
         if here:
@@ -52,8 +53,6 @@ def command(
         if here:
             fields["qemu_package"] = _qemu_package(libvirt, qemu)
         typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
-    except VirtqualError as error:
-        end(error, error.exit_code)
 
 
 def _qemu_package(libvirt: Path | None, qemu: Path | None) -> Text:

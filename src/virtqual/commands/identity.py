@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.commands.speaking import speaking
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files import reading
 from virtqual.identity import host as hosts
 from virtqual.identity import look as looks
 from virtqual.identity import readers
@@ -20,18 +22,12 @@ def text_of(file: Path) -> str:
     Raises
     ------
     UsageError
-        It cannot be read.
+        It cannot be read, or is too large.
     """
     try:
-        return file.read_text(errors="replace", encoding="utf-8")
+        return reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
-
-
-def end(error: Exception, code: int) -> NoReturn:
-    """Say what is wrong, and end."""
-    typer.echo(f"virtqual: {error}", err=True)
-    raise typer.Exit(code) from None
 
 
 def command(
@@ -56,7 +52,7 @@ def command(
     if script:
         typer.echo(looks.script(), nl=False)
         return
-    try:
+    with speaking():
         if look and root:
             raise UsageError("--look and --root: give one of them")
         files = looks.parse(text_of(look)) if look else looks.of_root(root) if root else looks.here()
@@ -65,10 +61,6 @@ def command(
         identity = readers.read(files)
         if host:
             identity = identity.on(hosts.load(host))
-    except VirtqualError as error:
-        end(error, error.exit_code)
-    except looks.LookError as error:
-        end(error, UsageError.exit_code)
     if as_json:
         typer.echo(json.dumps(identity.plain(), indent=1))
         return

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
@@ -17,13 +16,12 @@ from virtqual.admission.canaries import Canary
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import Finding
 from virtqual.commands.speaking import speaking
-from virtqual.errors import InfrastructureError, RefusedError, UsageError
-from virtqual.files.records import first_problem, text_of
+from virtqual.errors import RefusedError, UsageError
+from virtqual.files import records
 from virtqual.identity import Identity
 from virtqual.references.load import known as references
 from virtqual.report import preflight as report
-from virtqual.session import store
-from virtqual.session import judge
+from virtqual.session import judge, store
 from virtqual.site import probe as partitions
 
 
@@ -72,8 +70,6 @@ def _findings(
         asked = load_system(system)
         chosen = _class(chosen or asked.virtual.hypervisor_class)
         native, virtual = (partitions.look_at(asked, side) for side in ("native", "virtual"))
-        if native is None or virtual is None:
-            raise InfrastructureError(f"system {system!r}: its scheduler is not Slurm, so it is not asked")
         return chosen, compare(native, virtual, judge.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))
@@ -100,9 +96,9 @@ def _class(name: str) -> str:
 
 def _load(file: Path) -> Identity:
     try:
-        return Identity.model_validate_json(text_of(file, "identity"))
-    except ValidationError as error:
-        raise UsageError(f"{file}: {first_problem(error)}; write it by `virtqual identity --json`") from None
+        return records.load(Identity, file, "identity", pipes=True)
+    except UsageError as error:
+        raise UsageError(f"{error}; write it by `virtqual identity --json`") from None
 
 
 app = typer.Typer(add_completion=False)

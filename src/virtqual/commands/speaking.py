@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import tempfile
 import traceback
@@ -16,6 +17,16 @@ from rich.console import Console
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 
+#: Why a file cannot be written, other than by a mistake in the program.
+_UNWRITABLE = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 _complain = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 
@@ -29,16 +40,32 @@ def speaking() -> Iterator[None]:
     except VirtqualError as error:
         _complain.print(f"virtqual: {error}", style="red")
         raise typer.Exit(error.exit_code) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if hasattr(error, "format_message"):
             raise  # of the command line's options: click's own, wherever this version of typer keeps it
         if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
             # Reviewed data with a mistake names file, line and key itself.
             _complain.print(f"virtqual: {error}", style="red")
             raise typer.Exit(UsageError.exit_code) from None
+        if isinstance(error, OSError) and (why := _unwritable(error)):
+            _complain.print(f"virtqual: {why}", style="red")
+            raise typer.Exit(InfrastructureError.exit_code) from None
         what = " ".join(f"{type(error).__name__}: {error}".split())
         _complain.print(f"virtqual: failed by what nobody foresaw, {what}; {_kept()}", style="red")
         raise typer.Exit(InfrastructureError.exit_code) from None
+
+
+def _unwritable(error: OSError) -> str:
+    """Return what is wrong with the state directory; nothing where the error is about something else."""
+    state, full = paths.state(), error.errno in (errno.ENOSPC, errno.EDQUOT)
+    file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    of_state = file is not None and (file.is_relative_to(state) or state.is_relative_to(file))
+    if not ((of_state and error.errno in _UNWRITABLE) or (file is None and full)):
+        return ""
+    return (
+        f"{file or 'a file'} cannot be written: {error.strerror}. virtqual writes to {state}; "
+        "make room there or make it writable, or name another directory by VIRTQUAL_STATE"
+    )
 
 
 def _kept() -> str:

@@ -7,21 +7,23 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent
 
-Key = tuple[str | int, ...]
+from virtqual.errors import UsageError
+from virtqual.files import reading
+from virtqual.files.wording import Key, dotted, mistakes
 
 
 class Entry(BaseModel):
@@ -59,7 +61,7 @@ class Problem:
         return f"{self.file}:{self.line}:{key} {self.message}"
 
 
-class DataError(ValueError):
+class DataError(UsageError, ValueError):
     """Data files that cannot be used.
 
     Attributes
@@ -71,23 +73,6 @@ class DataError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(map(str, self.problems)))
-
-
-def dotted(key: Key) -> str:
-    """Return a key path as people write it: ``("budgets", 2, "margin")`` is ``budgets[2].margin``."""
-    text = ""
-    for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return the part of an error message that lists what could have been meant instead of `name`."""
-    names = sorted(known)
-    matches = get_close_matches(name, names, n=3, cutoff=0.5)
-    if matches:
-        return "did you mean " + " or ".join(matches) + "?"
-    return "known are " + (", ".join(names) if names else "none") + "."
 
 
 @dataclass(frozen=True)
@@ -139,55 +124,20 @@ class Document:
         DataError
             With one problem for each field that is missing, unknown or of the wrong kind.
         """
+        content = plain(self.content)
         try:
-            return model.model_validate(_plain(self.content))
+            return model.model_validate(content)
         except ValidationError as error:
-            raise DataError(self._problems(error)) from None
-
-    def _problems(self, error: ValidationError) -> Iterator[Problem]:
-        found: dict[Key, list[tuple[str, str]]] = {}
-        for item in error.errors(include_url=False):
-            message = str(item["msg"]).removeprefix("Value error, ")
-            if item["type"] == "missing":
-                message = "is missing, and has no default."
-            elif item["type"] == "extra_forbidden":
-                message = "is not a key of this kind of entry: remove it or correct its name."
-            elif item["type"] != "value_error":
-                message = f"{message} (found {shorten(repr(item['input']), 60)})."
-            missing = item["type"] == "missing"
-            found.setdefault(self._key(item["loc"], missing), []).append((item["type"], message))
-        for key, messages in found.items():
-            # Of the branches of a union, those of another type altogether explain nothing.
-            telling = [message for kind, message in messages if not kind.endswith("_type")]
-            for message in telling or [messages[0][1]]:
-                yield self.problem(key, message)
-
-    def _key(self, loc: tuple[str | int, ...], missing: bool) -> Key:
-        """Return the part of pydantic's location that is in the file; it also names branches of unions."""
-        node: object = self.content
-        key: list[str | int] = []
-        for index, part in enumerate(loc):
-            children = _children(node)
-            if part in children:
-                node = children[part]
-            elif not (missing and index == len(loc) - 1):
-                continue
-            key.append(part)
-        return tuple(key)
+            told = mistakes(error, model, content)
+            raise DataError(self.problem(key, message) for key, message in told) from None
 
 
-def _children(node: object) -> Mapping[str | int, object]:
-    if isinstance(node, Mapping):
-        return node
-    return dict(enumerate(node)) if isinstance(node, list) else {}
-
-
-def _plain(node: Any) -> Any:
+def plain(node: Any) -> Any:
     """Return `node` as dict, list and scalars, which strict validation accepts."""
     if isinstance(node, Mapping):
-        return {str(key): _plain(value) for key, value in node.items()}
+        return {str(key): plain(value) for key, value in node.items()}
     if isinstance(node, list):
-        return [_plain(value) for value in node]
+        return [plain(value) for value in node]
     if isinstance(node, bool):
         return bool(node)
     if isinstance(node, int):
@@ -197,6 +147,20 @@ def _plain(node: Any) -> Any:
     if isinstance(node, str):
         return str(node)
     return node
+
+
+class _AliasError(MarkedYAMLError):
+    """An alias in a file that people review."""
+
+
+class _Composer(Composer):  # type: ignore[misc, unused-ignore]
+    """Refuses aliases: a few lines of them stand for more values than there is memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.parser.check_event(AliasEvent):
+            event = self.parser.peek_event()
+            raise _AliasError(problem=f"holds the alias *{event.anchor}", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
 
 
 def parse(path: Path, text: str | None = None) -> Document:
@@ -212,26 +176,38 @@ def parse(path: Path, text: str | None = None) -> Document:
     Raises
     ------
     DataError
-        If it cannot be read, is no YAML, holds a key twice, or is no mapping at its top.
+        If it cannot be read, is no regular file or too large, is no YAML, holds a key twice or an alias, or
+        is no mapping at its top.
     """
-    yaml = YAML(typ="rt")
+
+    def wrong(line: int, message: str) -> DataError:
+        return DataError([Problem(str(path), line, "", message)])
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.Composer = _Composer
     try:
-        content = yaml.load(StringIO(path.read_text(encoding="utf-8") if text is None else text))
+        if text is None:
+            text = reading.bytes_of(path, reading.REVIEWED).decode("utf-8-sig")
+        content = yaml.load(StringIO(text, newline=None))
     except OSError as error:
-        raise DataError([Problem(str(path), 1, "", f"cannot be read: {error.strerror}.")]) from None
+        raise wrong(1, f"cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise DataError([Problem(str(path), line, "", f"is not UTF-8: {error.reason}.")]) from None
+        raise wrong(line, f"is not UTF-8: {error.reason}.") from None
     except DuplicateKeyError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = str(error.problem).split(" with value")[0]
-        raise DataError([Problem(str(path), line, "", f"{what}: a key may stand only once.")]) from None
+        raise wrong(line, f"{what}: a key may stand only once.") from None
+    except _AliasError as error:
+        message = f"{error.problem}: aliases are not read, write out what this one stands for."
+        raise wrong(error.problem_mark.line + 1, message) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise DataError([Problem(str(path), line, "", f"is not YAML: {error.problem}.")]) from None
+        raise wrong(mark.line + 1 if mark else 1, f"is not YAML: {error.problem}.") from None
+    except RecursionError:
+        raise wrong(1, "is nested too deeply.") from None
     if not isinstance(content, CommentedMap):
-        raise DataError([Problem(str(path), 1, "", "must hold a mapping at its top.")])
+        raise wrong(1, "must hold a mapping at its top.")
     return Document(path, content)
 
 

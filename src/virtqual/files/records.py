@@ -1,28 +1,68 @@
-"""How records are written, and what is wrong with one that cannot be read."""
+"""How records are written and read, and what is wrong with one that cannot be read."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from virtqual.errors import UsageError
+from virtqual.files import reading
+from virtqual.files.wording import dotted, mistakes
+
+RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
-def text_of(file: Path, what: str) -> str:
-    """Return the text of a record's file.
+def text_of(file: Path, what: str, *, pipes: bool = False) -> str:
+    """Return the text of a record's file, or of a pipe where those are allowed.
 
     Raises
     ------
     UsageError
-        It cannot be read, or is no text in UTF-8; says that it is not `what` it should be.
+        It cannot be read, is no regular file, too large, or no text in UTF-8; says that it is not `what` it
+        should be.
     """
     try:
-        return file.read_text(encoding="utf-8")
+        return reading.bytes_of(file, reading.RECORD, pipes=pipes).decode("utf-8")
     except OSError as error:
         raise UsageError(f"{file}: no {what} ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: no {what} (not UTF-8: {error.reason} at byte {error.start})") from error
+
+
+def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) -> RecordT:
+    """Read a record.
+
+    Parameters
+    ----------
+    model
+        The record's form.
+    file
+        Its JSON.
+    what
+        It should be, for messages.
+    pipes
+        Whether a pipe will do.
+
+    Raises
+    ------
+    UsageError
+        It cannot be read, or is not of this form: names the file and the first key that is wrong.
+    """
+    text = text_of(file, what, pipes=pipes)
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(f"{file}: {first_mistake(error, model, text)}") from None
+
+
+def first_mistake(error: ValidationError, model: type[BaseModel], text: str) -> str:
+    """Return such as ``key runs[0].pair: Input should be a valid integer``."""
+    broken = error.errors()[0]["type"] == "json_invalid"
+    key, message = mistakes(error, model, None if broken else json.loads(text))[0]
+    return f"key {dotted(key) or 'schema'}: {message}"
 
 
 def write_whole(record: BaseModel, path: Path, *, indent: int) -> Path:
@@ -31,10 +71,3 @@ def write_whole(record: BaseModel, path: Path, *, indent: int) -> Path:
     part.write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n", encoding="utf-8")
     part.replace(path)
     return path
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return such as ``key runs.0.pair: Input should be a valid integer``."""
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    return f"key {where or 'schema'}: {problem['msg']}"

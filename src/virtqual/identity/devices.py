@@ -120,7 +120,7 @@ def _pci_id(look: Look, base: str) -> Text:
 
 def _whole(value: Text, least: int) -> Count:
     # The kernel prints -1 for a rate or a NUMA node that it does not know.
-    if isinstance(value, NotObservable):
+    if not seen(value):
         return value
     if re.fullmatch(r"\d+", value) and int(value) >= least:
         return int(value)

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from pydantic import ValidationError
 
 from virtqual.errors import UsageError
+from virtqual.files.wording import dotted, mistakes
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Host, Identity, seen
 
@@ -31,32 +32,26 @@ def load(path: Path) -> Host:
     UsageError
         Naming the file and each key that is wrong.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from virtqual.files.datafile import parse, plain
 
-    try:
-        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start})") from None
-    except YAMLError as error:
-        raise UsageError(f"{path}: is neither JSON nor YAML ({str(error).splitlines()[0]})") from None
-    return of(content, str(path))
+    return of(plain(parse(path).content), str(path))
 
 
 def of(content: Any, where: str) -> Host:
-    """Check a ``virtqual-host/1`` mapping; `where` names it in errors."""
+    """Check a ``virtqual-host/1`` mapping; `where` names it in errors.
+
+    Raises
+    ------
+    UsageError
+        Naming each key that is wrong.
+    """
     if isinstance(content, Mapping):
         content = {"source": where, **content}
     try:
         return Host.model_validate(content)
     except ValidationError as error:
         # A value is tried as itself and as "not observable": the first complaint of each key says it.
-        said = {
-            str(problem["loc"][0]) if problem["loc"] else "": problem["msg"]
-            for problem in error.errors()[::-1]
-        }
+        said = {dotted(key[:1]): message for key, message in mistakes(error, Host, content)[::-1]}
         problems = "; ".join(f"key {key or '(top)'}: {message}" for key, message in sorted(said.items()))
         raise UsageError(f"{where}: {problems} (the form: docs/preflight.md)") from None
 

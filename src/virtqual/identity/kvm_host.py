@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from virtqual.files import execute
 from virtqual.identity.record import NotObservable, Text, seen
 
 #: Modules whose parameters decide how guests run, and how their memory is mapped for adapters.
@@ -71,14 +71,14 @@ def _modules(root: Path) -> dict[str, str] | NotObservable:
 
 def _types(root: Path, groups: list[str] | NotObservable) -> Text:
     """Return how many groups have which type of domain, e.g. ``DMA-FQ 12, identity 45``."""
-    if isinstance(groups, NotObservable):
+    if not seen(groups):
         return groups
     if not groups:
         return NotObservable(not_observable=f"{_GROUPS}: holds no group")
     types: list[str] = []
     for group in groups:
         text = _read(root, f"{_GROUPS}/{group}/type")
-        if isinstance(text, NotObservable):
+        if not seen(text):
             return text
         types.append(text)
     return ", ".join(f"{name} {number}" for name, number in sorted(Counter(types).items()))
@@ -86,7 +86,7 @@ def _types(root: Path, groups: list[str] | NotObservable) -> Text:
 
 def _options(root: Path) -> Text:
     line = _read(root, "/proc/cmdline")
-    if isinstance(line, NotObservable):
+    if not seen(line):
         return line
     return " ".join(word for word in line.split() if _OPTION.fullmatch(word)) or "none"
 
@@ -114,7 +114,7 @@ def running(cmdline: Path) -> Path | NotObservable | None:
 
 def package(binary: Path | NotObservable) -> Text:
     """Return the package that a binary of this machine is from, with its version: QEMU's exact build."""
-    if isinstance(binary, NotObservable):
+    if not seen(binary):
         return binary
     there = shutil.which(binary)
     if there is None:
@@ -127,10 +127,4 @@ def package(binary: Path | NotObservable) -> Text:
 
 
 def _said(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return execute.said(command, seconds=60).strip()

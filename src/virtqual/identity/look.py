@@ -8,11 +8,11 @@ unprivileged.  :func:`of_root` reads the same files below a directory.  What is 
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from virtqual.files import execute
 from virtqual.identity.record import NotObservable
 
 # Lines of one file at most: of /proc/cpuinfo that is the first CPU, of which 512 may follow.
@@ -147,8 +147,7 @@ def parse(text: str) -> Look:
 
 def here() -> Look:
     """Look at this node, by the script."""
-    done = subprocess.run(["sh", "-c", script()], capture_output=True, check=False)
-    return parse(done.stdout.decode(errors="replace"))
+    return parse(execute.run(["sh", "-c", script()]).stdout)
 
 
 def of_root(root: Path) -> Look:

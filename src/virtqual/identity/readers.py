@@ -73,7 +73,7 @@ def _no(reason: str) -> NotObservable:
 
 
 def _number(value: Text) -> int | NotObservable:
-    if isinstance(value, NotObservable):
+    if not seen(value):
         return value
     return int(value) if re.fullmatch(r"-?\d+", value) else _no(f"{value!r} is no number")
 

@@ -5,9 +5,10 @@ Every value is either what was read or :class:`NotObservable` with the reason: n
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from typing_extensions import TypeIs
 
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.rates import LinkRate
@@ -37,7 +38,7 @@ Flag = bool | NotObservable
 Table = Annotated[NotObservable | dict[str, str], Field(union_mode="left_to_right")]
 
 
-def seen(value: T | NotObservable) -> TypeGuard[T]:
+def seen(value: T | NotObservable) -> TypeIs[T]:
     """Return whether a value was observed."""
     return not isinstance(value, NotObservable)
 
@@ -122,7 +123,7 @@ class Topology(Part):
 
     def spanned(self, table: Table) -> tuple[str, ...] | NotObservable:
         """Return the keys of a table of CPU lists that the CPUs in use lie in (all, if those are unknown)."""
-        if isinstance(table, NotObservable):
+        if not seen(table):
             return table
         used = cpu_list(self.used) if seen(self.used) else None
         return tuple(key for key, cpus in table.items() if used is None or used & cpu_list(cpus))

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, RefusedError
-from virtqual.files.records import first_problem, write_whole
+from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.files import records
 from virtqual.inputs.known import Input
 
 _LIST = "kept.json"
@@ -130,9 +130,9 @@ def ready(wanted: Input, *, thoroughly: bool = False) -> Ready:
     directory = paths.inputs() / wanted.name
     again = f"remove {directory} and run: virtqual inputs fetch {wanted.name}"
     try:
-        kept = Kept.model_validate_json((directory / _LIST).read_text(encoding="utf-8"))
-    except ValidationError as error:
-        raise InfrastructureError(f"{directory / _LIST}: {first_problem(error)}; {again}") from error
+        kept = records.load(Kept, directory / _LIST, "list of an input's files")
+    except UsageError as error:
+        raise InfrastructureError(f"{error}; {again}") from error
     if kept.sha256 != (wanted.sha256 or kept.sha256):
         raise InfrastructureError(
             f"the input {wanted.name} was fetched with sha256 {kept.sha256}, "
@@ -208,7 +208,7 @@ def fetch(wanted: Input, *, source: str = "", trust: bool = False) -> Kept:
         kept = Kept(name=wanted.name, url=wanted.url, sha256=sha256, files=dict(_list(content)))
         if not kept.files:
             raise InfrastructureError(f"the input {wanted.name}: there is no file in what {wanted.url} gave")
-        write_whole(kept, content / _LIST, indent=1)
+        records.write_whole(kept, content / _LIST, indent=1)
         shutil.rmtree(room / wanted.name, ignore_errors=True)
         content.replace(room / wanted.name)
     finally:

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Entry, Problem, files, near, parse
+from virtqual.files.datafile import DataError, Entry, Problem, files, parse
+from virtqual.files.wording import near
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]

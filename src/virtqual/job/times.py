@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import re
-import subprocess
 from dataclasses import dataclass
+
+from virtqual.files import execute
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,4 @@ def of_job(job: str, submitted: float, seen_done: float) -> Span:
 
 
 def _show(job: str) -> str:
-    try:
-        done = subprocess.run(
-            ["scontrol", "-o", "show", "job", str(job)],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+    return execute.said(["scontrol", "-o", "show", "job", str(job)], seconds=30)

@@ -56,7 +56,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
-    lock = held.enter_context(measuring(paths.writable(paths.state()), system.name, "now", screen.note))
+    lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "now", screen.note))
     for note in end_leftovers(system.name):
         screen.note(note)
     watch = Watch(system)
@@ -109,7 +109,7 @@ def plain(
     """
     found = load_system(system)
     chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
-    held.enter_context(measuring(paths.writable(paths.state()), found.name, "of plain reframe", say))
+    held.enter_context(measuring(paths.make(paths.state()), found.name, "of plain reframe", say))
     for note in end_leftovers(found.name):
         say(note)
     logs = {name: _opened(found, chosen, _stack(name), earlier, "reframe")[1] for name in stacks}
@@ -151,7 +151,7 @@ def _shown(label: str) -> str:
 
 def _directory(now: datetime.datetime, system: str) -> Path:
     """Make the session's directory, whose name is its id: of two in one second, one takes the next second."""
-    sessions = paths.writable(paths.sessions())
+    sessions = paths.make(paths.sessions())
     while True:
         directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
         try:

@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, EntryT, Key, Problem, dotted, files, near, parse
+from virtqual.files.datafile import DataError, Document, EntryT, Problem, files, parse
+from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior

@@ -13,7 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, Entry, Problem, files, near, parse
+from virtqual.files.datafile import DataError, Document, Entry, Problem, files, parse
+from virtqual.files.wording import near
 
 Direction = Literal["lower", "higher"]
 Kind = Literal["scalar", "curve"]

@@ -9,7 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataError, Entry, Problem, files, near, parse
+from virtqual.files.datafile import DataError, Entry, Problem, files, parse
+from virtqual.files.wording import near
 from virtqual.references.schemas import NotNegative, Positive, SizesEntry, Text
 
 Id = Annotated[str, Field(pattern=r"^[A-Z]\d+$")]

@@ -37,7 +37,7 @@ def _table(title: str, rows: list[LabelledValue]) -> Table:
 
 
 def _value(value: object) -> RenderableType:
-    if isinstance(value, NotObservable):
+    if not seen(value):
         why = re.sub(r"/\S*/([^/\s]+/[^/\s]+)", r"\1", value.not_observable)
         return Text("not observable: ", style="yellow").append(why, style="dim")
     if isinstance(value, bool):
@@ -153,19 +153,19 @@ def _hca(hca: Hca) -> Iterator[LabelledValue]:
 
 
 def _unit(value: object, unit: str) -> object:
-    return value if isinstance(value, NotObservable) else f"{value} {unit}"
+    return value if not seen(value) else f"{value} {unit}"
 
 
 def _link(link: PcieLink | NotObservable) -> object:
-    if isinstance(link, NotObservable):
+    if not seen(link):
         return link
-    if isinstance(link.speed, NotObservable):
+    if not seen(link.speed):
         return link.speed
     return f"{link.speed} x{link.width} (best {link.best_speed} x{link.best_width})"
 
 
 def _features(features: str | NotObservable) -> object:
-    if isinstance(features, NotObservable):
+    if not seen(features):
         return features
     names = features.split()
     widest = next((name for name in _WIDEST if name in names), "none of " + ", ".join(_WIDEST))
@@ -173,7 +173,7 @@ def _features(features: str | NotObservable) -> object:
 
 
 def _mitigations(table: dict[str, str] | NotObservable) -> object:
-    if isinstance(table, NotObservable):
+    if not seen(table):
         return table
     words = [text.split(":")[0].split(";")[0].lower() for text in table.values()]
     counts = {word: words.count(word) for word in dict.fromkeys(sorted(words))}
@@ -182,12 +182,12 @@ def _mitigations(table: dict[str, str] | NotObservable) -> object:
 
 def _numa(identity: Identity) -> object:
     numa = identity.topology.numa
-    if isinstance(numa, NotObservable):
+    if not seen(numa):
         return numa
     return ", ".join(f"{node}: {len(cpu_list(cpus))} CPUs ({cpus})" for node, cpus in numa.items())
 
 
 def _pools(table: dict[str, str] | NotObservable) -> object:
-    if isinstance(table, NotObservable):
+    if not seen(table):
         return table
     return ", ".join(f"{count} of {size}" for size, count in table.items())

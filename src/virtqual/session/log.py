@@ -7,16 +7,17 @@ Several processes append to it: virtqual, and the ReFrame that it started.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files.records import first_problem, text_of, write_whole
+from virtqual.files.records import first_mistake, text_of, write_whole
 from virtqual.runs import Run
 from virtqual.session.session import SCHEMA, Failure, Head, Round, Session
 
@@ -71,10 +72,11 @@ class Concluded(_Event):
     session: Session
 
 
-Event = Annotated[
-    Begun | RoundBegun | Submitted | Finished | Failed | Concluded, Field(discriminator="event")
-]
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+Event = Begun | RoundBegun | Submitted | Finished | Failed | Concluded
+_EVENTS: dict[str, type[Event]] = {
+    model.model_fields["event"].default: model
+    for model in (Begun, RoundBegun, Submitted, Finished, Failed, Concluded)
+}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Log:
         InfrastructureError
             It could not be written, and where: a full disk, for one.
         """
-        line = _EVENT.dump_json(event, by_alias=True) + b"\n"
+        line = event.model_dump_json(by_alias=True).encode() + b"\n"
         try:
             with self.path.open("ab", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -121,15 +123,21 @@ class Log:
         """
         lines = text_of(self.path, "session").split("\n")
         for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            try:
-                yield _EVENT.validate_json(line)
-            except ValidationError as error:
-                # The broken end of a write, which the next writer has ended.
-                if not line.endswith("}"):
-                    continue
-                raise UsageError(f"{self.path}:{number}: {_problem(error)}") from None
+            # What does not end as an object is the broken end of a write, which the next writer has ended.
+            if line.endswith("}"):
+                yield self._event(line, number)
+
+    def _event(self, line: str, number: int) -> Event:
+        try:
+            model = _EVENTS[json.loads(line)["event"]]
+            return model.model_validate_json(line)
+        except ValidationError as error:
+            why = first_mistake(error, model, line)
+            if any(problem["loc"][-1:] == ("schema",) for problem in error.errors()):
+                why = f"no log of this version ({SCHEMA}): begin a new session with this virtqual"
+        except (ValueError, KeyError, TypeError):
+            why = "no line of a session's log"
+        raise UsageError(f"{self.path}:{number}: {why}")
 
     def session(self) -> Session:
         """Return the session that the log tells, as far as it has come.
@@ -198,11 +206,3 @@ def _ends_a_line(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def _problem(error: ValidationError) -> str:
-    """Return what is wrong with a line; another version is said first, for it explains all the rest."""
-    for problem in error.errors():
-        if problem["loc"][-1:] == ("schema",) or problem["type"] == "union_tag_not_found":
-            return f"no log of this version ({SCHEMA}): begin a new session with this virtqual"
-    return first_problem(error)

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.site import systems
-from virtqual.site.systems import System
+from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 
@@ -29,26 +31,37 @@ def system_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("[a-z]*.py")) + extra
 
 
+def known_systems(directory: Path) -> dict[str, SystemFile]:
+    """Return every system file by the name of its system; one that is broken stands for itself alone."""
+    found: dict[str, SystemFile] = {}
+    # A file that broke before it stated a name has its own, which is no reason to hide a system.
+    for one in sorted(map(systems.read, system_files(directory)), key=lambda one: not one.stated):
+        other = found.setdefault(one.name, one)
+        if other is not one and one.stated:
+            twice = UsageError(f"system {one.name!r} is defined twice, by {other.file} and by {one.file}")
+            found[one.name] = replace(other, found=twice)
+    return found
+
+
 def load_system(name: str) -> System:
     """Return a system by name.
 
     Raises
     ------
     UsageError
-        No file defines it; those that are there are named.
+        No file defines it, and those that are there are named; or its file is wrong.
     InfrastructureError
         It is not there at the moment, and why.
     """
-    known = {}
-    for file in system_files(paths.root() / "reframe/systems"):
-        raw = systems.read(file)
-        known[raw["name"]] = (raw, file)
+    known = known_systems(paths.root() / "reframe/systems")
     if name not in known:
-        raise UsageError(f"no system {name!r} (there are: {', '.join(known)}); see docs/add-a-system.md")
-    raw, file = known[name]
-    if not any("extras" in partition for partition in raw["partitions"]):
-        raise InfrastructureError(f"system {name!r}: {raw['descr']}")
-    return systems.check(raw, str(file))
+        nameless = [one.found for one in known.values() if not one.stated]
+        broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
+        raise UsageError(
+            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}); "
+            f"see docs/add-a-system.md{''.join(broken)}"
+        )
+    return known[name].checked()
 
 
 def configuration(directory: Path) -> dict[str, Any]:
@@ -61,14 +74,13 @@ def configuration(directory: Path) -> dict[str, Any]:
 
     Raises
     ------
-    virtqual.errors.UsageError
-        A system file is wrong.
+    virtqual.errors.InfrastructureError
+        The state directory cannot be written.
     """
     stacks = manifest.installed(paths.stacks())
-    found = [systems.read(file) for file in system_files(directory)]
     state = paths.state()
     return {
-        "systems": [_complete(system, stacks) for system in found],
+        "systems": [_for_reframe(one, stacks) for one in known_systems(directory).values()],
         "environments": [{"name": NO_STACK}, *map(_environment, stacks)],
         "general": [
             {
@@ -90,16 +102,24 @@ def configuration(directory: Path) -> dict[str, Any]:
     }
 
 
-def _complete(system: dict[str, Any], stacks: list[Manifest]) -> dict[str, Any]:
-    """Add to a system what follows from its own words and from the stacks."""
+def _for_reframe(one: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
+    """Return a system with what follows from its own words and from the stacks.
+
+    One that cannot be used has nothing to run on; ReFrame says why when somebody selects it.
+    """
+    if isinstance(one.found, VirtqualError):
+        nowhere = {"name": "absent", "scheduler": "local", "launcher": "local", "environs": [NO_STACK]}
+        why = str(one.found).removeprefix(f"system {one.name!r}: ")
+        return {"name": one.name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
+    raw, system = one.found
     names = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
-    for partition in system["partitions"]:
-        if "extras" not in partition:
-            return system
-        features = systems.offers(partition.get("features", ()), partition["extras"])
-        partitions.append({"environs": names, **partition, "features": features})
-    return {**system, "partitions": partitions}
+    for partition, known in zip(raw["partitions"], system.partitions, strict=True):
+        if isinstance(known, Partition):
+            features = systems.offers(known.features, known.extras)
+            partition = {"environs": names, **partition, "features": features}
+        partitions.append(partition)
+    return {**raw, "partitions": partitions}
 
 
 def _environment(stack: Manifest) -> dict[str, Any]:
@@ -115,7 +135,7 @@ def _environment(stack: Manifest) -> dict[str, Any]:
 
 def _logging(state: Path) -> dict[str, Any]:
     line = "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s"
-    (state / "log").mkdir(parents=True, exist_ok=True)
+    paths.make(state / "log")
     return {
         "level": "debug",
         "handlers$": [{"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"}],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 from virtqual.identity import Identity, look, readers
 from virtqual.site import slurm as slurm_job
 from virtqual.site.systems import SIDES, System, host_of
@@ -14,13 +12,8 @@ from virtqual.site.systems import SIDES, System, host_of
 PATIENCE = 900
 
 
-def look_at(system: System, side: str) -> Identity | None:
+def look_at(system: System, side: str) -> Identity:
     """Return what a node of one partition is, with as many CPUs as a check may use on a node of either.
-
-    Returns
-    -------
-    Identity or None
-        None where the partition's scheduler is not Slurm: each run still says what its nodes are.
 
     Raises
     ------
@@ -28,29 +21,18 @@ def look_at(system: System, side: str) -> Identity | None:
         The node could not be looked at.
     """
     partition = system.partition(side)
-    if partition.scheduler not in ("slurm", "squeue") or partition.launcher != "srun":
-        return None
     # Of a node that is larger than a VM no more: what is looked at is what a check on one of each would use.
     cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
-    options = (partition.model_extra or {}).get("access", ())
-    access = [word for option in options for word in shlex.split(str(option))]
-    line = ["srun", *access, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}"]
+    line = ["srun", *partition.options, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1"]
+    line.append(f"--cpus-per-task={cpus}")
+    failed = f"cannot look at a node of partition {partition.name}"
     try:
-        done = subprocess.run(
-            [*line, "sh", "-c", look.script()],
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-            env=slurm_job.environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InfrastructureError(f"cannot look at a node of partition {partition.name}: {error}") from None
-    text = done.stdout.decode(errors="replace")
+        done = execute.run([*line, "sh", "-c", look.script()], env=slurm_job.environment(), seconds=PATIENCE)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{failed}: {error}") from None
     try:
-        identity = readers.read(look.parse(text))
+        identity = readers.read(look.parse(done.stdout))
     except look.LookError as error:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InfrastructureError(
-            f"cannot look at a node of partition {partition.name}: {said[-1] if said else error}"
-        ) from None
+        said = done.stderr.strip().splitlines()
+        raise InfrastructureError(f"{failed}: {said[-1] if said else error}") from None
     return identity.on(host_of(system.virtual)) if side == "virtual" else identity

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 from virtqual.site.systems import Partition
-from virtqual.stack import machine
 
 #: Where the cluster is, which jobs need to know as everybody does.
 KEPT = {"SLURM_CONF"}
@@ -29,8 +29,7 @@ def environment() -> dict[str, str]:
 
 def partition_option(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options that jobs ask with."""
-    access = list((partition.model_extra or {}).get("access", ()))
-    words: list[str] = [word for option in access for word in str(option).replace("=", " ").split()]
+    words = [word for option in partition.access for word in option.replace("=", " ").split()]
     for option, value in itertools.pairwise(words):
         if option in ("-p", "--partition"):
             return value
@@ -57,7 +56,7 @@ def states(partition: str) -> dict[str, NodeState]:
         Slurm does not answer.
     """
     line = ["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"]
-    rows = machine.run(line, "sinfo failed", seconds=20).splitlines()
+    rows = _ask(line).splitlines()
     found = (row.split("|", 2) for row in rows if row.count("|") >= 2)
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
 
@@ -69,10 +68,25 @@ def cancel(jobs: Iterable[str]) -> list[str]:
         return []
     try:
         line = ["squeue", "--noheader", f"--jobs={','.join(wanted)}", "--format=%i"]
-        active = machine.run(line, "squeue failed", seconds=30).split()
+        active = _ask(line).split()
         if active:
-            machine.run(["scancel", *active], "scancel failed", seconds=30)
+            _ask(["scancel", *active])
     except InfrastructureError:
         # A job that Slurm has forgotten is an error of squeue's; one that runs is asked for again next time.
         return []
     return active
+
+
+def _ask(command: Sequence[str]) -> str:
+    """Return what a command of Slurm printed; one that waits for a controller gives up by itself.
+
+    Raises
+    ------
+    InfrastructureError
+        It failed, with its last words.
+    """
+    done = execute.run(command, seconds=60)
+    if done.returncode:
+        why = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise InfrastructureError(f"{command[0]}: {why[-1]}")
+    return done.stdout

@@ -2,20 +2,42 @@
 
 A system file is an ordinary ReFrame system (a dictionary named ``system`` in a Python file under
 ``reframe/systems/``) with two partitions that are each other's peers: one with the feature ``native``,
-one with the feature ``virtual``.  What virtqual needs to know besides is in each partition's
-``extras``; the models here are that contract.
+one with the feature ``virtual``.  It may have others, which nothing here looks at.  What virtqual needs to
+know besides is in each partition's ``extras``; the models here are that contract.  Keys that are ReFrame's
+own are held against the schema that ReFrame brings.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
-from collections.abc import Iterable, Mapping
+import shlex
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from textwrap import shorten
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from jsonschema import Draft7Validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import TypedDict
 
-from virtqual.errors import UsageError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.files import reading
+from virtqual.files.wording import Key, dotted, mistakes, near
 from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
 from virtqual.identity.rates import LinkRate
@@ -23,7 +45,12 @@ from virtqual.site import hosts as shared_hosts
 from virtqual.site.hosts import VmsOfHosts
 
 SIDES = ("native", "virtual")
-M = TypeVar("M", bound=BaseModel)
+#: Schedulers of ReFrame that are Slurm: ``squeue`` is for clusters without accounting.
+SCHEDULERS = ("slurm", "squeue")
+
+# A number in quotes would come to the checks as text.
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Flag = Annotated[bool, Field(strict=True)]
 
 
 class Hypervisor(BaseModel):
@@ -80,20 +107,27 @@ class PartitionExtras(BaseModel):
     link_gbit
         Rate that the fastest RDMA port should have, Gbit/s; the same for both partitions, and native ones
         without RDMA have none.
+    rdma_options
+        Options of perftest's programs that choose the RDMA device and whatever else it needs, such as
+        ``["-d", "mlx5_0"]``; each partition its own.
     hpl
         HPL's size, where it is not to follow from the memory; the same for both partitions.
+    site
+        For a site's own checks; nothing here reads it.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    nodes: int = Field(ge=1)
-    memory_mib: int = Field(ge=256)
-    llc_bytes: int = Field(ge=1)
+    nodes: Whole
+    memory_mib: Annotated[Whole, Field(ge=256)]
+    llc_bytes: Whole
     scale: Literal["small", "standard"]
-    numa_nodes: int = Field(ge=1, default=1)
+    numa_nodes: Whole = 1
     node_interleaving: Literal["on", "off"] | None = None
     link_gbit: LinkRate | None = None
+    rdma_options: tuple[str, ...] = ()
     hpl: HplSize | None = None
+    site: dict[str, Any] = {}
 
 
 class VirtualExtras(PartitionExtras):
@@ -121,22 +155,110 @@ class VirtualExtras(PartitionExtras):
     hypervisor: Hypervisor
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
-    numa_hidden: bool = False
+    numa_hidden: Flag = False
     vms_of_hosts: VmsOfHosts = {}
     host: dict[str, Any] | Path = {}
 
+    @classmethod
+    def of_reframe(cls, extras: Mapping[str, Any]) -> Self:
+        """Return the extras of ReFrame's partition, to which ReFrame adds its scheduler and launcher."""
+        return cls.model_validate({key: value for key, value in extras.items() if key in cls.model_fields})
 
-class Partition(BaseModel):
-    """One of the two partitions; keys that only ReFrame reads pass through."""
+    @model_validator(mode="after")
+    def _told_of_this_build(self) -> Self:
+        try:
+            host_of(self, "host")
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+class Processor(TypedDict):
+    """What ReFrame knows of a node's processor, as far as sizes and ranks follow from it."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    num_cpus: Whole
+    num_cpus_per_core: Whole
+    num_sockets: Whole
+
+
+class Other(BaseModel):
+    """A partition that is not compared, such as one with GPUs."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str
+    features: tuple[str, ...] = ()
+
+
+class Partition(Other):
+    """One of the two partitions; keys that only ReFrame reads pass through.
+
+    Attributes
+    ----------
+    access
+        Options by which jobs ask for the partition.
+    """
+
     scheduler: str
     launcher: str
-    features: tuple[str, ...]
-    processor: dict[str, Any]
-    extras: dict[str, Any]
+    access: Annotated[tuple[str, ...], Field(min_length=1)]
+    processor: Processor
+    extras: PartitionExtras
+
+    @field_validator("scheduler")
+    @classmethod
+    def _slurm(cls, value: str) -> str:
+        if value not in SCHEDULERS:
+            raise ValueError(
+                f"{value!r} will not do: {'it cannot keep both partitions apart; ' * (value in _NONE)}"
+                "the checks run under Slurm alone: state 'slurm', or 'squeue' without accounting"
+            )
+        return value
+
+    @field_validator("launcher")
+    @classmethod
+    def _srun(cls, value: str) -> str:
+        if value != "srun":
+            raise ValueError(f"{value!r} will not do: the checks bind tasks by 'srun' alone: state that")
+        return value
+
+    @property
+    def options(self) -> list[str]:
+        """Single words of `access`."""
+        return [word for option in self.access for word in shlex.split(option)]
+
+
+class VirtualPartition(Partition):
+    """The virtual one of the two partitions."""
+
+    extras: VirtualExtras
+
+
+#: Schedulers of ReFrame that start jobs at once, wherever.
+_NONE = ("local", "ssh")
+
+
+def _side(partition: Any) -> str:
+    features = partition.get("features", ()) if isinstance(partition, Mapping) else ()
+    return next((side for side in reversed(SIDES) if side in features), "other")
+
+
+AnyPartition = Annotated[
+    Annotated[Partition, Tag("native")]
+    | Annotated[VirtualPartition, Tag("virtual")]
+    | Annotated[Other, Tag("other")],
+    Discriminator(_side),
+]
+
+# Why a key of the extras must be the same for both partitions.
+_SAME = {
+    "llc_bytes": "state what the hardware has, the same for both",
+    "scale": "sizes follow from it, and problems of two sizes are no pair",
+    "node_interleaving": "both run on the same hardware; two settings of the firmware are two sessions",
+    "hpl": "problems of two sizes are no pair",
+}
 
 
 class System(BaseModel):
@@ -147,31 +269,88 @@ class System(BaseModel):
     name: str
     hostnames: tuple[str, ...]
     prefix: str = Field(min_length=1)
-    partitions: tuple[Partition, ...]
+    partitions: tuple[AnyPartition, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_a_side(cls, raw: Any) -> Any:
+        having = {
+            side: [p["name"] for p in raw["partitions"] if side in p.get("features", ())] for side in SIDES
+        }
+        for side, names in having.items():
+            if len(names) != 1:
+                raise ValueError(
+                    f"partitions: exactly one partition must have the feature {side!r}, "
+                    f"found {', '.join(names) or 'none'}"
+                )
+        if having["native"] == having["virtual"]:
+            raise ValueError(f"partitions: {having['native'][0]} has both features, native and virtual")
+        return raw
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        native, virtual = map(self.partition, SIDES)
+        if sorted(native.options) == sorted(virtual.options):
+            raise ValueError(
+                f"partitions: access of {native.name} and {virtual.name} is the same "
+                f"({' '.join(native.options)}): jobs of both would run on the same nodes"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _same_hardware(self) -> Self:
+        for key, why in _SAME.items():
+            if getattr(self.native, key) != getattr(self.virtual, key):
+                raise ValueError(f"extras.{key} differs between the partitions: {why}")
+        if self.native.link_gbit not in (None, self.virtual.link_gbit):
+            raise ValueError(
+                "extras.link_gbit differs between the partitions: state the rate that the adapters of both "
+                "should have"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _same_sizes(self) -> Self:
+        native, virtual = map(self.cores, SIDES)
+        share = virtual < native and shared_hosts.most(self.virtual.vms_of_hosts) > 1
+        if native != virtual and not share:
+            raise ValueError(
+                "the cores of a node (processor.num_cpus / num_cpus_per_core) must be the same for both "
+                "partitions: sizes and ranks follow from them; state what both can give (a VM may have fewer "
+                "cores where extras.vms_of_hosts says that several share a host)"
+            )
+        needed = 8 * self.virtual.hpl.order**2 // 2**20 if self.virtual.hpl else 0
+        if needed > min(self.native.memory_mib, self.virtual.memory_mib):
+            raise ValueError(
+                f"extras.hpl.order: the matrix takes {needed} MiB, a node has less (extras.memory_mib)"
+            )
+        return self
 
     def partition(self, side: str) -> Partition:
         """Return the native or the virtual partition."""
-        return next(p for p in self.partitions if side in p.features)
+        return next(p for p in self.partitions if isinstance(p, Partition) and side in p.features)
 
     def cores(self, side: str) -> int:
         """Return the physical cores of a node of one side."""
         processor = self.partition(side).processor
-        return int(processor["num_cpus"]) // int(processor["num_cpus_per_core"])
+        return processor["num_cpus"] // processor["num_cpus_per_core"]
 
     @property
     def native(self) -> PartitionExtras:
         """What virtqual knows of the native partition."""
-        return PartitionExtras.model_validate(self.partition("native").extras)
+        return self.partition("native").extras
 
     @property
     def virtual(self) -> VirtualExtras:
         """What virtqual knows of the virtual partition."""
-        return VirtualExtras.model_validate(self.partition("virtual").extras)
+        extras = self.partition("virtual").extras
+        assert isinstance(extras, VirtualExtras)
+        return extras
 
 
-def offers(features: Iterable[str], extras: Mapping[str, Any]) -> list[str]:
+def offers(features: Iterable[str], extras: PartitionExtras) -> list[str]:
     """Return a partition's features with those that follow from its extras."""
-    more = {"multinode": extras["nodes"] >= 2, "numa": extras.get("numa_nodes", 1) >= 2}
+    more = {"multinode": extras.nodes >= 2, "numa": extras.numa_nodes >= 2}
     return [*features, *(name for name, has in more.items() if has)]
 
 
@@ -219,109 +398,139 @@ def check(raw: Mapping[str, Any], file: str) -> System:
     Raises
     ------
     UsageError
-        Naming the file and the key that is missing or wrong, and what it must be.
+        Naming the file and every key that is missing, unknown or wrong, and what it must be.
     """
-    system = _validate(System, raw, file, "system")
-    for side in SIDES:
-        having = [p.name for p in system.partitions if side in p.features]
-        if len(having) != 1:
-            raise UsageError(
-                f"{file}: system.partitions: exactly one partition must have the feature {side!r}, "
-                f"found {', '.join(having) or 'none'}"
+    told = list(_of_reframe(raw))
+    if not told:
+        try:
+            return System.model_validate(raw)
+        except ValidationError as error:
+            told = mistakes(error, System, raw)
+    problems = "; ".join(f"{_place(key, raw)}: {message}" for key, message in told)
+    raise UsageError(f"{file}: {problems} (what a system file must say: docs/add-a-system.md)")
+
+
+def _place(key: Key, raw: Mapping[str, Any]) -> str:
+    """Return a key as people write it, with a partition's name in place of its number."""
+    if key[:1] == ("partitions",) and len(key) > 1:
+        partition = raw["partitions"][key[1]]
+        name = partition.get("name", key[1]) if isinstance(partition, Mapping) else key[1]
+        key = (f"partitions[{name}]", *key[2:])
+    return dotted(("system", *key))
+
+
+@cache
+def _schema() -> Draft7Validator:
+    """Return what ReFrame itself accepts as a system, from the schema that it brings."""
+    whole = json.loads(resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8"))
+    return Draft7Validator({**whole["properties"]["systems"]["items"], "defs": whole["defs"]})
+
+
+def _of_reframe(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
+    """Yield what ReFrame would refuse: one such file would stop it for every system."""
+    for error in _schema().iter_errors(raw):
+        key = tuple(error.absolute_path)
+        if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+            known = error.schema["properties"]
+            for name in error.instance.keys() - known.keys():
+                yield (*key, str(name)), f"is not a key of ReFrame's systems: {near(str(name), known)}"
+        elif error.validator == "required":
+            for name in error.validator_value:
+                if name not in error.instance:
+                    yield (*key, name), "is missing."
+        elif error.validator == "pattern":
+            yield (
+                key,
+                f"{shorten(repr(error.instance), 60)} is no name: it begins with a letter or _, and has "
+                "letters, digits, _ and - alone",
             )
-    model: type[PartitionExtras]
-    for side, model in (("native", PartitionExtras), ("virtual", VirtualExtras)):
-        partition = system.partition(side)
-        where = f"system.partitions[{partition.name}]"
-        extras = _validate(model, partition.extras, file, f"{where}.extras")
-        if isinstance(extras, VirtualExtras):
-            host_of(extras, f"{file}: {where}.extras.host")
-        for key in ("num_cpus", "num_cpus_per_core", "num_sockets"):
-            if not isinstance(partition.processor.get(key), int) or partition.processor[key] < 1:
-                raise UsageError(
-                    f"{file}: {where}.processor.{key}: missing; state it (jobs check that it is true)"
-                )
-        if partition.scheduler in ("local", "ssh"):
-            raise UsageError(
-                f"{file}: {where}.scheduler: {partition.scheduler!r} cannot keep both partitions apart; "
-                "use a batch scheduler such as 'slurm'"
-            )
-    if system.native.llc_bytes != system.virtual.llc_bytes:
-        raise UsageError(
-            f"{file}: extras.llc_bytes differs between the partitions: state what the hardware has, "
-            "the same for both"
-        )
-    native, virtual = (system.cores(side) for side in SIDES)
-    share = virtual < native and shared_hosts.most(system.virtual.vms_of_hosts) > 1
-    if system.native.scale != system.virtual.scale or (native != virtual and not share):
-        raise UsageError(
-            f"{file}: extras.scale and the cores of a node (processor.num_cpus / num_cpus_per_core) must be "
-            "the same for both partitions: sizes and ranks follow from them; state what both can give "
-            "(a VM may have fewer cores where extras.vms_of_hosts says that several share a host)"
-        )
-    if system.native.node_interleaving != system.virtual.node_interleaving:
-        raise UsageError(
-            f"{file}: extras.node_interleaving differs between the partitions: both run on the same "
-            "hardware; two settings of the firmware are two sessions"
-        )
-    if system.native.hpl != system.virtual.hpl:
-        raise UsageError(
-            f"{file}: extras.hpl differs between the partitions: problems of two sizes are no pair"
-        )
-    needed = 8 * system.virtual.hpl.order**2 // 2**20 if system.virtual.hpl else 0
-    if needed > min(system.native.memory_mib, system.virtual.memory_mib):
-        raise UsageError(
-            f"{file}: extras.hpl.order: the matrix takes {needed} MiB, a node has less (extras.memory_mib)"
-        )
-    if system.native.link_gbit not in (None, system.virtual.link_gbit):
-        raise UsageError(
-            f"{file}: extras.link_gbit differs between the partitions: state the rate that the adapters of "
-            "both should have"
-        )
-    return system
+        else:
+            yield key, shorten(error.message, 120)
 
 
-def read(file: Path) -> dict[str, Any]:
-    """Read a system file and check it.
+@dataclass(frozen=True)
+class SystemFile:
+    """A system file after reading: what it defines, or why that cannot be used.
 
-    Returns
-    -------
-    dict
-        The system as ReFrame takes it.
+    Attributes
+    ----------
+    file
+        Where it is.
+    name
+        The system's; the file's own where that does not come as far as to state one.
+    stated
+        Whether the file states the name.
+    found
+        The system as ReFrame takes it, and as virtqual knows it; or what is wrong.
+    """
 
-    Raises
-    ------
-    UsageError
-        The file does not define ``system``, or ``check`` refuses it.
+    file: Path
+    name: str
+    stated: bool
+    found: tuple[dict[str, Any], System] | VirtqualError
+
+    def checked(self) -> System:
+        """Return the system.
+
+        Raises
+        ------
+        VirtqualError
+            It is not there at the moment, or its file is wrong.
+        """
+        if isinstance(self.found, VirtqualError):
+            raise self.found
+        return self.found[1]
+
+
+def read(file: Path) -> SystemFile:
+    """Read a system file and check it; whatever it does, other files can be read after it.
 
     Notes
     -----
-    ``system`` may also be a sentence: why the system is not there at the moment.  ReFrame then knows it by
-    the file's name, with nothing to run on, and says the sentence when somebody selects it.
+    ``system`` may also be a sentence: why the system is not there at the moment.
     """
-    defined = runpy.run_path(str(file))
-    raw = defined.get("system")
-    if isinstance(raw, str):
-        return _not_there(file.stem, raw)
-    if not isinstance(raw, dict):
-        raise UsageError(f"{file}: defines no dictionary named 'system'; see docs/add-a-system.md")
-    check(raw, str(file))
-    return raw
-
-
-def _not_there(name: str, why: str) -> dict[str, Any]:
-    nowhere = {"name": "absent", "scheduler": "local", "launcher": "local", "environs": ["no-stack"]}
-    return {"name": name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
-
-
-def _validate(model: type[M], raw: Mapping[str, Any], file: str, where: str) -> M:
+    # A name that ReFrame takes, whatever the file is called.
+    own = re.sub(r"^[^A-Za-z_]|[^\w-]", "_", file.stem, flags=re.ASCII)
     try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join([where, *(str(part) for part in problem['loc'])])}: {problem['msg']}"
-            for problem in error.errors()
-        ]
-        raise UsageError(
-            f"{file}: {'; '.join(problems)} (what a system file must say: docs/add-a-system.md)"
-        ) from None
+        raw = _run(file)
+        if isinstance(raw, str):
+            raise InfrastructureError(f"system {own!r}: {raw}")
+        if not isinstance(raw, dict):
+            raise UsageError(f"{file}: defines no dictionary named 'system'; see docs/add-a-system.md")
+    except VirtqualError as error:
+        return SystemFile(file, own, False, error)
+    name = raw.get("name")
+    stated = isinstance(name, str) and not any(key == ("name",) for key, _ in _of_reframe(raw))
+    try:
+        return SystemFile(file, str(name), stated, (raw, check(raw, str(file))))
+    except UsageError as error:
+        return SystemFile(file, str(name) if stated else own, stated, error)
+
+
+def _run(file: Path) -> object:
+    """Return what a file defines as ``system``.
+
+    Raises
+    ------
+    VirtqualError
+        The file's own; UsageError with the line where anything else goes wrong, or the file ends the program.
+    """
+    try:
+        reading.bytes_of(file, reading.REVIEWED)
+        return runpy.run_path(str(file)).get("system")
+    except VirtqualError:
+        raise
+    except SystemExit as error:
+        why = f"ends the program ({error}): a system that is not there says so by a sentence as `system`"
+        raise UsageError(f"{_line(file, error)}: {why}") from error
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"{_line(file, error)}: cannot be read ({why})") from error
+
+
+def _line(file: Path, error: BaseException) -> str:
+    """Return a file with its line at which it failed, where there is one."""
+    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(file)]
+    if isinstance(error, SyntaxError):
+        lines = [error.lineno]
+    return f"{file}:{lines[-1]}" if lines and lines[-1] else str(file)

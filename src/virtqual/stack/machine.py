@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 
 # As pip, apt and git begin the line that matters, after those of every attempt.
 _REASON = re.compile(r"^\s*((?:ERROR|E|fatal): .+?)\s*$", re.MULTILINE)
@@ -39,19 +40,9 @@ def run(
         The program is not there, failed, or took too long; the message has the reason that it gave.
     """
     try:
-        done = subprocess.run(
-            command,
-            env=env,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
-    except OSError as error:
-        raise InfrastructureError(f"{failed}: {command[0]}: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise InfrastructureError(f"{failed}: no end after {error.timeout:.0f} s") from error
+        done = execute.run(command, env=env, seconds=seconds)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{failed}: {error}") from error
     if done.returncode:
         raise InfrastructureError(f"{failed} (exit code {done.returncode}): {_reason(done)}")
     return done.stdout

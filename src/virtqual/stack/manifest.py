@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from virtqual.errors import InfrastructureError
-from virtqual.files.records import first_problem, write_whole
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files import records
 
 _FILE = "manifest.json"
 NONE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
@@ -107,7 +107,7 @@ class Manifest(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
-        return write_whole(self, directory / _FILE, indent=2)
+        return records.write_whole(self, directory / _FILE, indent=2)
 
 
 def load(path: Path) -> Manifest:
@@ -119,14 +119,10 @@ def load(path: Path) -> Manifest:
         The file is missing or is not a manifest of this version.
     """
     try:
-        return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InfrastructureError(f"{path}: no stack manifest ({error.strerror})") from error
-    except ValidationError as error:
+        return records.load(Manifest, path, "stack manifest")
+    except UsageError as error:
         again = set_up_by(path.parent.name)
-        raise InfrastructureError(
-            f"{path}: {first_problem(error)}; {again} sets the stack up again"
-        ) from error
+        raise InfrastructureError(f"{error}; {again} sets the stack up again") from error
 
 
 def earlier(directory: Path) -> Manifest | None:

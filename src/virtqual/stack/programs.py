@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 from virtqual.stack import manifest, pins
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest, Program
@@ -104,9 +104,7 @@ def libraries(program: Path) -> list[Path]:
         One is not found.
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
-    done = subprocess.run(
-        ["ldd", program], env=env, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+    done = execute.run(["ldd", program], env=env)
     found = []
     for line in done.stdout.splitlines():
         if "not found" in line:

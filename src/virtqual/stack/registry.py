@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError
+from virtqual.files import execute
 from virtqual.stack import machine, manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -214,8 +214,7 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
 def _version(package: str) -> str:
     """Return the version of a package of the distribution, empty if it is not installed."""
     command = ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package]
-    query = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    status, _, version = query.stdout.partition(" ")
+    status, _, version = execute.run(command).stdout.partition(" ")
     return version if status == "installed" else ""
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from virtqual import paths
-from virtqual.admission import between, during, programs, rules, shares
 from virtqual.admission.policy import load_policy
+from virtqual.admission.rules import RULES, rule
 from virtqual.files.datafile import DataError
 from virtqual.session import judge as judging
 
@@ -16,9 +16,13 @@ CLASSES = ("kvm", "esxi", "production", "emulated")
 
 def test_the_projects_own_policy_covers_every_rule():
     policy = judging.policy()
-    tables = (rules.rules(), during.RULES, programs.RULES, between.RULES, shares.RULES)
-    assert set(policy.items) == {name for table in tables for name in table}
+    assert set(policy.items) == set(RULES)
     assert len(policy.items) == 42
+
+
+def test_a_second_rule_of_an_item_is_refused():
+    with pytest.raises(ValueError, match="two rules have the item 'smt'"):
+        rule("run", "smt")(lambda run, limits: iter(()))
 
 
 @pytest.mark.parametrize(

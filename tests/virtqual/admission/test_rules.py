@@ -3,8 +3,8 @@
 import pytest
 from preflight_pairs import node
 
-from virtqual.admission import during, rules
 from virtqual.admission.compare import applied, compare
+from virtqual.admission.rules import RULES
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
 from virtqual.session import judge as judging
@@ -129,8 +129,8 @@ def pair(native, virtual, host):
 
 
 def test_every_rule_has_a_fault():
-    assert CASES.keys() == rules.rules().keys()
-    assert LOADS.keys() == during.RULES.keys()
+    assert CASES.keys() == {item for item, rule in RULES.items() if rule.scope == "nodes"}
+    assert LOADS.keys() == {item for item, rule in RULES.items() if rule.scope == "load"}
 
 
 @pytest.mark.parametrize(
@@ -150,18 +150,16 @@ def test_the_rule_finds_its_fault(item, native, virtual, host, says):
 )
 def test_the_rule_finds_its_load(item, change, says):
     policy = judging.policy()
-    found = applied(during.RULES, policy, "kvm", QUIET.model_copy(update=change))
+    found = applied("load", policy, "kvm", QUIET.model_copy(update=change))
     assert [(one.item, says in one.reason) for one in found] == [(item, True)]
-    assert applied(during.RULES, policy, "kvm", QUIET) == []
+    assert applied("load", policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
-    assert applied(during.RULES, policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
+    assert applied("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
 
 
 def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
     assert (
-        applied(
-            during.RULES, judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0})
-        )
+        applied("load", judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0}))
         == []
     )
 

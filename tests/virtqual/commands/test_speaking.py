@@ -32,7 +32,8 @@ def failing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(28, "No space left on device"),
+        OSError(5, "Input/output error"),
+        SystemExit(0),
         KeyError("x"),
         OverflowError("math range error"),
         RuntimeError(),
@@ -54,6 +55,30 @@ def test_the_traceback_finds_a_place_where_the_state_has_none(failing, tmp_path,
     assert f"the traceback is in {tmp_path}/2" in failing(KeyError("x")).output
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "state"))
     assert "its traceback could not be written anywhere" in failing(KeyError("x")).output
+
+
+@pytest.mark.parametrize("state", ["file", "file/below", "whole/sessions-is-a-file"])
+def test_a_state_directory_that_cannot_be_written_is_named(failing, tmp_path, monkeypatch, state):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / state))
+    if state.startswith("whole"):
+        (tmp_path / state).mkdir(parents=True)
+        (tmp_path / state / "sessions").write_text("")
+    with pytest.raises(OSError, match=r"exists|Not a directory") as error:
+        (tmp_path / state / "sessions/20260101-000000-x").mkdir(parents=True)
+    done = failing(error.value)
+    said = " ".join(done.output.split())
+    assert (done.exit_code, "nobody foresaw" in said) == (5, False)
+    assert f"virtqual writes to {tmp_path / state}; " in said
+    assert "VIRTQUAL_STATE" in said
+
+
+def test_a_full_disk_is_called_so(failing, tmp_path):
+    done = failing(OSError(28, "No space left on device"))
+    assert done.exit_code == 5
+    assert f"cannot be written: No space left on device. virtqual writes to {tmp_path}/state" in done.output
+    # Another file's trouble is not the state directory's.
+    assert "nobody foresaw" in failing(OSError(13, "Permission denied", "/elsewhere")).output
 
 
 def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):

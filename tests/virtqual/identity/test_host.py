@@ -100,7 +100,7 @@ def test_the_file_of_a_site(tmp_path):
     for wrong, says in (
         ("numa_node: 2", "numa_node"),
         ("numa_nodes: two", "numa_nodes"),
-        ("[", "neither JSON"),
+        ("[", "is not YAML"),
     ):
         file.write_text(wrong)
         with pytest.raises(UsageError, match=says):

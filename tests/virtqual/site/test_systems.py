@@ -1,19 +1,24 @@
 """What a system file must say: errors name file and key."""
 
 import copy
+import json
+import re
 from pathlib import Path
 
 import pytest
+import reframe
+from typer.testing import CliRunner
 
-from virtqual.errors import UsageError
-from virtqual.site import placement, systems
+from virtqual.cli import app
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.site import configuration, placement, systems
 
 EXAMPLE = Path(__file__).parents[3] / "reframe/systems/example.py"
 
 
 @pytest.fixture
 def example() -> dict:
-    return copy.deepcopy(systems.read(EXAMPLE))
+    return copy.deepcopy(systems.read(EXAMPLE).found[0])
 
 
 def test_the_worked_example_is_right(example):
@@ -21,6 +26,11 @@ def test_the_worked_example_is_right(example):
     assert system.virtual.hypervisor.build == "8.0.3-24022510"
     assert system.partition("native").name == "bare"
     assert systems.host_of(system.virtual).link_gbit == 100
+
+
+def both(system):
+    system["partitions"][0]["features"] = ["native", "virtual"]
+    system["partitions"][1]["features"] = ["rdma"]
 
 
 def remove(*keys):
@@ -47,8 +57,11 @@ def put(value, *keys):
     ("change", "says"),
     [
         (remove("prefix"), "system.prefix"),
-        (remove("partitions", 0, "processor"), "partitions.0.processor"),
-        (put({"num_cpus": 4}, "partitions", 0, "processor"), "bare].processor.num_cpus_per_core"),
+        (remove("partitions", 0, "processor"), "system.partitions[bare].processor: is missing"),
+        (
+            put({"num_cpus": 4}, "partitions", 0, "processor"),
+            "system.partitions[bare].processor.num_cpus_per_core: is",
+        ),
         (put(["fast"], "partitions", 0, "features"), "exactly one partition must have the feature 'native'"),
         (put(["native"], "partitions", 1, "features"), "found bare, vm"),
         (remove("partitions", 1, "extras", "hypervisor"), "[vm].extras.hypervisor"),
@@ -64,16 +77,53 @@ def put(value, *keys):
         (put(12.5, "partitions", 0, "extras", "link_gbit"), "12.5 Gbit/s is no rate of an RDMA port"),
         (put(100_000, "partitions", 0, "extras", "link_gbit"), "the nearest is 2400"),
         (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
-        (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: Field required"),
+        (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: is missing"),
         (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
         (
             put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "vms_of_hosts"),
-            "extras.vms_of_hosts: Value error, vm2 stands twice, on a and on b",
+            "extras.vms_of_hosts: vm2 stands twice, on a and on b",
         ),
         (put({"a": []}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a: "),
-        (put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a.0: "),
+        (put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a[0]: "),
         (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.vms_of_hosts says that several"),
-        (put("small", "partitions", 1, "extras", "scale"), "must be the same for both partitions"),
+        (put("small", "partitions", 1, "extras", "scale"), "extras.scale differs"),
+        (put(True, "partitions", 1, "extras", "numa_hiden"), "[vm].extras.numa_hiden: is not a key"),
+        (put(True, "partitions", 1, "extras", "numa_hiden"), "did you mean numa_hidden"),
+        (put(100, "partitions", 0, "extras", "link_gbits"), "did you mean link_gbit"),
+        (put("no", "partitions", 1, "extras", "numa_hidden"), "[vm].extras.numa_hidden: Input should be a"),
+        (
+            put("2", "partitions", 0, "extras", "nodes"),
+            "[bare].extras.nodes: Input should be a valid integer",
+        ),
+        (put("-d mlx5_0", "partitions", 0, "extras", "rdma_options"), "[bare].extras.rdma_options: "),
+        (put({}, "partitions", 0, "extras", "hypervisor"), "[bare].extras.hypervisor: is not a key"),
+        (put(1, "prefx"), "system.prefx: is not a key of ReFrame's systems: did you mean prefix"),
+        (
+            put([], "partitions", 1, "env_var"),
+            "[vm].env_var: is not a key of ReFrame's systems: did you mean",
+        ),
+        (
+            put(4, "partitions", 0, "processor", "num_cpu"),
+            "[bare].processor.num_cpu: is not a key of ReFrame's",
+        ),
+        (put("4", "partitions", 0, "max_jobs"), "[bare].max_jobs: '4' is not of type 'number'"),
+        (remove("hostnames"), "system.hostnames: is missing"),
+        (put("../../evil", "name"), "system.name: '../../evil' is no name"),
+        (put("-x", "name"), "system.name: '-x' is no name"),
+        (put("x y", "partitions", 0, "name"), "system.partitions[x y].name: 'x y' is no name"),
+        (
+            put("pbs", "partitions", 1, "scheduler"),
+            "[vm].scheduler: 'pbs' will not do: the checks run under Slurm",
+        ),
+        (put("mpirun", "partitions", 1, "launcher"), "[vm].launcher: 'mpirun' will not do"),
+        (remove("partitions", 1, "access"), "[vm].access: is missing"),
+        (put([], "partitions", 1, "access"), "[vm].access: "),
+        (
+            put(["--account=hpcops --partition=bare"], "partitions", 1, "access"),
+            "access of bare and vm is the same",
+        ),
+        (put(["native", "virtual"], "partitions", 0, "features"), "found bare, vm"),
+        (both, "bare has both features"),
         (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
     ],
 )
@@ -106,13 +156,14 @@ def test_a_file_without_a_system(tmp_path):
     file = tmp_path / "mysite.py"
     file.write_text("sistem = {}\n")
     with pytest.raises(UsageError, match=r"mysite\.py: defines no dictionary named 'system'"):
-        systems.read(file)
+        systems.read(file).checked()
 
 
 def test_a_system_that_is_not_there_says_why(tmp_path):
     file = tmp_path / "mysite.py"
     file.write_text("system = 'down for maintenance'\n")
-    assert systems.read(file)["descr"] == "down for maintenance"
+    with pytest.raises(InfrastructureError, match="system 'mysite': down for maintenance"):
+        systems.read(file).checked()
 
 
 def test_a_size_of_hpl_that_no_node_can_hold(example):
@@ -123,3 +174,137 @@ def test_a_size_of_hpl_that_no_node_can_hold(example):
     for partition in example["partitions"]:
         partition["extras"]["hpl"] = {"order": 110_000, "block": 168}
     assert systems.check(example, "mysite.py").virtual.hpl == systems.HplSize(order=110_000, block=168)
+
+
+GPU = {"name": "gpu", "scheduler": "local", "launcher": "local", "extras": {"memory_mib": "of a card"}}
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    example["partitions"].insert(place, GPU)
+    system = systems.check(example, "mysite.py")
+    assert [system.partition(side).name for side in systems.SIDES] == ["bare", "vm"]
+    (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
+    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    (made,) = configuration.configuration(tmp_path)["systems"]
+    assert made["partitions"][place] == GPU
+    bare = next(p for p in made["partitions"] if p["name"] == "bare")
+    assert (bare["environs"], bare["features"]) == (["no-stack"], ["native", "rdma", "multinode", "numa"])
+
+
+def test_what_a_sites_own_checks_need_has_a_place(example):
+    example["partitions"][0]["extras"]["site"] = {"rack": 7}
+    assert systems.check(example, "mysite.py").native.site == {"rack": 7}
+
+
+def test_reframe_takes_what_is_accepted_here(example):
+    # Its own check is of the whole configuration, and one system that it refuses stops every other.
+    schema = Path(reframe.__file__).parent / "schemas/config.json"
+    known = json.loads(schema.read_text(encoding="utf-8"))["properties"]["systems"]["items"]["properties"]
+    with pytest.raises(UsageError) as error:
+        systems.check({**example, **dict.fromkeys(known, object())}, "mysite.py")
+    for key in known:
+        assert f"system.{key}: " in str(error.value)
+
+
+SITE = """
+import json
+system = json.loads({text!r})
+"""
+WAYS_TO_BREAK = {
+    "1 / 0": (2, r"broken\.py:1: cannot be read \(ZeroDivisionError: division by zero\)"),
+    "import sys\nsys.exit(0)": (2, r"broken\.py:2: ends the program \(0\)"),
+    "raise SystemExit('gone')": (2, r"broken\.py:1: ends the program \(gone\)"),
+    "system = {": (2, r"broken\.py:1: cannot be read \(SyntaxError"),
+    "import nothing_of_the_kind": (2, r"broken\.py:1: cannot be read \(ModuleNotFoundError"),
+    "system = 3": (2, r"broken\.py: defines no dictionary named 'system'"),
+    "system = {}": (2, r"broken\.py: system\.name: is missing"),
+    "from virtqual.errors import InfrastructureError\nraise InfrastructureError('the file server sleeps')": (
+        5,
+        "the file server sleeps",
+    ),
+}
+
+
+@pytest.fixture
+def sites(tmp_path, monkeypatch, example):
+    """Return a directory with the file of one system that is right, and nothing else."""
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
+    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    directory = tmp_path / "reframe/systems"
+    directory.mkdir(parents=True)
+    (directory / "right.py").write_text(SITE.format(text=json.dumps({**example, "name": "right"})))
+    return directory
+
+
+@pytest.mark.parametrize(("text", "code", "says"), [(text, *end) for text, end in WAYS_TO_BREAK.items()])
+def test_a_broken_file_stops_its_own_system_only(sites, text, code, says):
+    (sites / "broken.py").write_text(text + "\n")
+    assert configuration.load_system("right").name == "right"
+    with pytest.raises(VirtqualError, match=says) as error:
+        configuration.load_system("broken")
+    assert error.value.exit_code == code
+    listed = {system["name"]: system for system in configuration.configuration(sites)["systems"]}
+    assert listed["right"]["partitions"][0]["name"] == "bare"
+    assert listed["broken"]["descr"] in str(error.value)
+    assert [partition["name"] for partition in listed["broken"]["partitions"]] == ["absent"]
+
+
+def test_a_command_ends_as_the_error_says_and_never_as_a_system_file_wants(sites):
+    (sites / "broken.py").write_text("import sys\nsys.exit(0)\n")
+    done = CliRunner().invoke(app, ["preflight", "--system", "broken"])
+    assert (done.exit_code, "broken.py:2: ends the program" in done.output) == (2, True)
+
+
+def test_a_system_that_is_unknown_may_be_in_a_file_that_is_broken(sites):
+    (sites / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match=r"no system 'cluster' .*right.*not read: .*broken\.py:1: cannot"):
+        configuration.load_system("cluster")
+
+
+def test_two_files_of_one_system_are_refused_and_a_broken_one_hides_none(sites, tmp_path, monkeypatch):
+    (tmp_path / "right.py").write_text("1 / 0\n")
+    monkeypatch.setenv("VIRTQUAL_SYSTEMS", str(tmp_path / "right.py"))
+    assert configuration.load_system("right").name == "right"
+    (tmp_path / "right.py").write_text((sites / "right.py").read_text())
+    with pytest.raises(
+        UsageError, match=r"'right' is defined twice, by .*systems/right\.py and by .*right\.py"
+    ):
+        configuration.load_system("right")
+    assert [system["name"] for system in configuration.configuration(sites)["systems"]] == ["right"]
+
+
+def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
+    (sites / "zero.py").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"zero\.py: cannot be read .*no regular file"):
+        configuration.load_system("zero")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"schema": "vcluster/0"}', "schema 'vcluster/0'"),
+        ('{"schema": "vcluster/1", "sta', "cannot be read"),
+        ('{"schema": "vcluster/1", "status": "up"}', "created"),
+        ("[]", "schema None"),
+    ],
+)
+def test_a_broken_state_of_the_cluster_names_its_file_and_is_no_verdict(tmp_path, monkeypatch, text, says):
+    monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path))
+    file = tmp_path / "state.json"
+    assert "is not up" in str(systems.read(EXAMPLE.with_name("vcluster.py")).found)
+    file.write_text(text)
+    with pytest.raises(InfrastructureError, match=re.escape(says)) as error:
+        systems.read(EXAMPLE.with_name("vcluster.py")).checked()
+    assert str(file) in str(error.value)
+    assert error.value.exit_code == 5
+
+
+def test_a_state_directory_that_cannot_be_written_is_named(sites, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for state in (tmp_path / "file", Path("/proc/1")):
+        monkeypatch.setenv("VIRTQUAL_STATE", str(state))
+        with pytest.raises(InfrastructureError, match=rf"{state}/log: .*VIRTQUAL_STATE"):
+            configuration.configuration(sites)

@@ -1,0 +1,58 @@
+"""Run other programs to their end: what they print is text, and they have a time limit where one is known."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from virtqual.errors import InfrastructureError
+
+
+def run(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever its exit code.
+
+    Parameters
+    ----------
+    command
+        The program with its arguments.
+    env
+        Its whole environment; None for ours.
+    seconds
+        How long it may take; None for ever.
+
+    Returns
+    -------
+    subprocess.CompletedProcess
+        What it printed is read as UTF-8, with a mark for each byte that is none.
+
+    Raises
+    ------
+    InfrastructureError
+        It cannot be started, or took too long.
+    """
+    try:
+        return subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as error:
+        raise InfrastructureError(f"{command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
+
+
+def said(command: Sequence[str | Path], *, seconds: float | None = None) -> str:
+    """Return what a program printed; nothing where it is not there, fails or takes too long."""
+    try:
+        done = run(command, seconds=seconds)
+    except InfrastructureError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""

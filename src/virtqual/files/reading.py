@@ -1,0 +1,38 @@
+"""Read files whose content others decide: never more than a stated size, and no device that never ends."""
+
+from __future__ import annotations
+
+import errno
+import stat
+from pathlib import Path
+
+#: Size of a record at most, B: a session of a hundred checks has a tenth of it.
+RECORD = 256 * 2**20
+#: Size of a file that people review at most, B.
+REVIEWED = 2**20
+
+
+def bytes_of(file: Path, most: int, *, pipes: bool = False) -> bytes:
+    """Return what a file holds.
+
+    Parameters
+    ----------
+    file
+        A regular file, or a link to one.
+    most
+        How many bytes it may have.
+    pipes
+        Whether it may also be a pipe or a terminal, as a person may name one on the command line.
+
+    Raises
+    ------
+    OSError
+        It cannot be read, is no regular file, or is larger; ``strerror`` says which.
+    """
+    if not pipes and not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(file))
+    with file.open("rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(file))
+    return content

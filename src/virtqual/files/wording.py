@@ -1,0 +1,95 @@
+"""Words for mistakes in files: which key, what is wrong with it, and what could have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from textwrap import shorten
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+Key = tuple[str | int, ...]
+
+
+def dotted(key: Key) -> str:
+    """Return a key path as people write it: ``("budgets", 2, "margin")`` is ``budgets[2].margin``."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the part of an error message that lists what could have been meant instead of `name`."""
+    names = sorted(known)
+    matches = get_close_matches(name, names, n=3, cutoff=0.5)
+    if matches:
+        return "did you mean " + " or ".join(matches) + "?"
+    return "known are " + (", ".join(names) if names else "none") + "."
+
+
+def mistakes(error: ValidationError, model: type[BaseModel], content: object) -> list[tuple[Key, str]]:
+    """Return each mistake that pydantic found: the key, and a sentence that begins after it.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        The model that it checked against.
+    content
+        What it checked: mappings, lists and scalars.
+    """
+    found: dict[Key, list[tuple[str, str]]] = {}
+    for item in error.errors(include_url=False):
+        kind, message = item["type"], str(item["msg"]).removeprefix("Value error, ")
+        key = _in_content(item["loc"], content, missing=kind == "missing")
+        if kind == "missing":
+            message = "is missing, and has no default."
+        elif kind == "extra_forbidden":
+            message = f"is not a key of this kind of entry: {near(str(key[-1]), _keys(model, key[:-1]))}"
+        elif kind not in ("value_error", "json_invalid"):
+            message = f"{message} (found {shorten(repr(item['input']), 60)})."
+        found.setdefault(key, []).append((kind, message))
+    told = []
+    for key, messages in found.items():
+        # Of the branches of a union, those of another type altogether explain nothing.
+        telling = [message for kind, message in messages if not kind.endswith("_type")]
+        told += [(key, message) for message in telling or [messages[0][1]]]
+    return told
+
+
+def _in_content(loc: tuple[str | int, ...], content: object, *, missing: bool) -> Key:
+    """Return the part of pydantic's location that is in the content; it also names branches of unions."""
+    key: list[str | int] = []
+    for index, part in enumerate(loc):
+        children = _children(content)
+        if part in children:
+            content = children[part]
+        elif not (missing and index == len(loc) - 1):
+            continue
+        key.append(part)
+    return tuple(key)
+
+
+def _children(node: object) -> Mapping[str | int, object]:
+    if isinstance(node, Mapping):
+        return node
+    return dict(enumerate(node)) if isinstance(node, list | tuple) else {}
+
+
+def _keys(kind: Any, key: Key) -> set[str]:
+    """Return the keys that a model, or a type made of models, has at `key`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+        if not key:
+            return set(fields)
+        return _keys(fields[str(key[0])], key[1:]) if key[0] in fields else set()
+    arguments = get_args(kind)
+    if get_origin(kind) is Annotated:
+        arguments = arguments[:1]
+    elif isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Iterable):
+        # A list, a tuple or a mapping: what it holds is one key further down.
+        arguments, key = arguments[-1:] if get_origin(kind) is dict else arguments, key[1:]
+    return set().union(*(_keys(one, key) for one in arguments)) if arguments else set()

@@ -1,0 +1,130 @@
+"""Files from elsewhere: bounded in time and size, and each mistake names file, key or line, and a remedy."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+from typer.testing import CliRunner
+
+from virtqual.cli import app
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files import reading, records
+from virtqual.files.datafile import DataError, Entry, parse
+from virtqual.files.wording import mistakes
+from virtqual.identity import host
+from virtqual.session.store import load as load_session
+from virtqual.stack import manifest
+
+BOMB = "a0: &a0 [lol, lol]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+class Inner(Entry):
+    wanted: int = 0
+
+
+class Outer(Entry):
+    inner: Annotated[list[Inner], Field(default_factory=list)]
+    by_name: Annotated[dict[str, list[Inner]], Field(default_factory=dict)]
+    size: Inner | float = 0.0
+
+
+@pytest.mark.parametrize("read", [parse, host.load])
+def test_an_alias_bomb_is_refused_at_once_by_its_line(tmp_path, read):
+    file = tmp_path / "bomb.yaml"
+    file.write_text(BOMB)
+    begun = time.monotonic()
+    with pytest.raises(DataError, match=r"bomb\.yaml:2: holds the alias \*a0: aliases are not read"):
+        read(file)
+    assert time.monotonic() - begun < 1
+
+
+def test_nesting_without_end_is_refused(tmp_path):
+    file = tmp_path / "deep.yaml"
+    file.write_text("a: " + "[" * 100_000)
+    with pytest.raises(DataError, match=r"deep\.yaml:1: is nested too deeply"):
+        parse(file)
+
+
+def test_a_byte_order_mark_and_the_line_ends_of_windows_are_read(tmp_path):
+    file = tmp_path / "data.yaml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: two\r\n")
+    assert dict(parse(file).content) == {"a": 1, "b": "two"}
+
+
+@pytest.mark.parametrize("read", [parse, load_session, manifest.load])
+def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    for target in ("/dev/zero", tmp_path / "pipe"):
+        link = tmp_path / "link"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        with pytest.raises((UsageError, InfrastructureError), match=r"link.*it is no regular file"):
+            read(link)
+
+
+def test_what_a_person_names_may_be_a_pipe_but_not_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "RECORD", 2**20)
+    done = CliRunner().invoke(app, ["identity", "--look", "/dev/zero"])
+    assert (done.exit_code, "/dev/zero" in done.output) == (2, True)
+    assert "larger than 1 MiB" in done.output
+    pipe = subprocess.Popen([sys.executable, "-c", "print('{}')"], stdout=subprocess.PIPE)
+    with pipe:
+        assert reading.bytes_of(Path(f"/dev/fd/{pipe.stdout.fileno()}"), 10, pipes=True) == b"{}\n"
+
+
+def test_a_file_of_the_largest_size_is_read_and_the_next_is_not(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 2**20)
+    assert len(reading.bytes_of(file, 2**20)) == 2**20
+    file.write_bytes(b"x" * (2**20 + 1))
+    with pytest.raises(OSError, match="larger than 1 MiB"):
+        reading.bytes_of(file, 2**20)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("inner: [{wantid: 1}]", r":1: inner\[0\]\.wantid: is not a key .* did you mean wanted\?"),
+        ("by_name: {a: [{wantid: 1}]}", r"by_name\.a\[0\]\.wantid: .* did you mean wanted\?"),
+        ("size: {wantid: 1}", r"size\.wantid: .* did you mean wanted\?"),
+        ("iner: []", r":1: iner: .* did you mean inner"),
+        ("zzz: []", r"zzz: .* known are by_name, inner, size\."),
+        ("inner: 3", r"inner: Input should be a valid list \(found 3\)"),
+    ],
+)
+def test_a_misspelt_key_is_told_with_the_nearest_known(tmp_path, text, says):
+    file = tmp_path / "data.yaml"
+    file.write_text(text)
+    with pytest.raises(DataError, match=says):
+        parse(file).read(Outer)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"iner": []}', r"key iner: is not a key .* did you mean inner"),
+        ('{"inner": [{"wanted": "x"}]}', r"key inner\[0\]\.wanted: Input should be a valid integer"),
+        ('{"inner": ', r"key schema: Invalid JSON: EOF"),
+        ("[" * 200_000, r"key schema: Invalid JSON"),
+        ("[]", r"key schema: Input should be an object"),
+    ],
+)
+def test_a_record_is_told_with_file_and_key(tmp_path, text, says):
+    file = tmp_path / "record.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=rf"record\.json: {says}"):
+        records.load(Outer, file, "record")
+
+
+def test_every_mistake_is_told():
+    wrong = {"inner": [{"wanted": "x"}, {"wantid": 2}], "size": []}
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Outer.model_validate(wrong)
+    assert len(mistakes(error.value, Outer, wrong)) == 3
