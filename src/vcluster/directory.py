@@ -96,7 +96,7 @@ class StateDirectory:
         return self.root / "kernel"
 
 
-def visible(path: Path, what: str) -> Path:
+def visible(path: Path, name: str) -> Path:
     """Return the path absolute and without links, if all nodes can see it.
 
     Raises
@@ -107,6 +107,6 @@ def visible(path: Path, what: str) -> Path:
     real = path.expanduser().resolve()
     for hidden in HIDDEN:
         if real.is_relative_to(hidden):
-            message = f"{what} {real} lies below {hidden}, which every node mounts anew: choose another."
+            message = f"{name} {real} lies below {hidden}, which every node mounts anew: choose another."
             raise OptionError(message)
     return real

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from vcluster import network, qemu, rdma
@@ -110,11 +111,11 @@ class Supervisor:
         os.close(self.progress)
         self.progress = -1
 
-    def start(self, what: WatchedProgram) -> int:
+    def start(self, watched: WatchedProgram) -> int:
         """Start a program with a log of its own; return its process id."""
-        with (self.plan.logs / f"{what.name}.out").open("ab") as log:
+        with (self.plan.logs / f"{watched.name}.out").open("ab") as log:
             started = subprocess.Popen(
-                what.command,
+                watched.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -122,12 +123,11 @@ class Supervisor:
                 start_new_session=True,
             )
         self._keep.append(started)
-        self.running[started.pid] = what
+        self.running[started.pid] = watched
         return started.pid
 
-    def wait_for(self, what: str, condition: object, pause: float = 0.05) -> None:
+    def wait_for(self, goal: str, condition: Callable[[], object], pause: float = 0.05) -> None:
         """Wait until the condition holds, while nothing dies and somebody waits for the cluster."""
-        assert callable(condition)
         poll = select.poll()
         poll.register(self.progress, 0)
         while not condition():
@@ -141,7 +141,7 @@ class Supervisor:
                 self._heard = True
                 self._start_silent_vms_again()
             if took > self.plan.boot_seconds:
-                raise BootError(f"{what} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
+                raise BootError(f"{goal} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
 
     def watch(self, seconds: float) -> None:
         """Wait for children that end, this long at most, and deal with them."""
@@ -186,14 +186,14 @@ class Supervisor:
 
     def _mourn(self, ended: WatchedProgram, code: int) -> None:
         how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
-        what = (
+        label = (
             f"VM {ended.name}"
             if ended in self.plan.vms
             else f"{ended.name}'s slurmd"
             if ended.node
             else ended.name
         )
-        self.lost[ended.name] = f"{what} {how}"
+        self.lost[ended.name] = f"{label} {how}"
         if self.progress >= 0:
             return
         self.tell(lost=self.lost[ended.name])

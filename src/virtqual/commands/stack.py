@@ -87,9 +87,9 @@ def show(plan: BuildPlan, job: jobbing.BuildJob) -> None:
         )
     else:
         _say.print(
-            f"set {name}: {', '.join(job.names)}; the versions of what they need are not worked out yet for "
-            "this machine and configuration: the build begins with it, a few minutes, and then says which "
-            f"packages it takes; {plan.free / 2**30:.0f} GiB free"
+            f"set {name}: {', '.join(job.names)}; the versions of their dependencies are not known yet for "
+            "this machine and configuration: the build works them out first, which takes a few minutes, and "
+            f"then lists its packages; {plan.free / 2**30:.0f} GiB free"
         )
     for package in plan.build:
         notes = [f"{package.name}@{package.version}"]
@@ -103,7 +103,7 @@ def show(plan: BuildPlan, job: jobbing.BuildJob) -> None:
         unknown = len(plan.build) - len(plan.tried)
         _say.print(
             f"{minutes:.0f} min on two cores and {size:.0f} MiB for the {len(plan.tried)} that were tried; "
-            + (f"what the other {unknown} take is not known" if unknown else "that is all of them")
+            + (f"not timed: {unknown}" if unknown else "that is all of them")
         )
     for entry in plan.by_hand:
         _say.print(f"{'supplied' if entry.supplied else 'TO SUPPLY BY HAND'}: {entry}")

@@ -123,11 +123,11 @@ def propose(
         at other sizes.
     """
     sessions = list({session.session: session for session in sessions}.values())
-    for what in ("system", "stack", "cpu"):
-        found = sorted({str(getattr(session, what)) for session in sessions})
+    for part in ("system", "stack", "cpu"):
+        found = sorted({str(getattr(session, part)) for session in sessions})
         if len(found) != 1:
             raise ValueError(
-                f"references are made of sessions with one {what}; found {', '.join(found) or 'none'}."
+                f"references are made of sessions with one {part}; found {', '.join(found) or 'none'}."
             )
     system = directory / sessions[0].system
     proposals = [

@@ -165,15 +165,15 @@ def _install(job: BuildJob, found: Spack, todo: BuildPlan, say: Say) -> None:
 def failure(log: Path, job: BuildJob, build: Iterable[Package], there: frozenset[str]) -> str:
     """Return which package failed, where its log is, and what is still in place."""
     text = log.read_text(encoding="utf-8", errors="replace")
-    lacking = {package.hash: package for package in build if package.hash not in there}
+    lacking = {each.hash: each for each in build if each.hash not in there}
     # The first: what comes after it may only have failed because of it.
     found = _LOG.search(text)
     begun = next((match for match in _BEGINS.finditer(text) if match[2] in lacking), None)
     if found:
-        where, what = Path(found[1]), str(lacking.get(found[3], found[2]))
+        where, package = Path(found[1]), str(lacking.get(found[3], found[2]))
     else:
         # It failed before it had a log: no source, or its recipe's own mistake.
-        where, what = log, str(lacking[begun[2]]) if begun else "a package"
+        where, package = log, str(lacking[begun[2]]) if begun else "a package"
     good = manifest.earlier(job.state)
     last = (
         f"the last good stack ({good.hash}) is still in place"
@@ -181,14 +181,14 @@ def failure(log: Path, job: BuildJob, build: Iterable[Package], there: frozenset
         else "no Spack stack was set up before; the registry stack is not touched"
     )
     return (
-        f"{what} could not be built; its log: {where}\n{tail(where, 8)}\n"
+        f"{package} could not be built; its log: {where}\n{tail(where, 8)}\n"
         f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped, "
         "--without PACKAGE leaves a program out"
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{' is' if number == 1 else 's are'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{' is' if number == 1 else 's are'}"
 
 
 def _finish(job: BuildJob, locked: Lock, roots: Sequence[Package]) -> Manifest:

@@ -93,7 +93,9 @@ def site_directory(root: Path, given: Path | None) -> Path | None:
     """
     named = given or (Path(os.environ[SITE]) if os.environ.get(SITE) else None)
     if named is not None and not named.is_dir():
-        raise UsageError(f"{named}: no directory; a site's Spack configuration is one (docs/stack.md)")
+        raise UsageError(
+            f"{named}: no such directory; a site's Spack configuration is a directory (docs/stack.md)"
+        )
     return named or ((root / "config/site") if (root / "config/site").is_dir() else None)
 
 

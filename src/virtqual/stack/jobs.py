@@ -168,8 +168,8 @@ def _for_this_machine(file: Path) -> Path:
     system, here = lock.load(file).system.partition("-")[0], environment.host_system()
     if system not in ("", here):
         raise UsageError(
-            f"{file} is a lock for {system}, and this is {here}: what it takes from the machine, such as "
-            f"the compiler, is another there. Take a lock or mirror that was made on {here}"
+            f"{file} is a lock for {system}, and this is {here}: the compiler and other packages "
+            f"that it takes from the machine differ there. Take a lock or mirror that was made on {here}"
         )
     return file
 

@@ -79,7 +79,7 @@ def stack(root: Path) -> Stack:
         raise UsageError(f"{file}: the key {error} is missing") from None
     except (TypeError, AttributeError):
         raise UsageError(
-            f"{file}: spack, definitions and repos.builtin do not hold what they should (docs/stack.md)"
+            f"{file}: spack, definitions and repos.builtin do not have their form (docs/stack.md)"
         ) from None
     if not re.fullmatch(r"[0-9a-f]{40}", packages.commit):
         raise UsageError(f"{file}: repos.builtin.commit: the package repository is not pinned by a commit")

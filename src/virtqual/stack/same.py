@@ -29,7 +29,7 @@ _QUESTIONS = {
 
 
 class SeenError(ValueError):
-    """A node's record of what it loads is not whole."""
+    """A node's record of the libraries that it loads is not whole."""
 
 
 class LoadedFile(BaseModel):
@@ -136,7 +136,7 @@ def parse(text: str, node: str) -> Seen:
         )
     except (KeyError, ValueError) as error:
         raise SeenError(
-            f"what {node} wrote of the libraries that it loads is not whole ({error}); seen.sh needs ldd, "
+            f"node {node}'s record of the libraries that it loads is not whole ({error}); seen.sh needs ldd, "
             "readlink, stat and sha256sum there"
         ) from error
 

@@ -125,18 +125,18 @@ def variables(state: Path, *, offline: bool) -> dict[str, str]:
     return env
 
 
-def log_file(state: Path, what: str) -> Path:
+def log_file(state: Path, label: str) -> Path:
     """Make a new log file, which no other run has, though it begin in the same second."""
     place = state / "log"
     place.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y%m%d-%H%M%S")
-    file, number = place / f"{now}-{what}.log", 1
+    file, number = place / f"{now}-{label}.log", 1
     while True:
         try:
             file.touch(exist_ok=False)
         except FileExistsError:
             number += 1
-            file = place / f"{now}-{what}-{number}.log"
+            file = place / f"{now}-{label}-{number}.log"
         else:
             return file
 

@@ -81,7 +81,7 @@ def test_a_shipped_lock_is_used_for_what_it_was_made_from_only(fake, start, chec
         ("spack.yaml", "  repos:", "  others:", r"spack\.yaml: the key 'repos' is missing"),
         ("spack.yaml", "      commit: ", "      tag: ", "not pinned by a commit"),
         ("spack.yaml", "      git: ", "      from: ", "the key 'git' is missing"),
-        ("spack.yaml", "  definitions:", "  definitions: 1\n  others:", "do not hold what they should"),
+        ("spack.yaml", "  definitions:", "  definitions: 1\n  others:", "do not have their form"),
     ],
 )
 def test_a_mistake_in_yaml_is_named(checkout, tmp_path, file, old, new, told):

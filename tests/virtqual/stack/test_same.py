@@ -200,7 +200,7 @@ def test_features_that_libraries_choose_by(see):
 def test_a_record_that_is_not_whole(see, tree, cut):
     text = "program /p\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /p\nreal\n/p\nsays\n"
     assert same.parse(text, "n1").files["binary"].path == "/p"
-    with pytest.raises(same.SeenError, match="n1 wrote"):
+    with pytest.raises(same.SeenError, match="node n1's record"):
         same.parse(text[: text.index(f"\n{cut}\n")], "n1")
 
 

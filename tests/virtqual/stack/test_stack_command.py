@@ -39,7 +39,7 @@ def test_a_plan_without_a_lock_says_what_a_person_must_do(stack, fake, tmp_path,
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("csh", "patch") else f"/bin/{name}")
     said = stack("build", "--dry-run")
     assert said.startswith("set all: stream, osu-micro-benchmarks, hpl, perftest, lammps")
-    assert re.search(r"not worked out yet.* \d+ GiB free", said)
+    assert re.search(r"not known yet.* \d+ GiB free", said)
     assert "TO SUPPLY BY HAND: namd needs NAMD_2.14_Source.tar.gz: get it from https://" in said
     assert "MISSING: Spack needs patch (Debian: apt-get install patch)" in said
     assert "MISSING: namd needs csh (Debian: apt-get install tcsh)" in said
@@ -69,10 +69,10 @@ def test_a_site_may_write_umlauts_whatever_the_locale(checkout, tmp_path):
 def test_a_build_shows_its_plan_as_soon_as_there_is_one(stack, tmp_path):
     said = stack("build", *MICRO)
     steps = (
-        "not worked out yet",
+        "not known yet",
         "concretising",
         "set micro: stream@5.10, osu-micro-benchmarks@7.5.2\n3 packages to install, 0 there, 1 from",
-        "that were tried; what the other 1 take is not known",
+        "that were tried; not timed: 1",
         "] mpich-4.3.2",
         "osu 7.5.2 (Spack package",
     )
