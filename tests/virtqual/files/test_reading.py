@@ -62,10 +62,10 @@ def test_a_byte_order_mark_and_the_line_ends_of_windows_are_read(tmp_path):
 def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     for target in ("/dev/zero", tmp_path / "pipe"):
-        link = tmp_path / "link"
+        link = tmp_path / "log.jsonl"
         link.unlink(missing_ok=True)
         link.symlink_to(target)
-        with pytest.raises((UsageError, InfrastructureError), match=r"link.*it is no regular file"):
+        with pytest.raises((UsageError, InfrastructureError), match=r"log\.jsonl.*it is no regular file"):
             read(link)
 
 
