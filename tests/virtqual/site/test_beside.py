@@ -39,8 +39,14 @@ def test_checks_run_beside_a_partition_that_is_none_of_theirs(site, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "@testsite:bare+fake" in done.stdout
     assert "@testsite:gpu" not in done.stdout
-    listed = site.reframe("-n", "lj", "-L", VIRTQUAL_SYSTEMS=str(tmp_path / "with_gpu.py"))
-    assert "needs 1 nodes" not in listed.stdout, listed.stdout
+    listing = ("reframe", "-c", str(FAKE.parents[2] / "checks"), "--system", "testsite", "-L")
+    # Counts of ranks and nodes are in the names, and what cannot run stands below them.
+    ours = site.run(*listing, FAKE_CPUS_bare="8", FAKE_CPUS_cloud="8").stdout
+    beside = site.run(
+        *listing, FAKE_CPUS_bare="8", FAKE_CPUS_cloud="8", VIRTQUAL_SYSTEMS=str(tmp_path / "with_gpu.py")
+    ).stdout
+    assert "lammps problem=lj" in ours
+    assert ours.partition("[List of")[2] == beside.partition("[List of")[2]
 
 
 def test_a_session_runs_beside_files_that_are_broken(site, files):
