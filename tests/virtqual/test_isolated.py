@@ -110,7 +110,7 @@ def test_of_what_an_installer_says_the_reason_is_told(said, told):
 def test_a_program_that_is_not_there_or_does_not_end():
     for command, told in (
         (["/none/apt-get"], "no: /none/apt-get: No such file"),
-        (["sleep", "9"], "no: no end"),
+        (["sleep", "9"], "no: sleep: no end"),
     ):
         with pytest.raises(InfrastructureError, match=told):
             machine.run(command, "no", seconds=0.1)
