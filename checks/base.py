@@ -94,7 +94,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
     @property
     def node_memory(self):
         """Bytes that a check may use on a node of either side: problems of two sizes are no pair."""
-        return min(p.extras["memory_mib"] for p in rt.runtime().system.partitions if p.extras) * 2**20
+        return min(p.extras["memory_mib"] for p in counts.compared()) * 2**20
 
     def run_instead(self, name):
         """Run another of the programs that the stack lists under the feature.

@@ -6,9 +6,14 @@ from virtqual.programs import sizes
 from virtqual.site import hosts as shared_hosts
 
 
+def compared():
+    """Return the partitions that are compared: a system file may have others."""
+    return [p for p in rt.runtime().system.partitions if {"native", "virtual"} & set(p.features)]
+
+
 def _fewest():
     """Return physical cores and hardware threads that every node has."""
-    found = [p.processor for p in rt.runtime().system.partitions if p.processor.num_cpus]
+    found = [p.processor for p in compared() if p.processor.num_cpus]
     cores = min((p.num_cpus // (p.num_cpus_per_core or 1) for p in found), default=1)
     return cores, min((p.num_cpus for p in found), default=1)
 
@@ -29,7 +34,7 @@ def up_to_cores(ranks):
 
 def nodes():
     """Return over how many nodes strong scaling goes."""
-    found = [p.extras["nodes"] for p in rt.runtime().system.partitions if "nodes" in p.extras]
+    found = [p.extras["nodes"] for p in compared()]
     return min([MOST_NODES, *found]) if found else 1
 
 
@@ -84,7 +89,7 @@ def of_layout(layout):
 
 def vms():
     """Return how many VMs of one host run at once: 2, 4, ... all that share one; 2 where none do."""
-    found = [p.extras.get("vms_of_hosts", {}) for p in rt.runtime().system.partitions]
+    found = [p.extras.get("vms_of_hosts", {}) for p in compared()]
     most = max(map(shared_hosts.most, found), default=0)
     return sizes.doublings(most, most)[1:] if most > 1 else [2]
 

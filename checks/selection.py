@@ -84,8 +84,8 @@ class Selection(Measuring):
 
         The case is of this class or of its verdict's.
         """
-        scales = {partition.extras.get("scale") for partition in rt.runtime().system.partitions}
-        if cls.scale and scales - {cls.scale, None}:
+        scales = {partition.extras["scale"] for partition in counts.compared()}
+        if cls.scale and scales - {cls.scale}:
             return f"for partitions of scale {cls.scale!r}"
         if cls.nodes > counts.nodes():
             return f"needs {cls.nodes} nodes on each side"

@@ -129,7 +129,7 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     text.append(f"{len(here)} checks, each with a verdict of native against virtual (NAME_overhead)")
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
-        nodes = min((p.extras.get("nodes", 0) for p in system.partitions), default=0)
+        nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
         if lines := missing(every, features, nodes):
             text.append(
                 "\n".join(
