@@ -48,7 +48,7 @@ def up(
     vcpus: Annotated[int, typer.Option(help="CPUs of a VM")] = 2,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
     memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
-    accel: Annotated[Accelerator, typer.Option(help="what runs the guests")] = Accelerator.AUTO,
+    accel: Annotated[Accelerator, typer.Option(help="accelerator of the guests")] = Accelerator.AUTO,
     qemu: Annotated[str, typer.Option(help="QEMU binary")] = "qemu-system-x86_64",
     kernel: Annotated[Path | None, typer.Option(help="guest kernel: folder or image")] = None,
     modules: Annotated[Path | None, typer.Option(help="folder with lib/modules/")] = None,
@@ -166,7 +166,7 @@ def fetch_kernel(
 @app.command("requirements")
 def show_requirements(
     packages: Annotated[bool, typer.Option("--packages", help="package names only")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="also what is there")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="also the programs that are there")] = False,
 ) -> None:
     """Print missing programs and the Debian packages that bring them."""
     chosen = list(requirements.REQUIREMENTS) if everything else requirements.missing()

@@ -27,7 +27,7 @@ Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: m
 Site = Annotated[
     Path | None, typer.Option(help="directory of the site's own Spack configuration (default: config/site)")
 ]
-Set = Annotated[str, typer.Option("--set", help="what to build: micro, apps or all")]
+Set = Annotated[str, typer.Option("--set", help="set to build: micro, apps or all")]
 Without = Annotated[list[str] | None, typer.Option(help="a package of the set to leave out (repeatable)")]
 
 
@@ -152,7 +152,10 @@ def mirror(
 @app.command()
 def check(
     session: Annotated[
-        str, typer.Option(help="also compare what the nodes of a session loaded (id, path or 'last')")
+        str,
+        typer.Option(
+            help="also compare the libraries that the nodes of a session loaded (id, path or 'last')"
+        ),
     ] = "",
 ) -> None:
     """Say which stacks are set up, what each can do, and whether a file of them has changed since.

@@ -161,3 +161,7 @@ def ordered(program: str, matches: Iterable[re.Match[str]], what: str) -> None:
     starts = [match.start() for match in matches]
     if starts != sorted(starts):
         raise OutputError(program, f"{what}: the lines are not in their order")
+
+
+# The names of before: parsers that sites have written after docs/licensed-application.md import them.
+one, step, whole = single, resolution, whole_number

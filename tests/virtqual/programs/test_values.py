@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import hpcc, lammps, likwid, mpip, netpipe, osu
+from virtqual.programs import hpcc, lammps, likwid, mpip, netpipe, osu, text
 from virtqual.programs.hpl import Solved
 from virtqual.programs.npb import NpbRun
 from virtqual.programs.text import OutputError, number
@@ -328,3 +328,8 @@ def test_a_damaged_output_says_what_is_wrong(name, good, bad, says):
     assert good in text
     with pytest.raises(OutputError, match=says):
         PARSERS[name](text.replace(good, bad))
+
+
+def test_parsers_of_sites_that_import_the_readers_former_names_still_run():
+    assert text.one("p", r"^cells = (\d+)$", "cells = 12\n", "cells")[1] == "12"
+    assert (text.step("8.553e+01"), text.whole("p", "12", "cells")) == (0.01, 12)
