@@ -14,6 +14,18 @@ class Guarded(rfm.RegressionTestPlugin):
         """Return the names of the performance variables that must be there; a subclass says them."""
         raise NotImplementedError
 
+    def leave_out(self, stages):
+        """Run none of the hooks of some stages (``pre_run``, ``post_performance`` ...)."""
+        for stage in stages:
+            for hook in type(self).pipeline_hooks().get(stage, ()):
+                self.disable_hook(hook.__name__)
+
+    @run_after("init")
+    def read_nothing_in_a_dry_run(self):
+        """A dry run makes the job scripts, and has nothing to read afterwards."""
+        if self.is_dry_run():
+            self.leave_out(["pre_sanity", "post_sanity", "pre_performance", "post_performance"])
+
     @run_after("setup")
     def refuse_retries(self):
         """A retried run breaks the order of the pairs, a retried verdict judges the same samples again."""

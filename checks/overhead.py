@@ -4,10 +4,12 @@ import math
 import statistics
 
 import reframe as rfm
+import reframe.core.builtins as builtins
 import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import DependencyError, SanityError
 from reframe.core.logging import getlogger
+from reframe.core.meta import make_test
 
 from virtqual.errors import VirtqualError
 from virtqual.identity import seen
@@ -16,14 +18,39 @@ from virtqual.session import judging
 from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
-from .selection import case_of, same_environment, slots
+from .selection import Scoped, case_of, same_environment, slots
+
+# Whoever judges a whole session leaves the verdicts of its runs out by this tag.
+TAG = "verdict"
 
 
-class Overhead(rfm.RunOnlyRegressionTest, Guarded):
+def with_verdict(measured):
+    """Register a measurement with ReFrame, and with it the verdict ``NAME_overhead`` on its samples.
+
+    The verdict has the measurement's parameters but ``sample``, its description, and its tags with
+    ``verdict`` and ``overhead``.
+
+    Parameters
+    ----------
+    measured
+        The measurement's class; this is a decorator of it, in the place of ``rfm.simple_test``.
+    """
+    rfm.simple_test(measured)
+    body = {
+        name: builtins.parameter(known.values, fmt=known.format, loggable=known.is_loggable())
+        for name, known in measured.raw_params.items()
+        if name != "sample"
+    }
+    body |= {"measured": measured, "descr": f"{measured.descr or measured.__name__}: virtual against native"}
+    name = f"{measured.__name__}_overhead"
+    rfm.simple_test(make_test(name, (Overhead,), body, module=measured.__module__))
+    return measured
+
+
+class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped):
     """The verdict on one measurement: its samples from both sides, paired and judged.
 
-    A subclass sets ``measured`` and repeats that check's parameters (but ``sample``); its tags
-    are that check's and ``overhead``.
+    `with_verdict` makes it: ``measured`` is the measurement, whose parameters (but ``sample``) it repeats.
     """
 
     #: The check whose samples are judged.
@@ -43,17 +70,23 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded):
 
     @run_after("init")
     def collect_from_both_sides(self):
-        """Depend on every sample of this look, wherever it runs."""
-        self.tags = self.measured.tags_of(self) | {"overhead"}
-        self.valid_prog_environs = [f"+{self.measured.feature}"]
+        """Depend on every sample of this run of ReFrame, wherever it runs."""
+        self.tags = self.measured.tags_of(self) | {TAG, "overhead"}
+        self.valid_prog_environs = self.measured.environments()
         self.valid_systems = [] if self.measured.lacking(self) else self.measured.systems("virtual")
-        own = {name: getattr(self, name) for name in type(self).param_space.params}
+        own = {name: getattr(self, name) for name in type(self).raw_params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()
         chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in order)
         self.samples = [self.measured.variant_name(number) for number in chosen]
         for name in self.samples:
             self.depends_on(name, same_environment)
+
+    @run_after("init")
+    def judge_nothing_in_a_dry_run(self):
+        """There are no samples to fetch."""
+        if self.is_dry_run():
+            self.leave_out(type(self).pipeline_hooks())
 
     @property
     def run_group(self):

@@ -19,9 +19,9 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     """
 
     @classmethod
-    def lacking(cls, case):
+    def unfit(cls, case):
         """Return why it cannot run: no such VMs, or no native node that they are shares of, too."""
-        return _lacking(counts.of_layout(case.layout)[0]) or super().lacking(case)
+        return _unfit(counts.of_layout(case.layout)[0]) or super().unfit(case)
 
     @run_after("init")
     def take_nodes(self):
@@ -62,7 +62,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
                 )
 
 
-def _lacking(count):
+def _unfit(count):
     """Return why so many VMs of one host cannot be compared with a native node; empty if they can.
 
     A side that is not selected lacks nothing: its runs are not there either.

@@ -22,7 +22,7 @@ from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
-from reframe.frontend.loader import RegressionCheckLoader
+from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
 
 from virtqual.harness import catalogue
 from virtqual.harness.process import NOTHING_SELECTED
@@ -36,6 +36,7 @@ def install() -> None:
     if not getattr(Runner, "_virtqual_guarded", False):
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
+        RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
         Runner._virtqual_guarded = True
@@ -98,6 +99,20 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return listed
+
+
+def _see_our_tests(visit: Callable[..., None]) -> Callable[..., None]:
+    """Have ReFrame load the files that make tests by ``checks.overhead`` or ``checks.judged``.
+
+    It leaves out, without a word, every file that neither imports ``reframe`` nor has its decorator.
+    """
+
+    def seen(self: Any, node: Any) -> None:
+        visit(self, node)
+        if {"with_verdict", "judge"} & {name.name for name in node.names}:
+            self._has_regression_test = True
+
+    return seen
 
 
 def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:

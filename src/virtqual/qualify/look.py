@@ -29,7 +29,11 @@ def one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...])
         tags=request.tags,
         environment=session.stack["name"],
         policy=request.policy,
-        settings={"against": request.against, "hypervisor_class": session.hypervisor_class},
+        settings={
+            "against": request.against,
+            "hypervisor_class": session.hypervisor_class,
+            "scope": "full" if request.full else "quick",
+        },
         extras={
             "virtqual_session": session.session,
             "hypervisor_class": session.hypervisor_class,
@@ -39,7 +43,6 @@ def one_look(job: Qualification, first: int, last: int, checks: tuple[str, ...])
     listed = job.directory / "catalogue.json"
     env = {
         "VIRTQUAL_PAIRS": f"{first}:{last}",
-        "VIRTQUAL_SCOPE": "full" if request.full else "quick",
         "VIRTQUAL_CATALOGUE": str(listed),
     }
     if number > 1:
