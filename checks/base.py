@@ -178,6 +178,8 @@ class Sampled(Guarded):
 
     def unit_of(self, result):
         """Return the unit of a result's metric."""
+        if result.declared:
+            return result.declared.unit
         return judging.references().metrics[result.metric].unit
 
     def stage_text(self, name):

@@ -46,7 +46,11 @@ class Guarded(rfm.RegressionTestPlugin):
             raise SanityError("the check names no value that it measures")
         if missing := sorted(wanted - have.keys()):
             raise SanityError(f"no value for {', '.join(missing)}")
-        if broken := sorted(name for name, value in have.items() if not _is_number(value)):
+        self.refuse_no_numbers(have)
+
+    def refuse_no_numbers(self, values):
+        """Refuse values that cannot be compared: no numbers at all, or infinite ones."""
+        if broken := sorted(name for name, value in values.items() if not _is_number(value)):
             raise SanityError(f"no finite number for {', '.join(broken)}")
 
 

@@ -24,6 +24,12 @@ from .selection import Scoped, case_of, same_environment, slots
 TAG = "verdict"
 
 
+def set_to(check, name, default):
+    """Return the value that a class gives a variable of ReFrame's, or `default` if it gives none."""
+    variable = check.var_space[name]
+    return variable.default_value if variable.is_defined() else default
+
+
 def with_verdict(measured):
     """Register a measurement with ReFrame, and with it the verdict ``NAME_overhead`` on its samples.
 
@@ -41,9 +47,9 @@ def with_verdict(measured):
         for name, known in measured.raw_params.items()
         if name != "sample"
     }
-    body |= {"measured": measured, "descr": f"{measured.descr or measured.__name__}: virtual against native"}
-    name = f"{measured.__name__}_overhead"
-    rfm.simple_test(make_test(name, (Overhead,), body, module=measured.__module__))
+    name = measured.__name__
+    body |= {"measured": measured, "descr": f"{set_to(measured, 'descr', name)}: virtual against native"}
+    rfm.simple_test(make_test(f"{name}_overhead", (Overhead,), body, module=measured.__module__))
     return measured
 
 

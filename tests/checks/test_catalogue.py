@@ -7,7 +7,6 @@ from pathlib import Path
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
-
 LONGER = "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
 
 
