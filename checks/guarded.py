@@ -3,7 +3,6 @@
 import math
 
 import reframe as rfm
-import reframe.core.runtime as rt
 from reframe.core.exceptions import SanityError
 
 
@@ -25,17 +24,6 @@ class Guarded(rfm.RegressionTestPlugin):
         """A dry run makes the job scripts, and has nothing to read afterwards."""
         if self.is_dry_run():
             self.leave_out(["pre_sanity", "post_sanity", "pre_performance", "post_performance"])
-
-    @run_after("setup")
-    def refuse_retries(self):
-        """A retried run breaks the order of the pairs, a retried verdict judges the same samples again."""
-        # --repeat, --distribute and -P add parameters of their own, and lose the verdicts on the way.
-        added = [name for name in type(self).param_space.params if name.startswith(".")]
-        if rt.runtime().current_run > 0 or added:
-            raise SanityError(
-                "--max-retries, --reruns, --duration, --repeat and --distribute cannot be used with paired "
-                "samples; VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
-            )
 
     @run_after("performance")
     def refuse_missing_values(self):

@@ -48,14 +48,34 @@ def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
             system = runtime.runtime().system
             getlogger().error(
                 f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
-                f"system {system.name!r} ({system.descr}) has the partitions "
-                f"{', '.join(p.name for p in system.partitions) or 'none'}; "
+                f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
+            )
+            sys.exit(1)
+        if option := _breaks_pairs(self, testcases):
+            getlogger().error(
+                f"{option} cannot be used with paired samples, which run once, in turn: "
+                "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
             sys.exit(1)
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
+
+
+def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
+    """Return the option by which paired tests would run again, or on nodes of its choice; empty for none."""
+    checks = [case.check for case in testcases if hasattr(case.check, "run_group")]
+    again = {
+        "--reruns": runner._num_reruns,
+        "--max-retries": runner._max_retries,
+        "--duration": runner._timeout,
+    }
+    # These options add parameters of their own, and lose dependencies on the way.
+    added = any(name.startswith(".") for check in checks for name in type(check).raw_params)
+    given = [option for option, value in again.items() if value]
+    given += ["--repeat, --distribute or -P"] if added else []
+    return given[0] if checks and given else ""
 
 
 def _adjacent(testcases: list[Any]) -> list[Any]:
@@ -93,9 +113,9 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
-        here = catalogue.of_checks(case.check for case in testcases)
+        here, now = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
         printer.info("[List of matched checks]")
-        printer.info(catalogue.listing(here, _loaded, runtime.runtime().system, detailed=detailed))
+        printer.info(catalogue.listing(here, _loaded, now.system, now.site_config, detailed=detailed))
         return None
 
     return listed
