@@ -232,7 +232,9 @@ def judge(
         "tags": set(set_to(check, "tags", ())) | set(tags),
     }
     new = make_test(name, (Foreign, check), body, module=caller["__name__"], custom_prefix=check._rfm_prefix)
-    return with_verdict(new)
+    # ReFrame finds a test of an earlier run (--restore-session) by its name in its file.
+    caller[name] = with_verdict(new)
+    return caller[name]
 
 
 def _load(where, beside):
@@ -267,7 +269,7 @@ def _values(check, better, budget, margin, metrics, units):
         )
     if not better and not metrics:
         raise ValueError(
-            f"{check}: which performance variables are judged? Name them in `better` or `metrics`"
+            f"{check}: name the performance variables that are judged, in `better` or in `metrics`"
         )
     if better and (budget is None or margin is None):
         raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as 1.05) and `margin` (0.03)")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from reframe.core.logging import getlogger
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
+from reframe.utility import import_module_from_file, jsonext
 
 from virtqual.harness import catalogue
 from virtqual.harness.process import NOTHING_SELECTED
@@ -37,6 +39,7 @@ def install() -> None:
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
+        jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
         Runner._virtqual_guarded = True
@@ -119,6 +122,12 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return listed
+
+
+class _ImportsOfPackages:
+    """How ``--restore-session`` imports a test's file: as the loader does, with the package that it is in."""
+
+    import_module_from_file = staticmethod(partial(import_module_from_file, load_parents=True))
 
 
 def _see_our_tests(visit: Callable[..., None]) -> Callable[..., None]:
