@@ -94,7 +94,7 @@ class Foreign(Sampled, Selection):
                 systems, environments = map(list, cls.theirs)
                 return (
                     f"no {side} partition and stack fit its valid_systems {systems} and valid_prog_environs "
-                    f"{environments} (judge(..., environments=['*']) takes any stack)"
+                    f"{environments} (judge(..., systems=['*'], environments=['*']) takes any)"
                 )
         return ""
 
@@ -178,6 +178,7 @@ def judge(
     margin=None,
     metrics=None,
     units=None,
+    systems=None,
     environments=None,
     name="",
     tags=("quick", "full"),
@@ -197,8 +198,9 @@ def judge(
         By name of performance variable: its metric in ``references/metrics/``, which has budget and margin.
     units
         By name of performance variable, where the check states none.
-    environments
-        Stacks to run with, instead of the check's own ``valid_prog_environs``.
+    systems, environments
+        Features of partitions and stacks to run with, instead of its ``valid_systems`` and
+        ``valid_prog_environs``; ``["*"]`` for any.
     name
         Of the new check; the old one's if empty.  The verdict is ``NAME_overhead``.
     tags
@@ -226,7 +228,7 @@ def judge(
         "descr": set_to(check, "descr", "") or name,
         "judged_as": _values(name, better or {}, budget, margin, metrics or {}, units or {}),
         "theirs": (
-            tuple(set_to(check, "valid_systems", ["*"])),
+            tuple(systems or set_to(check, "valid_systems", ["*"])),
             tuple(environments or set_to(check, "valid_prog_environs", ["*"])),
         ),
         "tags": set(set_to(check, "tags", ())) | set(tags),
