@@ -105,6 +105,8 @@ class Foreign(Sampled, Selection):
             raise SanityError("it runs on this machine (local), not on the nodes that are compared")
         if self.container_platform.image:
             raise SanityError("it runs in a container, in which it cannot be noted what its tasks see")
+        # An environment of the site's own is no stack, and has none of a stack's marks.
+        self.current_environ.extras.setdefault("stack_hash", "none")
 
     @run_before("run")
     def note_what_it_sees(self):
@@ -221,6 +223,11 @@ def judge(
         check = _load(check, Path(caller["__file__"]).parent)
     if issubclass(check, rfm.CompileOnlyRegressionTest):
         raise ValueError(f"{check.__name__} runs nothing that could be compared")
+    if check.num_variants != len(check.param_space):
+        raise ValueError(
+            f"{check.__name__} has fixtures with parameters, and a sample cannot say which it had: judge "
+            "a subclass whose fixtures have one value each"
+        )
     if clash := sorted(_own_names(Foreign) & _own_names(check)):
         raise ValueError(f"{check.__name__} and the pairing both define {', '.join(clash)}")
     name = name or check.__name__

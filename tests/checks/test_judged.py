@@ -108,6 +108,18 @@ def test_its_build_parameters_and_late_values_are_its_own(own):
     assert len({run["software"][0]["files"]["binary"]["sha256"] for run in found}) == 1
 
 
+def test_a_fixture_builds_its_program_once_a_partition(own):
+    judged(
+        own,
+        "from ..judged import judge\n\n"
+        f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
+    )
+    done = reframe(own, "-n", "^triad_built_once%", VIRTQUAL_PAIRS="0:1")
+    assert done.returncode == 0, outcome(done)
+    assert len(re.findall(r"OK.*build_triad ", done.stdout)) == 2
+    assert [run["side"] for run in runs(own)] == ["native", "virtual", "virtual", "native"]
+
+
 def test_patterns_and_names_of_other_systems_give_way(own):
     """Its environment is no stack, which is said; its references are of another machine, and native's."""
     check = f'"{own.path}/apps/triad.py:triad_by_patterns"'

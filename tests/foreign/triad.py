@@ -2,6 +2,7 @@
 
 import reframe as rfm
 import reframe.utility.sanity as sn
+from reframe.core.builtins import fixture
 
 
 @rfm.simple_test
@@ -29,6 +30,32 @@ class triad(rfm.RegressionTest):
     def name_values(self):
         rate = sn.extractsingle(r"Triad:\s+(\S+)", self.stdout, 1, float)
         self.perf_variables = {"triad_bw": sn.make_performance_function(rate, "MB/s")}
+
+
+class build_triad(rfm.CompileOnlyRegressionTest):
+    build_system = "SingleSource"
+    sourcepath = "triad.c"
+    executable = "triad.x"
+
+
+@rfm.simple_test
+class triad_built_once(rfm.RunOnlyRegressionTest):
+    descr = "a triad that is built once a partition, by a fixture"
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    built = fixture(build_triad, scope="environment")
+
+    @run_after("setup")
+    def run_what_was_built(self):
+        self.executable = f"{self.built.stagedir}/triad.x"
+
+    @sanity_function
+    def validate(self):
+        return sn.assert_found(r"Solution Validates", self.stdout)
+
+    @performance_function("MB/s", perf_key="Triad")
+    def extract_rate(self):
+        return sn.extractsingle(r"Triad:\s+(\S+)", self.stdout, 1, float)
 
 
 @rfm.simple_test

@@ -21,6 +21,7 @@ from typing import Any
 from reframe.core import runtime
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
+from reframe.core.pipeline import CompileOnlyRegressionTest
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
@@ -39,6 +40,7 @@ def install() -> None:
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
+        CompileOnlyRegressionTest.check_sanity = _with_build_job(CompileOnlyRegressionTest.check_sanity)
         jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
@@ -122,6 +124,22 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return listed
+
+
+def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:
+    """Have a test that only compiles, such as a fixture, end with the exit code of its build.
+
+    Where errors of jobs are trapped, as we configure it, ReFrame looks for that of a run that is not there.
+    """
+
+    def checked(self: Any) -> None:
+        self._job = self._build_job
+        try:
+            check_sanity(self)
+        finally:
+            self._job = None
+
+    return checked
 
 
 class _ImportsOfPackages:
