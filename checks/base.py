@@ -32,7 +32,8 @@ from .guarded import Guarded
 from .selection import StackSelection
 
 JOB_FILES = Path(virtqual.job.__file__).parent
-# Slurm's CPUs are hardware threads: without this two ranks may share a core, and N CPUs are N/2 cores.
+# Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
+# N/2 cores.
 ONE_THREAD = "--threads-per-core=1"
 # A run that is not over after this long is broken: cases are sized for seconds or minutes.
 TIME_LIMIT = {"small": "10m", "standard": "2h"}
@@ -54,12 +55,12 @@ class Sampled(Guarded):
 
     @property
     def known(self):
-        """What the system file says of this partition besides its processor."""
+        """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
 
     @property
     def host(self):
-        """What is known of the host under the virtual partition; None for the native one."""
+        """The facts about the host under the virtual partition; None for the native partition."""
         if self.slot.side == "native":
             return None
         return host_of(VirtualExtras.model_validate(self.known), "system file")
@@ -248,7 +249,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Sampled, StackSelection):
         """Ask for tasks and CPUs, bind them, and have the job write down what it sees."""
         self.num_tasks, self.num_tasks_per_node, self.num_cpus_per_task = 1, 1, 1
         self.executable = str(self.program["path"])
-        # What the partition sets for its hardware stands.
+        # Variables that the partition sets for its hardware stay as they are.
         site = self.current_partition.local_env.env_vars
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
         # Before every run: an input may have changed since the last one.

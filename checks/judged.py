@@ -26,7 +26,7 @@ from .selection import Selection, features
 
 
 class Value(NamedTuple):
-    """What a performance variable is judged as.
+    """The metric as which a performance variable is judged.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Foreign(Sampled, Selection):
     bound as it asks to be, which is noted with the run and not judged.
     """
 
-    #: By performance variable, what it is judged as.
+    #: By performance variable: the metric as which it is judged.
     judged_as = {}
     #: The check's own ``valid_systems`` and ``valid_prog_environs``.
     theirs = ((), ())
@@ -271,7 +271,7 @@ def _reframe_names():
 
 
 def _values(check, better, budget, margin, metrics, units):
-    """Return by performance variable what it is judged as."""
+    """Return by performance variable the metric as which it is judged."""
     if both := sorted(better.keys() & metrics.keys()):
         raise ValueError(
             f"{', '.join(both)}: metrics of references/ have a direction; leave them out of `better`"

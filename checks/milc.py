@@ -30,7 +30,7 @@ SIMULATIONS = {
 # The exact dynamics conserves the action, 1.3 a site.  On 512 sites it changed by 2e-5 a site in 4 steps, by
 # 9e-5 in 10.
 VIOLATION = 1e-3
-# Both sides start from the same lattice and random numbers; what remains is the order of sums.
+# Both sides start from the same lattice and random numbers; only the order of sums may differ.
 SAME = 1e-6
 DAY = 86400
 
@@ -44,7 +44,7 @@ class milc(Measurement):
     tags = {"app", "openstack-kvm", "full"}
 
     def arrange(self):
-        """As many ranks as a lattice of powers of two can be divided by."""
+        """Take as many ranks as a lattice of powers of two can be divided among."""
         self.num_tasks = self.num_tasks_per_node = 1 << self.cores.bit_length() - 1
         self.asked = SIMULATIONS[self.known["scale"]]
         self.executable_opts = ["milc.in"]

@@ -35,9 +35,10 @@ STMV_NODES = (2, 4)
 STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES, counts.nodes())
 STMV_VMS = counts.layouts(STMV_RANKS, STMV_NODES, max(counts.vms()))
 WATER_VMS = counts.vms_each([counts.cores()])
-# What both sides must agree on.  Before the first step only the order of sums can differ, some of them in
-# single precision (PME's FFT): runs on one and two ranks agreed in all 9 digits.  100 steps of minimization
-# amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank and two.
+# Tolerances of the energies, which must be the same on both sides.  Before the first step only the order of
+# sums can differ, some of them in single precision (PME's FFT): runs on one and two ranks agreed in all 9
+# digits.  100 steps of minimization amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank
+# and two.
 SAME_START, SAME_AFTER = 1e-5, 3e-4
 STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
 
@@ -67,7 +68,7 @@ class Namd(Measurement):
 
     @property
     def where(self):
-        """What the setting says of the nodes."""
+        """The words about the nodes in the setting."""
         return f", {self.nodes} nodes" if self.nodes > 1 else ""
 
     def elapsed(self, what, run):
@@ -115,7 +116,7 @@ class namd_water(Water):
     tags = {"app", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core of its own."""
+        """Take as many ranks as the parameter says, each on a core of its own."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.executable_opts = ["water.namd"]
 
@@ -131,7 +132,7 @@ class namd_water_nodes(Water):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes = self.count
 
     def arrange(self):
@@ -195,7 +196,7 @@ class namd_stmv(Stmv):
     tags = {"app", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core of its own."""
+        """Take as many ranks as the parameter says, each on a core of its own."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.executable_opts = ["stmv.namd"]
 
@@ -212,11 +213,11 @@ class namd_stmv_nodes(Stmv):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes, self.each = counts.of_layout(self.layout)
 
     def arrange(self):
-        """As many ranks on each node as asked for, each on a core of its own."""
+        """Take as many ranks on each node as the parameter says, each on a core of its own."""
         self.num_tasks, self.num_tasks_per_node = self.nodes * self.each, self.each
         self.executable_opts = ["stmv.namd"]
 
@@ -233,6 +234,6 @@ class namd_stmv_vms(VmsOfOneHost, Stmv):
     tags = {"app", "mpi", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks in each VM as asked for, and all of them on the native node."""
+        """Take as many ranks in each VM as the parameter says, and all of them on the native node."""
         self.place_ranks()
         self.executable_opts = ["stmv.namd"]

@@ -14,7 +14,7 @@ from .overhead import with_verdict
 METRICS = {"is": "npb_is", "cg": "npb_cg"}
 QUICK = ("is", "cg")
 KERNELS = [*QUICK, "ep", "ft", "mg", "lu", "bt", "sp"]
-# These two want a square number of processes, the others a power of two.
+# These two take a square number of processes, the others a power of two.
 SQUARE = ("bt", "sp")
 
 
@@ -29,7 +29,7 @@ class npb(Measurement):
     quick = {"kernel": QUICK}
 
     def arrange(self):
-        """As many ranks as the benchmark can use of the cores."""
+        """Take as many ranks as the benchmark can use of the cores."""
         self.problem_class = sizes.npb_class(self.kernel, self.node_memory, self.cores, small=self.small)
         self.run_instead(f"{self.kernel}.{self.problem_class}.x")
         square = self.kernel in SQUARE

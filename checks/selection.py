@@ -4,7 +4,7 @@ import reframe as rfm
 import reframe.core.runtime as rt
 from reframe.core.exceptions import ReframeError
 
-from virtqual.harness import order as looks
+from virtqual.harness import order
 from virtqual.inputs import kept, known
 
 from . import counts
@@ -33,12 +33,12 @@ class Selection(Scoped):
     """
 
     #: The places of runs in this run of ReFrame, in their order: every second pair is reversed.
-    sample = parameter([str(slot) for slot in looks.order(*looks.pairs())], loggable=True)
+    sample = parameter([str(slot) for slot in order.order(*order.pairs())], loggable=True)
 
     @property
     def slot(self):
         """This run's place in the order of runs."""
-        return looks.slot(self.sample)
+        return order.slot(self.sample)
 
     @property
     def case(self):
@@ -94,9 +94,9 @@ class Selection(Scoped):
         self.valid_systems = [] if self.lacks else self.on_partitions()
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        order = slots()
-        if self.sample in order[1:]:
-            before = order[order.index(self.sample) - 1]
+        samples = slots()
+        if self.sample in samples[1:]:
+            before = samples[samples.index(self.sample) - 1]
             self.depends_on(_variant(self, before), same_environment)
 
 
@@ -181,7 +181,7 @@ def features(side):
 
 def slots():
     """Return the places of runs in this run of ReFrame, in order, on the sides that were selected."""
-    return [str(slot) for slot in looks.order(*looks.pairs()) if features(slot.side)]
+    return [str(slot) for slot in order.order(*order.pairs()) if features(slot.side)]
 
 
 def case_of(check, test):

@@ -16,9 +16,9 @@ from .vms import VmsOfOneHost
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS, NODES = counts.threads(), counts.at_once()
 VMS = counts.vms_each(THREADS)
-# Tasks that ran together for less than this share of their time say little of what they take from each other.
+# Tasks that ran together for a smaller share of their time say little about how they slow each other.
 TOGETHER = 0.8
-# Of the CPUs' NUMA node, and of the one that is farthest from it (``memory.sh``).
+# Memory of the CPUs' own NUMA node, and of the node that is farthest from it (``memory.sh``).
 MEMORY = ["local", "remote"]
 
 
@@ -28,7 +28,7 @@ def of_threads(count):
 
 
 class Stream(Measurement):
-    """The binary decides the arrays: where they do not exceed the caches, it is not called memory."""
+    """STREAM with the arrays of its binary; the metrics are those of caches where the arrays fit into them."""
 
     feature = "stream"
 
@@ -118,7 +118,7 @@ class stream_nodes(StreamTogether):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes = self.count
 
     def arrange(self):
@@ -152,8 +152,8 @@ class stream_vms(VmsOfOneHost, StreamTogether):
 class stream_numa(Stream):
     """STREAM on the cores of one NUMA node, with its memory there or on the farthest node.
 
-    What local and remote memory give shows whether the nodes that a VM sees are the hardware's.  The result
-    names the node of the memory: where the sides see other distances, they are not compared.
+    The bandwidths of local and remote memory show whether the NUMA nodes that a VM sees are the hardware's.
+    The result names the node of the memory: sides that see other distances are not compared.
     """
 
     descr = "STREAM on one NUMA node, from local and from remote memory"

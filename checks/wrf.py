@@ -17,12 +17,12 @@ from .scaling import Scaling
 DAY = 86400
 # The input's name in references/inputs/.
 CONUS = "wrf-conus12km"
-# What a case may hold of earlier runs; and the namelist is copied.
+# Files of earlier runs, which a case may hold; and the namelist, which is copied.
 OTHERS = ("rsl.", "wrfout", "wrfrst", "namelist")
 
 
 class Wrf(Measurement):
-    """A case of WRF: what it runs on, for how long, and what proves it right."""
+    """A case of WRF: its input, the time that it simulates, and the proof that it is right."""
 
     #: The case, as settings name it.
     case_name = ""
@@ -198,7 +198,7 @@ class wrf_ideal(Ideal):
     tags = {"app", "openstack-kvm", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core."""
+        """Take as many ranks as the parameter says, each on a core."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.prerun_cmds = [self.make_input()]
 
