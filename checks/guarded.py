@@ -1,4 +1,4 @@
-"""Closes the ways in which ReFrame lets a broken run pass; see docs/checks.md for each."""
+"""Guards of a test: a value that ReFrame could not read fails it, and a dry run reads nothing."""
 
 import math
 
@@ -7,7 +7,7 @@ from reframe.core.exceptions import SanityError
 
 
 class Guarded(rfm.RegressionTestPlugin):
-    """Closes the ways in which ReFrame lets a broken run pass."""
+    """A test that names the values that must be there, and fails where one is missing."""
 
     def expected_values(self):
         """Return the names of the performance variables that must be there; a subclass says them."""

@@ -28,7 +28,7 @@ def of_threads(count):
 
 
 class Stream(Measurement):
-    """STREAM with the arrays of its binary; the metrics are those of caches where the arrays fit into them."""
+    """STREAM with the arrays of its binary; if they fit into the caches, the metrics are those of caches."""
 
     feature = "stream"
 
