@@ -81,6 +81,12 @@ def test_names_tags_and_environments_select(site):
     assert "has the partitions bare, cloud and the stacks fake" in outcome(done)
 
 
+def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
+    text = listed(site, "-LC", *LJ, "--exclude-tag", "verdict")
+    assert "Concretized 4 test case(s)" in text
+    assert "lammps_overhead" not in text
+
+
 def test_every_hash_of_the_detailed_list_selects_its_test(site):
     entry = re.search(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", listed(site, "-L"))
     hashes = dict(reversed(pair.split(" ")) for pair in entry[1].split(", "))
