@@ -98,7 +98,7 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
     for check in checks:
         if check.is_fixture():
             continue
-        name = getattr(check, "run_group", check.display_name)
+        name = getattr(check, "run_group", "") or getattr(check, "case", check.display_name)
         verdict = VERDICT in check.tags
         hashes[name]["verdict" if verdict else getattr(check, "sample", "test")] = check.hashcode
         # One side may need more nodes than the other: several VMs of one host against one native node.
