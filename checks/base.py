@@ -1,7 +1,8 @@
-"""What every check shares: one program, run once on one side, in turn with the other side.
+"""The code that all checks share: a program is run once on one side, in turn with the other side.
 
-:class:`Measurement` is the run; :class:`~checks.overhead.Overhead` collects its samples from both sides and
-judges them.  Reading numbers and deciding are calls into ``virtqual``.
+:class:`Sampled` is any such run; :class:`Measurement` is that of a program of a stack, which virtqual sizes,
+binds and reads.  :func:`checks.judged.judge` makes a sampled check of one that others wrote.  The verdict is
+said by :class:`~checks.overhead.Overhead`.  Reading numbers and deciding are calls into ``virtqual``.
 """
 
 import shlex
@@ -27,51 +28,38 @@ from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
 from .guarded import Guarded
-from .selection import Selection
+from .selection import StackSelection
 
 JOB_FILES = Path(virtqual.job.__file__).parent
-# Slurm's CPUs are hardware threads: without this two ranks may share a core, and N CPUs are N/2 cores.
+# Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
+# N/2 cores.
 ONE_THREAD = "--threads-per-core=1"
 # A run that is not over after this long is broken: cases are sized for seconds or minutes.
 TIME_LIMIT = {"small": "10m", "standard": "2h"}
 
 
-class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
-    """One program, run once on one side.
+class Sampled(Guarded):
+    """A program, run once on one side, whose job notes what it sees.
 
-    A subclass sets ``feature`` (what it asks of the stack), ``arrange`` (sizes, tasks and options, from the
-    topology that the partition states) and ``read`` (parse, prove sane, return results).
+    Goes together with a class of ReFrame's and a :class:`~checks.selection.Selection`.  A class of all three
+    calls `measure` when the program has ended, and says in `read` what it measured.
     """
 
-    #: Whether ``num_cpus_per_task`` counts cores; else hardware threads.
-    whole_cores = True
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
-    tags = {"quick", "full"}
-    maintainers = ["virtqual"]
-    sourcesdir = None
-
-    def arrange(self):
-        """Set tasks, CPUs a task, executable options and files, from ``self.topology``."""
-        raise NotImplementedError
 
     def read(self):
         """Return the results of the finished run, or raise an error that says why they do not count."""
         raise NotImplementedError
 
     @property
-    def program(self):
-        """The stack's entry of the program that provides the feature."""
-        return self.current_environ.extras["programs"][self.feature]
-
-    @property
     def known(self):
-        """What the system file says of this partition besides its processor."""
+        """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
 
     @property
     def host(self):
-        """What is known of the host under the virtual partition; None for the native one."""
+        """The facts about the host under the virtual partition; None for the native partition."""
         if self.slot.side == "native":
             return None
         return host_of(VirtualExtras.of_reframe(self.known), "system file")
@@ -80,33 +68,6 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
     def topology(self):
         """The partition's processor."""
         return self.current_partition.processor
-
-    @property
-    def cores(self):
-        """Physical cores that a node of either side has: no rank shares one with another."""
-        return counts.cores()
-
-    @property
-    def small(self):
-        """Whether the partition asks for sizes that fit a few, or emulated, cores."""
-        return self.known["scale"] == "small"
-
-    @property
-    def node_memory(self):
-        """Bytes that a check may use on a node of either side: problems of two sizes are no pair."""
-        return min(p.extras["memory_mib"] for p in counts.compared()) * 2**20
-
-    def run_instead(self, name):
-        """Run another of the programs that the stack lists under the feature.
-
-        Raises
-        ------
-        InfrastructureError
-            The stack has no program of that name.
-        """
-        if name not in self.program["data"]:
-            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
-        self.executable = self.program["data"][name]
 
     @run_after("init")
     def hold_native_against_references(self):
@@ -119,26 +80,24 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
             self.require_reference = True
 
     @run_after("setup")
-    def set_up_run(self):
-        """Ask for tasks and CPUs, bind them, and have the job write down what it sees."""
-        self.time_limit = TIME_LIMIT[self.known["scale"]]
-        self.num_tasks, self.num_tasks_per_node, self.num_cpus_per_task = 1, 1, 1
+    def begin_sample(self):
+        """Keep the node to itself and limit its time, where neither the user nor the partition does."""
+        if self.time_limit is None and self.current_partition.time_limit is None:
+            self.time_limit = TIME_LIMIT[self.known["scale"]]
         self.exclusive_access = True
-        self.executable = str(self.program["path"])
-        # What the partition sets for its hardware stands.
-        site = self.current_partition.local_env.env_vars
-        self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
-        # Before every run: an input may have changed since the last one.
-        self.fetched = {name: kept.for_run(known.named(name)) for name in self.inputs}
         # What `read` adds to: numbers that both sides must agree on, and the share of communication.
         self.answers, self.communication = [], None
-        # Before arrange: a check that starts a second step in its job takes the same options.
-        self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
-        if (self.topology.num_cpus_per_core or 1) > 1:
-            self.job.launcher.options.append(ONE_THREAD)
-        self.arrange()
-        see = f"virtqual_see {shlex.quote(self.executable)}"
-        self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin", see]
+        self.fetched = {}
+
+    def note_around(self, see):
+        """Have the job write down what it sees, and its tasks where they run.
+
+        Parameters
+        ----------
+        see
+            The program as the shell has to name it.
+        """
+        self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin", f"virtqual_see {see}"]
         self.executable_opts = [self.executable, *self.executable_opts]
         self.executable = "./task.sh"
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
@@ -154,7 +113,6 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
             self.bring(name)
         (Path(self.stagedir) / "look.sh").write_text(look.script(), encoding="utf-8")
 
-    @sanity_function
     def measure(self):
         """Read the run, or say why its numbers do not count."""
         stage = Path(self.stagedir)
@@ -193,16 +151,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
         ).dump()
         return True
 
-    def use_hardware_threads(self):
-        """Ask for CPUs, which are hardware threads, instead of cores; call it in `arrange`."""
-        options = self.job.launcher.options
-        self.job.launcher.options = [option for option in options if option != ONE_THREAD]
-        self.whole_cores = False
-
     def check_binding(self, tasks, nodes):
-        """Assert that the tasks of a step had cores, or hardware threads, of their own."""
-        own = self.num_cpus_per_task
-        notes.check_binding(tasks, own, nodes, self.noted.cores, whole_cores=self.whole_cores)
+        """Assert that the tasks of a step were bound as asked, where that is asked for."""
 
     def check_topology(self, noted):
         """Assert that the node is what the system file says."""
@@ -227,6 +177,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
 
     def unit_of(self, result):
         """Return the unit of a result's metric."""
+        if result.declared:
+            return result.declared.unit
         return references().metrics[result.metric].unit
 
     def stage_text(self, name):
@@ -239,3 +191,86 @@ class Measurement(rfm.RunOnlyRegressionTest, Guarded, Selection):
     def output(self):
         """Return the job's standard output."""
         return self.stage_text(self.job.stdout)
+
+
+class Measurement(rfm.RunOnlyRegressionTest, Sampled, StackSelection):
+    """One program of a stack, run once on one side.
+
+    A subclass sets ``feature`` (what it asks of the stack), ``arrange`` (sizes, tasks and options, from the
+    topology that the partition states) and ``read`` (parse, prove sane, return results).
+    """
+
+    #: Whether ``num_cpus_per_task`` counts cores; else hardware threads.
+    whole_cores = True
+    tags = {"quick", "full"}
+    maintainers = ["virtqual"]
+    sourcesdir = None
+
+    def arrange(self):
+        """Set tasks, CPUs a task, executable options and files, from ``self.topology``."""
+        raise NotImplementedError
+
+    @property
+    def program(self):
+        """The stack's entry of the program that provides the feature."""
+        return self.current_environ.extras["programs"][self.feature]
+
+    @property
+    def cores(self):
+        """Physical cores that a node of either side has: no rank shares one with another."""
+        return counts.cores()
+
+    @property
+    def small(self):
+        """Whether the partition asks for sizes that fit a few, or emulated, cores."""
+        return self.known["scale"] == "small"
+
+    @property
+    def node_memory(self):
+        """Bytes that a check may use on a node of either side: problems of two sizes are no pair."""
+        return min(p.extras["memory_mib"] for p in counts.compared()) * 2**20
+
+    def run_instead(self, name):
+        """Run another of the programs that the stack lists under the feature.
+
+        Raises
+        ------
+        InfrastructureError
+            The stack has no program of that name.
+        """
+        if name not in self.program["data"]:
+            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
+        self.executable = self.program["data"][name]
+
+    @run_after("setup")
+    def set_up_run(self):
+        """Ask for tasks and CPUs, bind them, and have the job write down what it sees."""
+        self.num_tasks, self.num_tasks_per_node, self.num_cpus_per_task = 1, 1, 1
+        self.executable = str(self.program["path"])
+        # Variables that the partition sets for its hardware stay as they are.
+        site = self.current_partition.local_env.env_vars
+        self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
+        # Before every run: an input may have changed since the last one.
+        self.fetched = {name: kept.for_run(known.named(name)) for name in self.inputs}
+        # Before arrange: a check that starts a second step in its job takes the same options.
+        self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
+        if (self.topology.num_cpus_per_core or 1) > 1:
+            self.job.launcher.options.append(ONE_THREAD)
+        self.arrange()
+        self.note_around(shlex.quote(self.executable))
+
+    @sanity_function
+    def prove(self):
+        """Read the run, or say why its numbers do not count."""
+        return self.measure()
+
+    def use_hardware_threads(self):
+        """Ask for CPUs, which are hardware threads, instead of cores; call it in `arrange`."""
+        options = self.job.launcher.options
+        self.job.launcher.options = [option for option in options if option != ONE_THREAD]
+        self.whole_cores = False
+
+    def check_binding(self, tasks, nodes):
+        """Assert that the tasks of a step had cores, or hardware threads, of their own."""
+        own = self.num_cpus_per_task
+        notes.check_binding(tasks, own, nodes, self.noted.cores, whole_cores=self.whole_cores)

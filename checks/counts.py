@@ -77,9 +77,9 @@ def layouts(ranks, among, most):
     list of str
         Nodes and ranks of each, such as ``"2x4"``; the smallest of all at least.
     """
-    every = [(one, count // one) for one in among for count in ranks if count % one == 0]
-    fitting = [(one, each) for one, each in every if one <= most and each <= cores()]
-    return [f"{one}x{each}" for one, each in fitting or [min(every)]]
+    every = [(number, count // number) for number in among for count in ranks if count % number == 0]
+    fitting = [(number, each) for number, each in every if number <= most and each <= cores()]
+    return [f"{number}x{each}" for number, each in fitting or [min(every)]]
 
 
 def of_layout(layout):

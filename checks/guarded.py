@@ -1,29 +1,29 @@
-"""Closes the ways in which ReFrame lets a broken run pass; see docs/checks.md for each."""
+"""Guards of a test: a value that ReFrame could not read fails it, and a dry run reads nothing."""
 
 import math
 
 import reframe as rfm
-import reframe.core.runtime as rt
 from reframe.core.exceptions import SanityError
 
 
 class Guarded(rfm.RegressionTestPlugin):
-    """Closes the ways in which ReFrame lets a broken run pass."""
+    """A test that names the values that must be there, and fails where one is missing."""
 
     def expected_values(self):
         """Return the names of the performance variables that must be there; a subclass says them."""
         raise NotImplementedError
 
-    @run_after("setup")
-    def refuse_retries(self):
-        """A retried run breaks the order of the pairs, a retried verdict judges the same samples again."""
-        # --repeat, --distribute and -P add parameters of their own, and lose the verdicts on the way.
-        added = [name for name in type(self).param_space.params if name.startswith(".")]
-        if rt.runtime().current_run > 0 or added:
-            raise SanityError(
-                "--max-retries, --reruns, --duration, --repeat and --distribute cannot be used with paired "
-                "samples; VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
-            )
+    def leave_out(self, stages):
+        """Run none of the hooks of some stages (``pre_run``, ``post_performance`` ...)."""
+        for stage in stages:
+            for hook in type(self).pipeline_hooks().get(stage, ()):
+                self.disable_hook(hook.__name__)
+
+    @run_after("init")
+    def read_nothing_in_a_dry_run(self):
+        """A dry run makes the job scripts, and has nothing to read afterwards."""
+        if self.is_dry_run():
+            self.leave_out(["pre_sanity", "post_sanity", "pre_performance", "post_performance"])
 
     @run_after("performance")
     def refuse_missing_values(self):
@@ -34,7 +34,11 @@ class Guarded(rfm.RegressionTestPlugin):
             raise SanityError("the check names no value that it measures")
         if missing := sorted(wanted - have.keys()):
             raise SanityError(f"no value for {', '.join(missing)}")
-        if broken := sorted(name for name, value in have.items() if not _is_number(value)):
+        self.refuse_no_numbers(have)
+
+    def refuse_no_numbers(self, values):
+        """Refuse values that cannot be compared: no numbers at all, or infinite ones."""
+        if broken := sorted(name for name, value in values.items() if not _is_number(value)):
             raise SanityError(f"no finite number for {', '.join(broken)}")
 
 

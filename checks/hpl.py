@@ -2,27 +2,24 @@
 
 from pathlib import Path
 
-import reframe as rfm
-
 from virtqual.programs import hpl as output
 from virtqual.programs import sizes
-from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 
 
-@rfm.simple_test
-class hpl(Measurement):
-    """HPL on all cores of a node."""
+class OnAllCores(Measurement):
+    """HPL on all cores of a node: one rank a core in the most square grid, four fifths of the memory."""
 
-    descr = "HPL (xhpl) on one node"
-    feature = "xhpl"
-    tags = {"linpack", "openstack-kvm", "quick", "full"}
+    #: The file that the program reads, and the function that returns its text.
+    input_file = ""
+    configuration = None
 
     def arrange(self):
-        """One rank a physical core, in the most square grid; four fifths of the memory."""
+        """Choose the size by the memory, or take that of the system file."""
         self.num_tasks = self.num_tasks_per_node = self.cores
         stated = self.known.get("hpl")
         self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
@@ -30,23 +27,29 @@ class hpl(Measurement):
 
     @run_before("run")
     def write_input(self):
-        """Write ``HPL.dat``."""
-        p, q = sizes.process_grid(self.num_tasks)
-        (Path(self.stagedir) / "HPL.dat").write_text(
-            output.configuration(self.order, self.block, p, q), encoding="utf-8"
-        )
+        """Write the program's input."""
+        text = self.configuration(self.order, self.block, *sizes.process_grid(self.num_tasks))
+        (Path(self.stagedir) / self.input_file).write_text(text, encoding="utf-8")
+
+
+@with_verdict
+class hpl(OnAllCores):
+    """HPL on all cores of a node."""
+
+    descr = "HPL (xhpl) on one node"
+    feature = "xhpl"
+    tags = {"linpack", "openstack-kvm", "quick", "full"}
+    input_file = "HPL.dat"
+    configuration = staticmethod(output.configuration)
 
     def read(self):
         """Assert one system of the size asked for, whose residual passed; then take the rate."""
         (run, *more) = output.parse(self.output())
-        if more or (run.n, run.block, run.p * run.q) != (self.order, self.block, self.num_tasks):
-            raise OutputError("HPL", f"solved {[run, *more]}, asked for N = {self.order} on {self.num_tasks}")
+        as_asked(
+            "HPL",
+            systems_solved=(1 + len(more), 1),
+            order=(run.n, self.order),
+            block=(run.block, self.block),
+            ranks=(run.p * run.q, self.num_tasks),
+        )
         return [Result.scalar("hpl", f"xhpl, {self.num_tasks} ranks, {self.size}", run.rate)]
-
-
-@rfm.simple_test
-class hpl_overhead(Overhead):
-    """Verdict on HPL."""
-
-    descr = "HPL (xhpl): virtual against native"
-    measured = hpl

@@ -2,28 +2,36 @@
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
-import reframe as rfm
-
-from virtqual.harness import order as looks
 from virtqual.programs import lammps as output
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 from .scaling import Scaling
 
-# Atoms, total energy before the first step (as LAMMPS's own logs of 2025 print it), and steps by scale.
+ATOMS = 32000
+
+
+class Problem(NamedTuple):
+    """A benchmark: total energy before the first step (as its log of 2025 says), and steps by scale."""
+
+    energy: float
+    small: int
+    standard: int = 100
+
+
 BENCHMARKS = {
-    "lj": {"atoms": 32000, "energy": -4.6134356, "steps": {"small": 40, "standard": 100}},
-    "chain": {"atoms": 32000, "energy": 22.394765, "steps": {"small": 100, "standard": 100}},
-    "eam": {"atoms": 32000, "energy": -106662.09, "steps": {"small": 20, "standard": 100}},
-    "rhodo": {"atoms": 32000, "energy": -25356.2057, "steps": {"small": 5, "standard": 100}},
+    "lj": Problem(-4.6134356, small=40),
+    "chain": Problem(22.394765, small=100),
+    "eam": Problem(-106662.09, small=20),
+    "rhodo": Problem(-25356.2057, small=5),
 }
-QUICK = ["lj", "chain"]
-PROBLEMS = QUICK if looks.scope() == "quick" else list(BENCHMARKS)
+QUICK = ("lj", "chain")
 # The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.
 SCALING = {"small": "lj", "standard": "rhodo"}
 DAY = 86400
@@ -45,7 +53,7 @@ class Lammps(Measurement):
     def choose(self, problem):
         """Run this problem."""
         self.chosen = problem
-        self.steps = BENCHMARKS[problem]["steps"][self.known["scale"]]
+        self.steps = getattr(BENCHMARKS[problem], self.known["scale"])
         self.executable_opts = ["-in", f"in.{problem}", "-log", "none"]
 
     @run_before("run")
@@ -62,26 +70,21 @@ class Lammps(Measurement):
     def checked(self, text, tasks):
         """Return what a run printed, after asserting the physics."""
         run = output.parse(text)
-        known = BENCHMARKS[self.chosen]
-        asked = (tasks, self.steps, known["atoms"])
-        if (run.tasks, run.steps, run.atoms) != asked:
-            raise OutputError(
-                "LAMMPS", f"tasks, steps, atoms: {run.tasks}, {run.steps}, {run.atoms}, asked for {asked}"
-            )
-        start = run.energy[0]
-        if abs(start - known["energy"]) > SAME_START * abs(known["energy"]):
-            raise OutputError("LAMMPS", f"total energy at step 0 is {start}, not {known['energy']}")
+        as_asked("LAMMPS", ranks=(run.tasks, tasks), steps=(run.steps, self.steps), atoms=(run.atoms, ATOMS))
+        start, energy = run.energy[0], BENCHMARKS[self.chosen].energy
+        if abs(start - energy) > SAME_START * abs(energy):
+            raise OutputError("LAMMPS", f"total energy at step 0 is {start}, not {energy}")
         if run.drift > DRIFT:
             raise OutputError("LAMMPS", f"total energy drifted by {run.drift:.2%} in {run.steps} steps")
         return run
 
 
-@rfm.simple_test
+@with_verdict
 class lammps(Lammps):
     """Loop time of one LAMMPS benchmark on all cores of a node."""
 
     descr = "LAMMPS benchmark: loop time on one node"
-    problem = parameter(PROBLEMS, loggable=True)
+    problem = parameter(list(BENCHMARKS), loggable=True)
     tags = {"app", "quick", "full"}
     quick = {"problem": QUICK}
 
@@ -103,7 +106,7 @@ class lammps(Lammps):
         return [Result.scalar("lammps_loop_time", self.problem, run.loop_time, disturbed)]
 
 
-@rfm.simple_test
+@with_verdict
 class lammps_scaling(Scaling, Lammps):
     """Strong scaling over nodes, with the share of communication that LAMMPS itself measures."""
 
@@ -124,20 +127,3 @@ class lammps_scaling(Scaling, Lammps):
         if processes == self.num_tasks:
             self.communication = run.comm / 100
         return DAY / run.loop_time
-
-
-@rfm.simple_test
-class lammps_overhead(Overhead):
-    """Verdict on LAMMPS's loop time."""
-
-    descr = "LAMMPS benchmark: virtual against native"
-    measured = lammps
-    problem = parameter(PROBLEMS, loggable=True)
-
-
-@rfm.simple_test
-class lammps_scaling_overhead(Overhead):
-    """Verdict on LAMMPS's strong scaling."""
-
-    descr = "LAMMPS strong scaling: virtual against native"
-    measured = lammps_scaling

@@ -1,22 +1,30 @@
 """Memory bandwidth: the copy and triad kernels of STREAM, on one core and on all of them."""
 
-import reframe as rfm
+from typing import NamedTuple
 
 from virtqual.programs import likwid, sizes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 
-# STREAM's kernels as likwid-bench names them, with the number of vectors that each touches.  AVX is the
-# widest that every x86-64-v3 machine and software emulation run alike.
-KERNELS = {"copy": ("copy_avx", 2), "triad": ("stream_avx", 3)}
+
+class Kernel(NamedTuple):
+    """A kernel of STREAM: its name in likwid-bench, and the number of vectors that it touches."""
+
+    name: str
+    vectors: int
+
+
+# AVX is the widest that every x86-64-v3 machine and software emulation run alike.
+KERNELS = {"copy": Kernel("copy_avx", 2), "triad": Kernel("stream_avx", 3)}
 WIDTHS = ["one", "all"]
 ITERATIONS = {"small": 20, "standard": 40}
 
 
-@rfm.simple_test
+@with_verdict
 class memory_bandwidth(Measurement):
     """Copy and triad over arrays four times the last-level caches, or named otherwise."""
 
@@ -39,10 +47,10 @@ class memory_bandwidth(Measurement):
 
     def kernel_options(self, kernel):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
-        name, vectors = KERNELS[kernel]
+        kernel = KERNELS[kernel]
         iterations = ITERATIONS[self.known["scale"]]
-        size = vectors * self.arrays.bytes_each // 1000
-        return ["-t", name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
+        size = kernel.vectors * self.arrays.bytes_each // 1000
+        return ["-t", kernel.name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
 
     def read(self):
         """Assert kernel, threads and size of both runs, then take the bandwidths."""
@@ -51,10 +59,7 @@ class memory_bandwidth(Measurement):
         for kernel, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
             run = likwid.parse(text)
             name, vectors = KERNELS[kernel]
-            if (run.kernel, run.threads) != (name, self.width):
-                raise OutputError(
-                    "likwid-bench", f"ran {run.kernel} on {run.threads} threads, not {name} on {self.width}"
-                )
+            as_asked("likwid-bench", kernel=(run.kernel, name), threads=(run.threads, self.width))
             if len(set(run.hwthreads)) != run.threads:
                 raise OutputError("likwid-bench", f"threads share hardware threads: {run.hwthreads}")
             asked = vectors * self.arrays.bytes_each
@@ -62,12 +67,3 @@ class memory_bandwidth(Measurement):
                 raise OutputError("likwid-bench", f"vectors of {run.size} bytes, asked for {asked}")
             results.append(Result.scalar(f"{self.arrays.family}_{kernel}", setting, run.bandwidth))
         return results
-
-
-@rfm.simple_test
-class memory_bandwidth_overhead(Overhead):
-    """Verdict on memory bandwidth."""
-
-    descr = "memory bandwidth: virtual against native"
-    measured = memory_bandwidth
-    threads = parameter(WIDTHS, loggable=True)

@@ -1,24 +1,32 @@
 """MPI between two ranks over message sizes: latency and bandwidth, inside a node and between two."""
 
-import reframe as rfm
+from typing import NamedTuple
 
 from virtqual.programs import netpipe
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 
-# First and last message size in bytes and round trips a size, by scale and number of nodes.  Between emulated
-# nodes a message takes milliseconds: fewer sizes, fewer round trips.  NetPIPE takes the best of its trials.
+
+class Messages(NamedTuple):
+    """Smallest and largest size in bytes, and round trips a size, of which NetPIPE takes the best."""
+
+    smallest: int
+    largest: int
+    rounds: int
+
+
+# By scale and number of nodes.  Between emulated nodes a message takes milliseconds: fewer sizes and rounds.
 LATENCY = {
-    "small": {1: (1, 8192, 100), 2: (1, 1024, 5)},
-    "standard": {1: (1, 8192, 10000), 2: (1, 8192, 10000)},
+    "small": {1: Messages(1, 8192, 100), 2: Messages(1, 1024, 5)},
+    "standard": {1: Messages(1, 8192, 10000), 2: Messages(1, 8192, 10000)},
 }
 # From 1 KiB on; below, bandwidth is latency in other words.
 BANDWIDTH = {
-    "small": {1: (1024, 2**18, 100), 2: (1024, 2**16, 5)},
-    "standard": {1: (1024, 2**22, 1000), 2: (1024, 2**22, 1000)},
+    "small": {1: Messages(1024, 2**18, 100), 2: Messages(1024, 2**16, 5)},
+    "standard": {1: Messages(1024, 2**22, 1000), 2: Messages(1024, 2**22, 1000)},
 }
 
 
@@ -32,17 +40,17 @@ class MpiPair(Measurement):
         self.num_tasks = 2
         self.num_tasks_per_node = 2 // self.nodes
 
-    def run_netpipe(self, plan, *options):
+    def run_netpipe(self, messages, *options):
         """Set NetPIPE's options: exact sizes without perturbations."""
-        self.smallest, self.largest, repeats = plan[self.known["scale"]][self.nodes]
-        sizes = ["-l", str(self.smallest), "-u", str(self.largest), "-p", "0", "-n", str(repeats)]
+        self.sent = sent = messages[self.known["scale"]][self.nodes]
+        sizes = ["-l", str(sent.smallest), "-u", str(sent.largest), "-p", "0", "-n", str(sent.rounds)]
         self.executable_opts = [*sizes, *options, "-o", "netpipe.out"]
 
     def rows(self):
         """Return the result rows at powers of two."""
         if self.program["name"] != "netpipe":
             raise OutputError(self.program["name"], "this check reads NetPIPE only")
-        rows = netpipe.parse(self.stage_text("netpipe.out"), self.smallest, self.largest)
+        rows = netpipe.parse(self.stage_text("netpipe.out"), self.sent.smallest, self.sent.largest)
         return [row for row in rows if row.size & (row.size - 1) == 0]
 
 
@@ -82,14 +90,14 @@ class MpiBandwidth(MpiPair):
         return [Result.curve("mpi_bandwidth", self.setting, curve)]
 
 
-@rfm.simple_test
+@with_verdict
 class mpi_latency_node(MpiLatency):
     """Latency inside a node."""
 
     descr = "MPI latency between two cores of a node"
 
 
-@rfm.simple_test
+@with_verdict
 class mpi_latency_nodes(MpiLatency):
     """Latency between two nodes."""
 
@@ -98,49 +106,17 @@ class mpi_latency_nodes(MpiLatency):
     setting = "two nodes"
 
 
-@rfm.simple_test
+@with_verdict
 class mpi_bandwidth_node(MpiBandwidth):
     """Bandwidth inside a node."""
 
     descr = "MPI bandwidth between two cores of a node"
 
 
-@rfm.simple_test
+@with_verdict
 class mpi_bandwidth_nodes(MpiBandwidth):
     """Bandwidth between two nodes."""
 
     descr = "MPI bandwidth between two nodes"
     nodes = 2
     setting = "two nodes"
-
-
-@rfm.simple_test
-class mpi_latency_node_overhead(Overhead):
-    """Verdict on latency inside a node."""
-
-    descr = "MPI latency inside a node: virtual against native"
-    measured = mpi_latency_node
-
-
-@rfm.simple_test
-class mpi_latency_nodes_overhead(Overhead):
-    """Verdict on latency between nodes."""
-
-    descr = "MPI latency between nodes: virtual against native"
-    measured = mpi_latency_nodes
-
-
-@rfm.simple_test
-class mpi_bandwidth_node_overhead(Overhead):
-    """Verdict on bandwidth inside a node."""
-
-    descr = "MPI bandwidth inside a node: virtual against native"
-    measured = mpi_bandwidth_node
-
-
-@rfm.simple_test
-class mpi_bandwidth_nodes_overhead(Overhead):
-    """Verdict on bandwidth between nodes."""
-
-    descr = "MPI bandwidth between nodes: virtual against native"
-    measured = mpi_bandwidth_nodes

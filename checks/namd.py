@@ -1,8 +1,7 @@
 """NAMD: a generated box of water with its energy conserved, and the study's virus; on a node and several."""
 
 from pathlib import Path
-
-import reframe as rfm
+from typing import NamedTuple
 
 from virtqual.programs import namd as output
 from virtqual.programs import water
@@ -10,12 +9,21 @@ from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
 from . import counts
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 from .vms import VmsOfOneHost
 
-# Molecules along each side, and steps, by scale: 10 thousand atoms, and a million as STMV has.
-BOX = {"small": (15, 100), "standard": (70, 500)}
+
+class Box(NamedTuple):
+    """A box of water: molecules along each side, and time steps."""
+
+    edge: int
+    steps: int
+
+
+# By scale: 10 thousand atoms, and a million as STMV has.
+BOXES = {"small": Box(15, 100), "standard": Box(70, 500)}
 # 400 steps without a thermostat moved the total energy by 0.02 %.
 DRIFT = 1e-3
 # The study's benchmark: atoms, steps, and numbers of processes.  Its thermostat and barostat draw random
@@ -27,9 +35,10 @@ STMV_NODES = (2, 4)
 STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES, counts.nodes())
 STMV_VMS = counts.layouts(STMV_RANKS, STMV_NODES, max(counts.vms()))
 WATER_VMS = counts.vms_each([counts.cores()])
-# What both sides must agree on.  Before the first step only the order of sums can differ, some of them in
-# single precision (PME's FFT): runs on one and two ranks agreed in all 9 digits.  100 steps of minimization
-# amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank and two.
+# Tolerances of the energies, which must be the same on both sides.  Before the first step only the order of
+# sums can differ, some of them in single precision (PME's FFT): runs on one and two ranks agreed in all 9
+# digits.  100 steps of minimization amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank
+# and two.
 SAME_START, SAME_AFTER = 1e-5, 3e-4
 STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
 
@@ -46,12 +55,12 @@ class Namd(Measurement):
         are drawn anew in every run.
         """
         run = output.parse(self.output())
-        asked = (atoms, steps, self.num_tasks)
-        if (run.atoms, run.last - run.first, run.processes) != asked:
-            raise OutputError(
-                "NAMD",
-                f"{run.atoms} atoms, steps {run.first} to {run.last}, {run.processes} ranks: not {asked}",
-            )
+        as_asked(
+            "NAMD",
+            atoms=(run.atoms, atoms),
+            steps=(run.last - run.first, steps),
+            ranks=(run.processes, self.num_tasks),
+        )
         if run.drift > drift:
             raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")
         self.answers.append(Answer(name="potential energy at step 0", value=run.start, tolerance=SAME_START))
@@ -59,7 +68,7 @@ class Namd(Measurement):
 
     @property
     def where(self):
-        """What the setting says of the nodes."""
+        """The words about the nodes in the setting."""
         return f", {self.nodes} nodes" if self.nodes > 1 else ""
 
     def elapsed(self, what, run):
@@ -72,25 +81,25 @@ class Water(Namd):
 
     @run_after("setup")
     def size_box(self):
-        """Choose molecules and steps by scale."""
-        self.edge, self.steps = BOX[self.known["scale"]]
+        """Choose the box by scale."""
+        self.box = BOXES[self.known["scale"]]
 
     @run_before("run")
     def write_input(self):
         """Write structure, coordinates, parameters and configuration."""
         texts = {
-            "water.psf": water.structure(self.edge),
-            "water.pdb": water.coordinates(self.edge),
+            "water.psf": water.structure(self.box.edge),
+            "water.pdb": water.coordinates(self.box.edge),
             "water.prm": water.PARAMETERS,
-            "water.namd": water.configuration(self.edge, self.steps),
+            "water.namd": water.configuration(self.box.edge, self.box.steps),
         }
         for name, text in texts.items():
             (Path(self.stagedir) / name).write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert that the energy was conserved; keep it where dynamics begin: its velocities have a seed."""
-        atoms = water.atoms(self.edge)
-        run = self.checked(atoms, self.steps, DRIFT)
+        atoms = water.atoms(self.box.edge)
+        run = self.checked(atoms, self.box.steps, DRIFT)
         begin = Answer(
             name=f"total energy at step {run.first}", value=run.energy[run.first], tolerance=SAME_AFTER
         )
@@ -98,7 +107,7 @@ class Water(Namd):
         return self.elapsed(f"water {atoms} atoms", run)
 
 
-@rfm.simple_test
+@with_verdict
 class namd_water(Water):
     """Water on a node, over numbers of ranks."""
 
@@ -107,12 +116,12 @@ class namd_water(Water):
     tags = {"app", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core of its own."""
+        """Take as many ranks as the parameter says, each on a core of its own."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.executable_opts = ["water.namd"]
 
 
-@rfm.simple_test
+@with_verdict
 class namd_water_nodes(Water):
     """Water over nodes: what their messages cost shows beside one node."""
 
@@ -123,7 +132,7 @@ class namd_water_nodes(Water):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes = self.count
 
     def arrange(self):
@@ -133,7 +142,7 @@ class namd_water_nodes(Water):
         self.executable_opts = ["water.namd"]
 
 
-@rfm.simple_test
+@with_verdict
 class namd_water_vms(VmsOfOneHost, Water):
     """Water over VMs of one host, against the host alone."""
 
@@ -156,10 +165,10 @@ class Stmv(Namd):
     least = 1
 
     @classmethod
-    def lacking(cls, case):
+    def unfit(cls, case):
         """Return why it cannot run: too few cores, too."""
         few = "" if cls.least <= counts.cores() else f"needs {cls.least} cores of a node"
-        return super().lacking(case) or few
+        return super().unfit(case) or few
 
     @run_before("run")
     def bring_input(self):
@@ -177,7 +186,7 @@ class Stmv(Namd):
         return self.elapsed(f"STMV {STMV_STEPS} steps", run)
 
 
-@rfm.simple_test
+@with_verdict
 class namd_stmv(Stmv):
     """The virus on a node, over the study's numbers of processes as far as there are cores."""
 
@@ -187,12 +196,12 @@ class namd_stmv(Stmv):
     tags = {"app", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core of its own."""
+        """Take as many ranks as the parameter says, each on a core of its own."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.executable_opts = ["stmv.namd"]
 
 
-@rfm.simple_test
+@with_verdict
 class namd_stmv_nodes(Stmv):
     """The virus over the study's numbers of VMs and processes, as far as there are nodes and cores."""
 
@@ -204,16 +213,16 @@ class namd_stmv_nodes(Stmv):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes, self.each = counts.of_layout(self.layout)
 
     def arrange(self):
-        """As many ranks on each node as asked for, each on a core of its own."""
+        """Take as many ranks on each node as the parameter says, each on a core of its own."""
         self.num_tasks, self.num_tasks_per_node = self.nodes * self.each, self.each
         self.executable_opts = ["stmv.namd"]
 
 
-@rfm.simple_test
+@with_verdict
 class namd_stmv_vms(VmsOfOneHost, Stmv):
     """The virus over the study's numbers of VMs of one host and processes, against the host alone."""
 
@@ -225,60 +234,6 @@ class namd_stmv_vms(VmsOfOneHost, Stmv):
     tags = {"app", "mpi", "esx41", "full"}
 
     def arrange(self):
-        """As many ranks in each VM as asked for, and all of them on the native node."""
+        """Take as many ranks in each VM as the parameter says, and all of them on the native node."""
         self.place_ranks()
         self.executable_opts = ["stmv.namd"]
-
-
-@rfm.simple_test
-class namd_water_overhead(Overhead):
-    """Verdict on NAMD."""
-
-    descr = "NAMD, generated water box: virtual against native"
-    measured = namd_water
-    ranks = parameter(counts.ranks(), loggable=True)
-
-
-@rfm.simple_test
-class namd_water_nodes_overhead(Overhead):
-    """Verdict on NAMD over nodes."""
-
-    descr = "NAMD, generated water box over nodes: virtual against native"
-    measured = namd_water_nodes
-    count = parameter(counts.at_once(), loggable=True)
-
-
-@rfm.simple_test
-class namd_stmv_nodes_overhead(Overhead):
-    """Verdict on the virus over nodes."""
-
-    descr = "NAMD STMV over nodes: virtual against native"
-    measured = namd_stmv_nodes
-    layout = parameter(STMV_LAYOUTS, loggable=True)
-
-
-@rfm.simple_test
-class namd_water_vms_overhead(Overhead):
-    """Verdict on NAMD over VMs of one host."""
-
-    descr = "NAMD, generated water box over VMs of one host: virtual against native"
-    measured = namd_water_vms
-    layout = parameter(WATER_VMS, loggable=True)
-
-
-@rfm.simple_test
-class namd_stmv_vms_overhead(Overhead):
-    """Verdict on the virus over VMs of one host."""
-
-    descr = "NAMD STMV over VMs of one host: virtual against native"
-    measured = namd_stmv_vms
-    layout = parameter(STMV_VMS, loggable=True)
-
-
-@rfm.simple_test
-class namd_stmv_overhead(Overhead):
-    """Verdict on the virus."""
-
-    descr = "NAMD STMV: virtual against native"
-    measured = namd_stmv
-    ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)

@@ -2,26 +2,23 @@
 
 import math
 
-import reframe as rfm
-
-from virtqual.harness import order as looks
 from virtqual.programs import npb as output
 from virtqual.programs import sizes
-from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 
 # IS and CG lost most under KVM in the published study, and are metrics of their own.
 METRICS = {"is": "npb_is", "cg": "npb_cg"}
-QUICK = ["is", "cg"]
-KERNELS = QUICK if looks.scope() == "quick" else [*QUICK, "ep", "ft", "mg", "lu", "bt", "sp"]
-# These two want a square number of processes, the others a power of two.
+QUICK = ("is", "cg")
+KERNELS = [*QUICK, "ep", "ft", "mg", "lu", "bt", "sp"]
+# These two take a square number of processes, the others a power of two.
 SQUARE = ("bt", "sp")
 
 
-@rfm.simple_test
+@with_verdict
 class npb(Measurement):
     """One benchmark on the cores of a node."""
 
@@ -32,7 +29,7 @@ class npb(Measurement):
     quick = {"kernel": QUICK}
 
     def arrange(self):
-        """As many ranks as the benchmark can use of the cores."""
+        """Take as many ranks as the benchmark can use of the cores."""
         self.problem_class = sizes.npb_class(self.kernel, self.node_memory, self.cores, small=self.small)
         self.run_instead(f"{self.kernel}.{self.problem_class}.x")
         square = self.kernel in SQUARE
@@ -42,19 +39,11 @@ class npb(Measurement):
     def read(self):
         """Assert verification (by the parser), benchmark, class and ranks; then take the rate."""
         run = output.parse(self.output())
-        asked = (self.kernel.upper(), self.problem_class, self.num_tasks)
-        if (run.benchmark, run.problem_class, run.tasks) != asked:
-            raise OutputError(
-                "NPB", f"{run.benchmark} of class {run.problem_class} on {run.tasks} ranks, asked for {asked}"
-            )
+        as_asked(
+            "NPB",
+            benchmark=(run.benchmark, self.kernel.upper()),
+            problem_class=(run.problem_class, self.problem_class),
+            ranks=(run.tasks, self.num_tasks),
+        )
         setting = f"{run.benchmark}.{run.problem_class}, {run.tasks} ranks"
         return [Result.scalar(METRICS.get(self.kernel, "npb_other"), setting, run.rate)]
-
-
-@rfm.simple_test
-class npb_overhead(Overhead):
-    """Verdict on one benchmark."""
-
-    descr = "NAS Parallel Benchmarks: virtual against native"
-    measured = npb
-    kernel = parameter(KERNELS, loggable=True)

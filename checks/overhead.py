@@ -4,9 +4,11 @@ import math
 import statistics
 
 import reframe as rfm
+import reframe.core.builtins as builtins
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 from reframe.core.logging import getlogger
+from reframe.core.meta import make_test
 
 from virtqual.errors import VirtqualError
 from virtqual.harness.kinds import VERDICT, Judging
@@ -16,16 +18,44 @@ from virtqual.verdict import Outcome
 from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
-from .selection import case_of, same_environment, slots
+from .selection import Scoped, case_of, same_environment, slots
 
 
-class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
+def set_to(check, name, default):
+    """Return the value that a class gives a variable of ReFrame's, or `default` if it gives none."""
+    variable = check.var_space[name]
+    return variable.default_value if variable.is_defined() else default
+
+
+def with_verdict(measured):
+    """Register a measurement with ReFrame, and with it the verdict ``NAME_overhead`` on its samples.
+
+    The verdict has the measurement's parameters but ``sample``, its description, and its tags with
+    ``verdict`` and ``overhead``.
+
+    Parameters
+    ----------
+    measured
+        The measurement's class; this is a decorator of it, in the place of ``rfm.simple_test``.
+    """
+    rfm.simple_test(measured)
+    body = {
+        name: builtins.parameter(known.values, fmt=known.format, loggable=known.is_loggable())
+        for name, known in measured.raw_params.items()
+        if name != "sample"
+    }
+    name = measured.__name__
+    body |= {"measured": measured, "descr": f"{set_to(measured, 'descr', name)}: virtual against native"}
+    rfm.simple_test(make_test(f"{name}_overhead", (Overhead,), body, module=measured.__module__))
+    return measured
+
+
+class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
     """The verdict on one measurement.
 
     It runs after all measurements, and says what the one judgement of the whole ReFrame run says of its own.
 
-    A subclass sets ``measured`` and repeats that check's parameters (but ``sample``); its tags
-    are that check's and ``verdict``.
+    `with_verdict` makes it: ``measured`` is the measurement, whose parameters (but ``sample``) it repeats.
     """
 
     #: The check whose samples are judged.
@@ -45,16 +75,22 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
 
     @run_after("init")
     def collect_from_both_sides(self):
-        """Depend on every sample of this round, wherever it runs."""
-        self.tags = self.measured.tags_of(self) | {VERDICT}
-        self.valid_prog_environs = [f"+{self.measured.feature}"]
+        """Depend on every sample of this run of ReFrame, wherever it runs."""
+        self.tags = self.measured.tags_of(self) | {VERDICT, "overhead"}
+        self.valid_prog_environs = self.measured.environments()
         self.valid_systems = [] if self.measured.lacking(self) else self.measured.systems("virtual")
-        own = {name: getattr(self, name) for name in type(self).param_space.params}
+        own = {name: getattr(self, name) for name in type(self).raw_params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
         order = slots()
         chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in order)
         for number in chosen:
             self.depends_on(self.measured.variant_name(number), same_environment)
+
+    @run_after("init")
+    def judge_nothing_in_a_dry_run(self):
+        """There are no samples to fetch."""
+        if self.is_dry_run():
+            self.leave_out(type(self).pipeline_hooks())
 
     @property
     def case(self):

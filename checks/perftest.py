@@ -1,14 +1,12 @@
 """perftest: RDMA read, send and write between two nodes, latency and bandwidth over message sizes."""
 
-import reframe as rfm
-
 from virtqual.programs import perftest as output
-from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import yardstick
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 
 OPERATIONS = ["read", "send", "write"]
 # The study's: every power of two from 2 B to 8 MiB in one run of the program, so many rounds each.
@@ -64,49 +62,28 @@ class Rdma(Measurement):
             if self.sizes == "all"
             else output.parse_each(text, [int(size) for size in self.sizes.split(",")])
         )
-        asked = (self.operation, self.kind, "RC", self.rounds)
-        if (run.operation, run.kind, run.connection, run.iterations) != asked:
-            raise OutputError(
-                "perftest",
-                f"{run.operation} {run.kind}, {run.connection}, {run.iterations} rounds: not {asked}",
-            )
+        as_asked(
+            "perftest",
+            operation=(run.operation, self.operation),
+            kind=(run.kind, self.kind),
+            connection=(run.connection, "RC"),
+            rounds=(run.iterations, self.rounds),
+        )
         setting = f"two nodes, {run.link}, MTU {run.mtu}"
         metric = f"rdma_{self.operation}_{self.kind}"
         return [Result.curve(metric, setting, run.columns[COLUMN[self.kind]])]
 
 
-@rfm.simple_test
+@with_verdict
 class rdma_latency(Rdma):
     """Latency: the median."""
 
     descr = "RDMA latency between two nodes (perftest, RC, polling), 2 B to 8 MiB"
 
 
-@rfm.simple_test
+@with_verdict
 class rdma_bandwidth(Rdma):
     """Bandwidth."""
 
     descr = "RDMA bandwidth between two nodes (perftest, RC), 2 B to 8 MiB"
     kind = "bandwidth"
-
-
-class RdmaOverhead(Overhead):
-    """Has the measurement's parameter."""
-
-    operation = parameter(OPERATIONS, loggable=True)
-
-
-@rfm.simple_test
-class rdma_latency_overhead(RdmaOverhead):
-    """Verdict on latency."""
-
-    descr = "RDMA latency: virtual against native"
-    measured = rdma_latency
-
-
-@rfm.simple_test
-class rdma_bandwidth_overhead(RdmaOverhead):
-    """Verdict on bandwidth."""
-
-    descr = "RDMA bandwidth: virtual against native"
-    measured = rdma_bandwidth

@@ -1,13 +1,15 @@
-"""How much of its time a program waits for messages, where it does not say so itself: mpiP says it."""
+"""The share of its time that a program waits for messages: by mpiP, where the program does not say it."""
 
 from pathlib import Path
 
 import reframe as rfm
 
-from virtqual.harness import order as looks
+from virtqual.harness import order
 from virtqual.identity.record import NotObservable
 from virtqual.programs import mpip
 from virtqual.programs.text import OutputError
+
+from .asked import as_asked
 
 FEATURE = "mpi-profile"
 # One table of each task's times, in milliseconds; which line of the source called is of no interest.
@@ -21,9 +23,9 @@ class Profiled(rfm.RegressionTestPlugin):
     """Runs the program again on all processes, under a profiler, once in a short and once in a long version.
 
     What differs between both is what the long one did more: time steps, without reading, set-up and writing,
-    during which tasks wait for the one that does it.  Neither run is timed: they come after the run that is,
-    and a profiler that fails costs the share of communication and nothing else.  Only the first pair of a
-    look has them: they say what the case is, not how fast it was.
+    during which tasks wait for the one that does it.  Neither run is timed: they come after the timed one,
+    and a profiler that fails costs the share of communication and nothing else.  Only the first pair
+    of a run of ReFrame has them: they say what the case is, not how fast it was.
 
     Goes before a :class:`~checks.base.Measurement`, whose ``arrange`` calls `plan_profiles` last.  The
     subclass puts the files in which the versions differ beside the job script, under their names with
@@ -50,7 +52,7 @@ class Profiled(rfm.RegressionTestPlugin):
 
     def awaited(self):
         """Return whether this is a run that is profiled too."""
-        return self.slot.pair == looks.pairs()[0]
+        return self.slot.pair == order.pairs()[0]
 
     def plan_profiles(self):
         """Add both runs after the timed one, in directories that are made before it leaves its outputs."""
@@ -80,8 +82,7 @@ class Profiled(rfm.RegressionTestPlugin):
             code = f", exit code {failed.read_text(encoding='utf-8').strip()}" if failed.is_file() else ""
             raise OutputError(mpip.NAME, f"{len(reports)} reports in {directory.name}{code}")
         profile = mpip.parse(reports[0].read_text(encoding="utf-8", errors="replace"))
-        if len(profile.seconds) != self.num_tasks:
-            raise OutputError(mpip.NAME, f"{len(profile.seconds)} tasks, asked for {self.num_tasks}")
+        as_asked(mpip.NAME, tasks=(len(profile.seconds), self.num_tasks))
         return profile
 
     def share(self):

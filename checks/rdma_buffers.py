@@ -1,13 +1,12 @@
 """perftest: RDMA writes that go through more and more registered buffers in turn, between two nodes."""
 
-import reframe as rfm
-
 from virtqual.programs import perftest as output
-from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import yardstick
-from .perftest import Rdma, RdmaOverhead
+from .asked import as_asked
+from .overhead import with_verdict
+from .perftest import Rdma
 
 # Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
 BUFFERS = {"small": (1, 2, 4, 8, 16), "standard": (1, 4, 16, 64, 256, 1024)}
@@ -18,7 +17,7 @@ SIZE = 256
 MESSAGES = {"small": 96, "standard": 2**18}
 
 
-@rfm.simple_test
+@with_verdict
 class rdma_buffers(Rdma):
     """With 4 KiB pages the IOMMU forgets one buffer for another.
 
@@ -62,23 +61,15 @@ class rdma_buffers(Rdma):
         curve, links = {}, set()
         for count in self.buffers:
             run = output.parse(self.stage_text(f"client.{count}.out"), SIZE, SIZE)
-            asked = ("write", "bandwidth", "RC", count, self.messages)
-            if (run.operation, run.kind, run.connection, run.queue_pairs, run.iterations) != asked:
-                raise OutputError(
-                    "perftest",
-                    f"{run.operation} {run.kind}, {run.connection}, {run.queue_pairs} queue pairs, "
-                    f"{run.iterations} messages: not {asked}",
-                )
+            as_asked(
+                "perftest",
+                operation=(run.operation, "write"),
+                kind=(run.kind, "bandwidth"),
+                connection=(run.connection, "RC"),
+                queue_pairs=(run.queue_pairs, count),
+                messages=(run.iterations, self.messages),
+            )
             curve[count] = 1 / run.columns["messages"][SIZE]
             links.add(f"{run.link}, MTU {run.mtu}")
         setting = f"two nodes, {', '.join(sorted(links))}, {self.buffers[-1]} in flight"
         return [Result.curve("rdma_buffers", setting, curve)]
-
-
-@rfm.simple_test
-class rdma_buffers_overhead(RdmaOverhead):
-    """Verdict on the time of a message by number of registered buffers."""
-
-    descr = "RDMA write by number of registered buffers: virtual against native"
-    measured = rdma_buffers
-    operation = parameter(["write"], loggable=True)

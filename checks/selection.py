@@ -1,24 +1,109 @@
-"""Which runs there are: on which side, in which order, of which scope, and why one cannot be."""
+"""Which runs there are: on which side, in which order, of which scope, and why a case cannot run."""
 
+import reframe as rfm
 import reframe.core.runtime as rt
+from reframe.core.exceptions import ReframeError
 
-from virtqual.harness import order as looks
+from virtqual.harness import order
 from virtqual.harness.kinds import Measuring
 from virtqual.inputs import kept, known
 
 from . import counts
 
+SCOPES = ("quick", "full")
 
-class Selection(Measuring):
+
+class Scoped(rfm.RegressionTestPlugin):
+    """A test that is told which cases a run of ReFrame is to have."""
+
+    #: ``full`` also has the cases that take longer: ``-S scope=full``, or ``--mode=full``.
+    scope = variable(str, value="quick")
+
+    @run_after("init")
+    def refuse_unknown_scope(self):
+        """A misspelt scope must not leave cases out."""
+        if self.scope not in SCOPES:
+            raise ReframeError(f"-S scope={self.scope}: expected {' or '.join(SCOPES)}")
+
+
+class Selection(Scoped, Measuring):
     """The place of a run in the session.
 
     A check is one run on one side; :mod:`virtqual.harness.order` says how many there are, and a chain of
-    dependencies
-    keeps them in turn with the other side.
+    dependencies keeps them in turn with the other side.
     """
 
-    #: The slots of this look, in the order in which they run: every second pair is reversed.
-    sample = parameter([str(slot) for slot in looks.order(*looks.pairs())], loggable=True)
+    #: The places of runs in this run of ReFrame, in their order: every second pair is reversed.
+    sample = parameter([str(slot) for slot in order.order(*order.pairs())], loggable=True)
+
+    @property
+    def slot(self):
+        """This run's place in the order of runs."""
+        return order.slot(self.sample)
+
+    @property
+    def case(self):
+        """The check and its parameters without the sample."""
+        return case_of(type(self), self)
+
+    @property
+    def run_group(self):
+        """Runs of one group follow each other (see ``virtqual.harness.guards``)."""
+        return self.case
+
+    @classmethod
+    def environments(cls):
+        """Return the stacks that it runs with, as ReFrame's ``valid_prog_environs``."""
+        raise NotImplementedError
+
+    @classmethod
+    def systems(cls, side):
+        """Return what a partition must have to run it on a side, as ReFrame's ``valid_systems``."""
+        return [f"+{side}"]
+
+    @classmethod
+    def tags_of(cls, case):
+        """Return the tags of a case, which is of this class or of its verdict's."""
+        return set(cls.tags)
+
+    @classmethod
+    def unfit(cls, case):
+        """Return why a case cannot run on the selected system, in any scope; empty if it can.
+
+        The case is of this class or of its verdict's.
+        """
+        return ""
+
+    @classmethod
+    def lacking(cls, case):
+        """Return why a case does not run in this scope on the selected system; empty if it does."""
+        # The scope comes last: what the other reasons want takes longer.
+        if why := cls.unfit(case):
+            return why
+        if case.scope == "quick" and "quick" not in cls.tags_of(case):
+            return "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
+        return ""
+
+    def on_partitions(self):
+        """Return what a partition must have to take this very run."""
+        return self.systems(self.slot.side)
+
+    @run_after("init")
+    def run_on_one_side(self):
+        """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
+        self.lacks = self.lacking(self)
+        self.valid_systems = [] if self.lacks else self.on_partitions()
+        self.valid_prog_environs = self.environments()
+        self.tags = self.tags_of(self)
+        samples = slots()
+        if self.sample in samples[1:]:
+            before = samples[samples.index(self.sample) - 1]
+            self.depends_on(_variant(self, before), same_environment)
+
+
+class StackSelection(Selection):
+    """The selection of checks whose program comes from a stack, and which have sizes and inputs."""
+
     #: What the stack must provide.
     feature = variable(str)
     #: Nodes that the tasks are spread over.
@@ -37,21 +122,6 @@ class Selection(Measuring):
     scale = ""
 
     @property
-    def slot(self):
-        """This run's place in the order of runs."""
-        return looks.slot(self.sample)
-
-    @property
-    def case(self):
-        """The check and its parameters without the sample."""
-        return case_of(type(self), self)
-
-    @property
-    def run_group(self):
-        """Runs of one group follow each other (see ``virtqual.harness.guards``)."""
-        return self.case
-
-    @property
     def instead(self):
         """Why this native run takes a yardstick; empty for one that runs the program."""
         if self.slot.side != "native" or not self.yardstick or self.needs in features("native"):
@@ -59,31 +129,33 @@ class Selection(Measuring):
         return f"the native partition has no {self.needs!r}"
 
     @classmethod
+    def environments(cls):
+        """Return the stacks that provide the feature."""
+        return [f"+{cls.feature}"]
+
+    @classmethod
     def systems(cls, side, *, instead=False):
-        """Return what a side must have to run it, as ReFrame's ``valid_systems``."""
+        """Return what a partition must have: nodes enough and the feature, unless a yardstick does."""
         wanted = [
             side,
             *(["multinode"] if cls.nodes > 1 else []),
             *([cls.needs] if cls.needs and not instead else []),
         ]
-        return [" ".join(f"+{one}" for one in wanted)]
+        return [" ".join(f"+{feature}" for feature in wanted)]
 
-    @classmethod
-    def _parameters(cls):
-        return set(cls.param_space.params)
+    def on_partitions(self):
+        """Return what a partition must have to take this very run, which may be a yardstick's."""
+        return self.systems(self.slot.side, instead=bool(self.instead))
 
     @classmethod
     def tags_of(cls, case):
-        """Return the tags of a case, of this class or of its verdict's."""
+        """Return the tags of a case: ``quick`` if its parameters are those of the quick scope."""
         quick = all(getattr(case, name) in values for name, values in cls.quick.items())
         return set(cls.tags) - (set() if quick else {"quick"})
 
     @classmethod
-    def lacking(cls, case):
-        """Return why a case cannot run on the selected system as it is set up; empty if it can.
-
-        The case is of this class or of its verdict's.
-        """
+    def unfit(cls, case):
+        """Return why a case cannot run: another scale, too few nodes, no such feature, no input."""
         scales = {partition.extras["scale"] for partition in counts.compared()}
         if cls.scale and scales - {cls.scale}:
             return f"for partitions of scale {cls.scale!r}"
@@ -92,29 +164,15 @@ class Selection(Measuring):
         for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
-        if missing := [why for name in cls.inputs if (why := kept.missing(known.named(name)))]:
-            return "; ".join(missing)
-        # Last: what the other reasons want takes longer.
-        if looks.scope() == "quick" and "quick" not in cls.tags:
-            return "in the full scope only (--full, or VIRTQUAL_SCOPE=full)"
-        return ""
+        return "; ".join(why for name in cls.inputs if (why := kept.missing(known.named(name))))
 
-    @run_after("init")
-    def run_on_one_side(self):
-        """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
-        self.lacks = self.lacking(self)
-        self.valid_systems = [] if self.lacks else self.systems(self.slot.side, instead=bool(self.instead))
-        self.valid_prog_environs = [f"+{self.feature}"]
-        self.tags = self.tags_of(self)
-        order = slots()
-        if self.sample in order[1:]:
-            self.depends_on(self._variant(order[order.index(self.sample) - 1]), same_environment)
 
-    def _variant(self, sample):
-        wanted = {name: getattr(self, name) for name in self._parameters()} | {"sample": sample}
-        selectors = {name: lambda value, wanted=want: value == wanted for name, want in wanted.items()}
-        (number,) = type(self).get_variant_nums(**selectors)
-        return type(self).variant_name(number)
+def _variant(check, sample):
+    """Return the name of the test that takes another sample of the same case."""
+    wanted = {name: getattr(check, name) for name in type(check).raw_params} | {"sample": sample}
+    selectors = {name: lambda value, wanted=want: value == wanted for name, want in wanted.items()}
+    (number,) = type(check).get_variant_nums(**selectors)
+    return type(check).variant_name(number)
 
 
 def features(side):
@@ -123,13 +181,13 @@ def features(side):
 
 
 def slots():
-    """Return the slots of this look, in order, of the sides that the selected partitions have."""
-    return [str(slot) for slot in looks.order(*looks.pairs()) if features(slot.side)]
+    """Return the places of runs in this run of ReFrame, in order, on the sides that were selected."""
+    return [str(slot) for slot in order.order(*order.pairs()) if features(slot.side)]
 
 
 def case_of(check, test):
     """Return the name of a measuring check with the parameters that a test has in common with it."""
-    names = sorted(set(check.param_space.params) - {"sample"})
+    names = sorted(set(check.raw_params) - {"sample"})
     return " ".join([check.__name__, *(f"%{name}={getattr(test, name)}" for name in names)])
 
 

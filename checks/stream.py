@@ -2,25 +2,23 @@
 
 from pathlib import Path
 
-import reframe as rfm
-
 from virtqual.job import together
 from virtqual.programs import sizes
 from virtqual.programs import stream as output
-from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
 from . import counts
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS, NODES = counts.threads(), counts.at_once()
 VMS = counts.vms_each(THREADS)
-# Tasks that ran together for less than this share of their time say little of what they take from each other.
+# Tasks that ran together for a smaller share of their time say little about how they slow each other.
 TOGETHER = 0.8
-# Of the CPUs' NUMA node, and of the one that is farthest from it (``memory.sh``).
+# Memory of the CPUs' own NUMA node, and of the node that is farthest from it (``memory.sh``).
 MEMORY = ["local", "remote"]
 
 
@@ -30,7 +28,7 @@ def of_threads(count):
 
 
 class Stream(Measurement):
-    """The binary decides the arrays: where they do not exceed the caches, it is not called memory."""
+    """STREAM with the arrays of its binary; if they fit into the caches, the metrics are those of caches."""
 
     feature = "stream"
 
@@ -49,12 +47,11 @@ class Stream(Measurement):
     def rates(self, text, threads):
         """Assert that all threads ran, and return family and run."""
         run = output.parse(text)
-        if run.threads != threads:
-            raise OutputError("STREAM", f"ran on {run.threads} threads, asked for {threads}")
+        as_asked("STREAM", threads=(run.threads, threads))
         return sizes.family(run.bytes_each, self.known["llc_bytes"]), run
 
 
-@rfm.simple_test
+@with_verdict
 class stream(Stream):
     """STREAM on one node, over threads."""
 
@@ -110,7 +107,7 @@ class StreamTogether(Stream):
         ]
 
 
-@rfm.simple_test
+@with_verdict
 class stream_nodes(StreamTogether):
     """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
 
@@ -121,7 +118,7 @@ class stream_nodes(StreamTogether):
 
     @run_after("init")
     def take_nodes(self):
-        """As many as asked for."""
+        """Take as many nodes as the parameter says."""
         self.nodes = self.count
 
     def arrange(self):
@@ -133,7 +130,7 @@ class stream_nodes(StreamTogether):
         return self.added(f"STREAM, {self.nodes} nodes, {of_threads(self.cores)} each")
 
 
-@rfm.simple_test
+@with_verdict
 class stream_vms(VmsOfOneHost, StreamTogether):
     """STREAM in VMs of one host at the same time, against one STREAM of as many threads on that host."""
 
@@ -151,12 +148,12 @@ class stream_vms(VmsOfOneHost, StreamTogether):
         return self.added(f"STREAM{self.where}, {of_threads(self.each)} each")
 
 
-@rfm.simple_test
+@with_verdict
 class stream_numa(Stream):
     """STREAM on the cores of one NUMA node, with its memory there or on the farthest node.
 
-    What local and remote memory give shows whether the nodes that a VM sees are the hardware's.  The result
-    names the node of the memory: where the sides see other distances, they are not compared.
+    The bandwidths of local and remote memory show whether the NUMA nodes that a VM sees are the hardware's.
+    The result names the node of the memory: sides that see other distances are not compared.
     """
 
     descr = "STREAM on one NUMA node, from local and from remote memory"
@@ -182,39 +179,3 @@ class stream_numa(Stream):
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
         setting = f"STREAM, {of_threads(self.threads)}, {memory}"
         return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
-
-
-@rfm.simple_test
-class stream_overhead(Overhead):
-    """Verdict on STREAM."""
-
-    descr = "STREAM on one node: virtual against native"
-    measured = stream
-    threads = parameter(THREADS, loggable=True)
-
-
-@rfm.simple_test
-class stream_nodes_overhead(Overhead):
-    """Verdict on STREAM on several nodes."""
-
-    descr = "STREAM on several nodes at the same time: virtual against native"
-    measured = stream_nodes
-    count = parameter(NODES, loggable=True)
-
-
-@rfm.simple_test
-class stream_vms_overhead(Overhead):
-    """Verdict on STREAM in VMs of one host."""
-
-    descr = "STREAM in several VMs of one host at the same time: virtual against native"
-    measured = stream_vms
-    layout = parameter(VMS, loggable=True)
-
-
-@rfm.simple_test
-class stream_numa_overhead(Overhead):
-    """Verdict on STREAM from local and remote memory."""
-
-    descr = "STREAM on one NUMA node: virtual against native"
-    measured = stream_numa
-    memory = parameter(MEMORY, loggable=True)

@@ -19,20 +19,20 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     """
 
     @classmethod
-    def lacking(cls, case):
+    def unfit(cls, case):
         """Return why it cannot run: no such VMs, or no native node that they are shares of, too."""
-        return _lacking(counts.of_layout(case.layout)[0]) or super().lacking(case)
+        return _unfit(counts.of_layout(case.layout)[0]) or super().unfit(case)
 
     @run_after("init")
     def take_nodes(self):
-        """As many VMs as asked for; one native node."""
+        """Take as many VMs as the parameter says, and a single native node."""
         self.vms, self.each = counts.of_layout(self.layout)
         self.nodes = 1 if self.slot.side == "native" else self.vms
         self.needs = f"{self.vms} VMs of one host"
 
     @property
     def where(self):
-        """What the setting says of it, the same on both sides."""
+        """The words about it in the setting, the same on both sides."""
         return f", {self.vms} VMs of one host"
 
     @property
@@ -47,7 +47,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
 
     @run_after("setup")
     def take_vms_of_one_host(self):
-        """Ask Slurm for VMs of one host; what ``access`` says of nodes stands before it, and gives way."""
+        """Ask Slurm for VMs of one host; the option follows any nodes in ``access``, and replaces them."""
         if self.slot.side == "virtual":
             self.job.options.append(f"--nodelist={','.join(shared_hosts.beside(self.hosts, self.vms))}")
 
@@ -62,7 +62,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
                 )
 
 
-def _lacking(count):
+def _unfit(count):
     """Return why so many VMs of one host cannot be compared with a native node; empty if they can.
 
     A side that is not selected lacks nothing: its runs are not there either.

@@ -2,28 +2,27 @@
 
 from pathlib import Path
 
-import reframe as rfm
-
 from virtqual.programs import wrf as output
 from virtqual.programs import wrf_fields
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
 from . import counts
+from .asked import as_asked
 from .base import Measurement
-from .overhead import Overhead
+from .overhead import with_verdict
 from .profiled import VERSIONS, Profiled
 from .scaling import Scaling
 
 DAY = 86400
 # The input's name in references/inputs/.
 CONUS = "wrf-conus12km"
-# What a case may hold of earlier runs; and the namelist is copied.
+# Files of earlier runs, which a case may hold; and the namelist, which is copied.
 OTHERS = ("rsl.", "wrfout", "wrfrst", "namelist")
 
 
 class Wrf(Measurement):
-    """A case of WRF: what it runs on, for how long, and what proves it right."""
+    """A case of WRF: its input, the time that it simulates, and the proof that it is right."""
 
     #: The case, as settings name it.
     case_name = ""
@@ -65,12 +64,12 @@ class Wrf(Measurement):
         if not rsl.is_file():
             raise OutputError("WRF", f"the file {rsl.name} was not written")
         run = output.parse(rsl.read_text(errors="replace", encoding="utf-8"))
-        ranks, simulated = run.tasks[0] * run.tasks[1], len(run.seconds) * run.interval
-        if (ranks, simulated) != (processes, period):
-            raise OutputError(
-                "WRF",
-                f"{simulated / 3600:g} h on {ranks} ranks, asked for {period / 3600:g} h on {processes}",
-            )
+        simulated = len(run.seconds) * run.interval
+        as_asked(
+            "WRF",
+            ranks=(run.tasks[0] * run.tasks[1], processes),
+            hours=(simulated / 3600, period / 3600),
+        )
         return run
 
     def checked(self, directory, processes):
@@ -190,7 +189,7 @@ class WrfScaling(Profiled, Scaling):
         return results
 
 
-@rfm.simple_test
+@with_verdict
 class wrf_ideal(Ideal):
     """The baroclinic wave on a node, over numbers of ranks."""
 
@@ -199,12 +198,12 @@ class wrf_ideal(Ideal):
     tags = {"app", "openstack-kvm", "full"}
 
     def arrange(self):
-        """As many ranks as asked for, each on a core."""
+        """Take as many ranks as the parameter says, each on a core."""
         self.num_tasks = self.num_tasks_per_node = self.ranks
         self.prerun_cmds = [self.make_input()]
 
 
-@rfm.simple_test
+@with_verdict
 class wrf_ideal_scaling(WrfScaling, Ideal):
     """The baroclinic wave over nodes."""
 
@@ -218,7 +217,7 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
         return [self.make_input()]
 
 
-@rfm.simple_test
+@with_verdict
 class wrf_conus12km(Conus):
     """The continental US on all cores of a node."""
 
@@ -230,43 +229,10 @@ class wrf_conus12km(Conus):
         self.num_tasks = self.num_tasks_per_node = self.cores
 
 
-@rfm.simple_test
+@with_verdict
 class wrf_conus12km_scaling(WrfScaling, Conus):
     """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
 
     descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
-
-
-@rfm.simple_test
-class wrf_ideal_overhead(Overhead):
-    """Verdict on WRF's baroclinic wave."""
-
-    descr = "WRF em_b_wave: virtual against native"
-    measured = wrf_ideal
-    ranks = parameter(counts.up_to_cores(IDEAL_RANKS), loggable=True)
-
-
-@rfm.simple_test
-class wrf_ideal_scaling_overhead(Overhead):
-    """Verdict on the baroclinic wave's strong scaling."""
-
-    descr = "WRF em_b_wave strong scaling: virtual against native"
-    measured = wrf_ideal_scaling
-
-
-@rfm.simple_test
-class wrf_conus12km_overhead(Overhead):
-    """Verdict on WRF's continental US."""
-
-    descr = "WRF CONUS 12 km: virtual against native"
-    measured = wrf_conus12km
-
-
-@rfm.simple_test
-class wrf_conus12km_scaling_overhead(Overhead):
-    """Verdict on the continental US's strong scaling."""
-
-    descr = "WRF CONUS 12 km strong scaling: virtual against native"
-    measured = wrf_conus12km_scaling

@@ -1,7 +1,7 @@
-"""What native nodes do where they cannot run a check's program: a fixed piece of work, timed.
+"""The yardstick: a fixed piece of work, timed on native nodes that cannot run a check's program.
 
 The virtual runs of such a check are compared with those of an earlier session alone, and the yardstick says
-whether the machine below is as fast as it was then.
+whether the machine under the VMs is as fast as it was then.
 """
 
 from virtqual.programs import yardstick as output

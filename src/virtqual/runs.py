@@ -17,13 +17,36 @@ from virtqual.stack.same import Seen
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class Declared(BaseModel):
+    """A metric as the check that measures it declares it, in the place of the files under ``references/``.
+
+    Attributes
+    ----------
+    unit
+        Unit of the values.
+    better
+        Which direction is better.
+    budget
+        By which factor virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
+    margin
+        How far above its budget an overhead may hide, as a fraction, such as 0.03.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    unit: str = Field(min_length=1)
+    better: Literal["lower", "higher"]
+    budget: float = Field(ge=1, lt=2)
+    margin: float = Field(gt=0, lt=1)
+
+
 class Result(BaseModel):
     """Values of one metric.
 
     Attributes
     ----------
     metric
-        Name in ``references/metrics/``.
+        Name in ``references/metrics/``, or the name of one that `declared` describes.
     setting
         Under which conditions, e.g. ``1 thread`` or ``two nodes``.
     points
@@ -32,6 +55,8 @@ class Result(BaseModel):
         One a point, or the only one of a scalar, in the metric's unit.
     invalid
         Reasons why a validity gate refuses the values; empty if they count.
+    declared
+        What the metric is and what it is allowed to lose, where no file says so.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,6 +66,7 @@ class Result(BaseModel):
     points: tuple[float, ...] = ()
     values: tuple[float, ...]
     invalid: tuple[str, ...] = ()
+    declared: Declared | None = None
 
     @model_validator(mode="after")
     def _a_value_for_each_size(self) -> Result:
@@ -49,9 +75,16 @@ class Result(BaseModel):
         return self
 
     @classmethod
-    def scalar(cls, metric: str, setting: str, value: float, invalid: tuple[str, ...] = ()) -> Result:
+    def scalar(
+        cls,
+        metric: str,
+        setting: str,
+        value: float,
+        invalid: tuple[str, ...] = (),
+        declared: Declared | None = None,
+    ) -> Result:
         """Return the result of a metric that has one value."""
-        return cls(metric=metric, setting=setting, values=(value,), invalid=invalid)
+        return cls(metric=metric, setting=setting, values=(value,), invalid=invalid, declared=declared)
 
     @classmethod
     def curve(cls, metric: str, setting: str, values: dict[float, float]) -> Result:

@@ -15,7 +15,8 @@ from virtqual.stack.manifest import Manifest, Program
 
 FAKE = Path(__file__).parents[1] / "fakeslurm"
 OUTPUTS = Path(__file__).parents[1] / "outputs"
-SMALL = {"FAKE_SCALE": "small", "VIRTQUAL_SCOPE": "full"}
+FULL = "--mode=full"
+SMALL = {"FAKE_SCALE": "small"}
 ONE_PAIR = {**SMALL, "VIRTQUAL_PAIRS": "0:0"}
 
 NAMELIST = """ &time_control
@@ -103,7 +104,7 @@ def curve(run) -> dict[float, float]:
 
 
 def test_applications_run_from_inputs_that_need_no_download(equipped):
-    done = equipped.reframe("-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL)
+    done = equipped.reframe(FULL, "-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL)
     assert done.returncode == 0, outcome(done)
     assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
     assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
@@ -117,7 +118,7 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
 
 def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
     # On small systems, and these, nodes share the machine's CPUs.
-    done = equipped.reframe("-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL)
+    done = equipped.reframe(FULL, "-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL)
     assert "WITHIN namd_elapsed@water 10125 atoms, 2 ranks, 2 nodes" in outcome(done), outcome(done)
     found = {run["side"]: run["nodes"] for run in runs(equipped)}
     assert found == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
@@ -128,7 +129,7 @@ def test_results_that_differ_between_the_sides_are_refused(equipped):
     equipped.fault("fault.wind.cloud", "1.01")
     equipped.fault("fault.energy.cloud", "20.0")
     names = r"^(wrf_ideal|namd_water)(%.*ranks=2\b|_overhead%ranks=2\b)"
-    done = equipped.reframe("-n", names, **ONE_PAIR)
+    done = equipped.reframe(FULL, "-n", names, **ONE_PAIR)
     assert done.returncode != 0
     for answer in ("RMS of U", "potential energy at step 0", "total energy at step 100"):
         assert f"not the same result: {answer} is" in outcome(done), outcome(done)
@@ -137,13 +138,13 @@ def test_results_that_differ_between_the_sides_are_refused(equipped):
 
 def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
     equipped.fault("fault.wind.bare", "30")
-    done = equipped.reframe("-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
+    done = equipped.reframe(FULL, "-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
     assert done.returncode != 0
     assert "no atmosphere (-200 to 200)" in outcome(done)
 
 
 def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped):
-    done = equipped.reframe("-n", r"^(lammps|wrf_ideal)_scaling", **SMALL)
+    done = equipped.reframe(FULL, "-n", r"^(lammps|wrf_ideal)_scaling", **SMALL)
     assert done.returncode == 0, outcome(done)
     found = {run["results"][0]["metric"]: run for run in runs(equipped)}
     processes = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= os.cpu_count()]
@@ -163,7 +164,7 @@ def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped)
 def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profiled):
     """Natively it does; in the VMs it fails, which costs the share and nothing else."""
     profiled.fault("fault.profiler.cloud")
-    done = profiled.reframe("-n", "^wrf_ideal_scaling", **SMALL)
+    done = profiled.reframe(FULL, "-n", "^wrf_ideal_scaling", **SMALL)
     assert done.returncode == 0, outcome(done)
     assert "25.0% of the time in communication (native)" in outcome(done)
     why = "mpiP output: 0 reports in profile-short, exit code 7"
@@ -202,15 +203,15 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     cases = sum(count <= os.cpu_count() for count in (2, 4, 8, 1, 2, 4))
     listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", FAKE_NODES="4")
     assert f"namd_stmv_nodes ({cases} cases): the input namd-stmv is not here" in listed.stdout, listed.stdout
-    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", **SMALL)
+    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", FULL, **SMALL)
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", VIRTQUAL_SCOPE="full")
-    assert "asked for 3 h" in outcome(done)
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL)
+    assert "asked for 3" in outcome(done)
     kept = equipped.path / "state/inputs/wrf-conus12km/conus/wrfinput_d01"
     kept.chmod(0o644)
     kept.write_text("other")
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", VIRTQUAL_SCOPE="full")
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL)
     assert done.returncode != 0
     assert "the input wrf-conus12km has changed: conus/wrfinput_d01 has another checksum" in outcome(done)

@@ -7,6 +7,8 @@ from pathlib import Path
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
+LONGER = "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
+
 
 def test_the_list_reads_like_a_catalogue(site):
     done = site.run("reframe", "-c", f"{site.env['VIRTQUAL_ROOT']}/checks", "-L", "--system", "testsite")
@@ -45,9 +47,9 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     (site.path / "state/stack/all").mkdir()
     Manifest(name="all", pins="none", programs=(program,)).write(site.path / "state/stack/all")
     checks = Path(site.env["VIRTQUAL_ROOT"]) / "checks"
-    env = {"VIRTQUAL_SCOPE": "full", "FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_cloud": "rdma"}
+    env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_cloud": "rdma"}
     env |= {"FAKE_CPUS_cloud": "1", "FAKE_CPUS_bare": "2", "FAKE_EXTRAS_cloud": json.dumps(SHARING)}
-    done = site.run("reframe", "-c", str(checks), "-L", "--system", "testsite", **env)
+    done = site.run("reframe", "--mode=full", "-c", str(checks), "-L", "--system", "testsite", **env)
     assert done.returncode == 0, done.stdout + done.stderr
     entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)
     assert len(entries) == len(re.findall("^- ", done.stdout, re.MULTILINE))
@@ -61,8 +63,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     defined = {
         name
         for file in checks.glob("*.py")
-        for name in re.findall(r"^@rfm.simple_test\nclass (\w+)", file.read_text(), re.MULTILINE)
-        if not name.endswith("_overhead")
+        for name in re.findall(r"^@with_verdict\nclass (\w+)", file.read_text(), re.MULTILINE)
     }
     fetched = {"namd_stmv", "namd_stmv_nodes", "wrf_conus12km", "wrf_conus12km_scaling"}
     # Its four ranks take all four VMs; two of these are as large as the host.
@@ -92,8 +93,8 @@ def test_rdma_of_the_virtual_partition_alone_is_measured(site):
 
     def listed(**features):
         checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
-        line = ("reframe", "-c", checks, "--system", "testsite", "-n", "^rdma_lat")
-        env = {"VIRTQUAL_SCOPE": "full", "FAKE_NODES": "2", **features}
+        line = ("reframe", "-S", "scope=full", "-c", checks, "--system", "testsite", "-n", "^rdma_lat")
+        env = {"FAKE_NODES": "2", **features}
         return [re.sub(" /[0-9a-f]+", "", site.run(*line, how, **env).stdout) for how in ("-LC", "-L")]
 
     concrete, catalogue = listed(FAKE_FEATURES_cloud="rdma")
@@ -112,6 +113,8 @@ def test_a_session_says_what_was_not_run(site):
     (file,) = (site.path / "state/sessions").glob("*/session.json")
     session = json.loads(file.read_text())
     assert "linpack: no program with the feature 'hpcc' in the stack" in session["not_run"]
-    assert "lammps_scaling: in the full scope only (--full, or VIRTQUAL_SCOPE=full)" in session["not_run"]
-    assert not [line for line in session["not_run"] if line.startswith(("lammps:", "lammps ("))]
+    assert f"lammps_scaling: {LONGER}" in session["not_run"]
+    assert [line for line in session["not_run"] if line.startswith(("lammps:", "lammps ("))] == [
+        f"lammps (2 cases): {LONGER}"
+    ]
     assert "Not run here:" in done.stdout

@@ -47,12 +47,6 @@ def test_nothing_selected_is_not_passed(site):
     assert "nothing passed" in outcome(done)
 
 
-def test_repeat_drops_every_case_and_is_not_passed(site):
-    done = site.reframe(*LJ, "--repeat", "2")
-    assert done.returncode != 0
-    assert "PASSED" not in done.stdout
-
-
 def test_a_check_file_that_cannot_be_imported_stops_the_run(site):
     checks = site.path / "checks"
     checks.mkdir()
@@ -127,19 +121,6 @@ def test_foreign_load_leaves_the_verdict_open(site):
     done = site.reframe(*LJ)
     assert done.returncode != 0
     assert "foreign load" in outcome(done)
-
-
-def test_retries_judge_nothing(site):
-    site.fault("slow.cloud", "1.5")
-    done = site.reframe(*LJ, "--max-retries", "1")
-    assert done.returncode != 0
-    assert "cannot be used with paired samples" in outcome(done)
-
-
-def test_reruns_judge_nothing(site):
-    done = site.reframe(*LJ, "--reruns", "1")
-    assert done.returncode != 0
-    assert "cannot be used with paired samples" in outcome(done)
 
 
 def write_reference(site, text: str) -> None:

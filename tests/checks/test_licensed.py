@@ -52,7 +52,7 @@ def licensed(site):
 
 def reframe(site, *options):
     where = ("-c", str(site.path / "checks"), "--system", "testsite")
-    return site.run("reframe", *where, *options, VIRTQUAL_SCOPE="full")
+    return site.run("reframe", *where, *options, "-S", "scope=full")
 
 
 def test_the_page_from_input_to_verdict(licensed):

@@ -176,7 +176,7 @@ def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_ref
 def test_a_stream_that_does_not_validate_and_a_program_that_is_not_there_are_named(equipped):
     equipped.fault("fault.valid")
     names = r"^stream.*%threads=1\b|^osu_node.*%benchmark=bibw$"
-    done = equipped.reframe("-n", names, VIRTQUAL_SCOPE="full")
+    done = equipped.reframe("-n", names, "-S", "scope=full")
     assert done.returncode != 0
     assert "validated solution: expected once, found 0 times" in outcome(done)
     assert "stack 'micro' provides no osu_bibw" in outcome(done)

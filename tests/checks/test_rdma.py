@@ -73,7 +73,7 @@ def test_where_overheads_are_judged_there_is_none(with_rdma):
 
 def test_as_many_messages_are_in_flight_through_few_buffers_as_through_many(with_rdma):
     """Otherwise few are limited by latency: the stand-in's is ten times what a message takes at full rate."""
-    done = with_rdma.reframe("-n", r"^rdma_buffers%sample=0V", VIRTQUAL_SCOPE="full", VIRTQUAL_PAIRS="0:0")
+    done = with_rdma.reframe("-n", r"^rdma_buffers%sample=0V", "-S", "scope=full", VIRTQUAL_PAIRS="0:0")
     assert done.returncode == 0, done.stdout + done.stderr
     (report,) = (with_rdma.path / "state/reports").glob("run-*.json")
     cases = json.loads(report.read_text())["runs"][0]["testcases"]

@@ -20,7 +20,6 @@ SITE = {
     "FAKE_SCALE": "small",
     "FAKE_EXTRAS_cloud": json.dumps({"vms_of_hosts": HOSTS, "memory_mib": 1024}),
     "FAKE_SECONDS": "1",
-    "VIRTQUAL_SCOPE": "full",
 }
 ONE_PAIR = {**SITE, "VIRTQUAL_PAIRS": "0:0"}
 # A stand-in for `grep` on the VMs: they show one CPU and a GiB of memory.
@@ -72,7 +71,7 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
-    done = equipped.reframe("-n", STREAM, **SITE)
+    done = equipped.reframe("--mode=full", "-n", STREAM, **SITE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WITHIN memory_triad@STREAM, 2 VMs of one host, 1 thread each" in done.stdout
     found = {side: (nodes, results["memory_triad"]["values"][0]) for side, nodes, results in runs(equipped)}
@@ -84,14 +83,14 @@ def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
 
 def test_vms_that_are_not_of_one_host_are_refused(equipped):
     equipped.fault("elsewhere")
-    done = equipped.reframe("-n", STREAM, "--system", "testsite:cloud", **ONE_PAIR)
+    done = equipped.reframe("--mode=full", "-n", STREAM, "--system", "testsite:cloud", **ONE_PAIR)
     assert "the VMs cloud-1, cloud-2 are not of one host" in done.stdout + done.stderr
 
 
 def test_ranks_in_vms_that_show_more_than_their_host_has_are_left_out(equipped):
     # Now each VM shows all CPUs of the machine.
     (equipped.path / "slurm/bin.cloud/grep").unlink()
-    done = equipped.reframe("-n", NAMD, **ONE_PAIR)
+    done = equipped.reframe("--mode=full", "-n", NAMD, **ONE_PAIR)
     assert re.search(r"host-share: 2 VMs have (\d+) cores together, their host", done.stdout)
     assert "UNDECIDED namd_elapsed@water 10125 atoms, 2 ranks, 2 VMs of one host" in done.stdout
     assert {side: nodes for side, nodes, _ in runs(equipped)} == NODES

@@ -5,6 +5,7 @@ import os
 
 SCALE = os.environ.get("FAKE_SCALE", "standard")
 EMULATED = os.environ.get("FAKE_EMULATED")
+TIME_LIMIT = os.environ.get("FAKE_TIME_LIMIT")
 NODES = int(os.environ.get("FAKE_NODES", "1"))
 
 
@@ -14,6 +15,7 @@ def partition(name, **extras):
         "scheduler": "slurm",
         "launcher": "srun",
         "access": [f"--partition={name}"],
+        **({"time_limit": TIME_LIMIT} if TIME_LIMIT else {}),
         "features": [
             {"bare": "native", "cloud": "virtual"}[name],
             *os.environ.get(f"FAKE_FEATURES_{name}", "").split(),

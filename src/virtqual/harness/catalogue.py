@@ -1,4 +1,4 @@
-"""What there is to measure: the list that ``reframe -L`` prints, and why a check cannot run here.
+"""The list of what can be measured, which ``reframe -L`` prints, and why a check cannot run here.
 
 ReFrame lists every case with the cases it depends on, which for paired samples is the same check again and
 again.  Here a check is one entry, whatever the number of its samples.
@@ -6,16 +6,18 @@ again.  Here a check is one entry, whatever the number of its samples.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from virtqual.harness.kinds import VERDICT
+
 
 class Entry(BaseModel):
-    """One check.
+    """A check.
 
     Attributes
     ----------
@@ -26,7 +28,7 @@ class Entry(BaseModel):
     tags
         By which it is selected; sorted.
     feature
-        What a stack must provide for it.
+        What a stack must provide for it; empty for nothing.
     nodes
         How many nodes it needs on each side.
     needs
@@ -36,6 +38,10 @@ class Entry(BaseModel):
     lacks
         Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
         can.
+    hashes
+        By which ``reframe -n /HASH`` selects one of its tests: by sample, and ``verdict``.
+    paired
+        Whether it runs on both sides; a test of ReFrame's that was not made a judged one does not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,15 +49,17 @@ class Entry(BaseModel):
     name: str
     description: str
     tags: tuple[str, ...]
-    feature: str
-    nodes: int
+    feature: str = ""
+    nodes: int = 1
     needs: str = ""
     optional: dict[str, str] = {}
     lacks: str = ""
+    hashes: dict[str, str] = {}
+    paired: bool = True
 
     def absent(self, features: Iterable[str], nodes: int) -> str | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
-        if self.feature not in features:
+        if self.feature and self.feature not in features:
             return f"no program with the feature {self.feature!r} in the stack"
         if self.nodes > nodes:
             return f"needs {self.nodes} nodes on each side"
@@ -68,37 +76,45 @@ class Entry(BaseModel):
         lines = [f"- {self.name}", f"    {self.description}"]
         if detailed:
             lines += [f"    tags: {', '.join(self.tags)}", f"    asks for: {self._needs()}"]
+            lines.append("    hashes: " + ", ".join(f"/{sha} {what}" for what, sha in self.hashes.items()))
+        if not self.paired:
+            lines.append("    not paired, so not judged")
         return "\n".join(lines)
 
     def _needs(self) -> str:
-        nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
-        return f"+{self.feature}{nodes}{f', {self.needs}' if self.needs else ''}"
+        wanted = [f"+{self.feature}" if self.feature else "", self.needs]
+        wanted.insert(1, f"{self.nodes} nodes" if self.nodes > 1 else "")
+        return ", ".join(filter(None, wanted)) or "nothing of a stack"
 
 
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
 
 def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
-    """Return the entries of measuring checks, one for all samples of a check; others are left aside."""
+    """Return an entry for each check, whatever the number of its samples; fixtures are left aside."""
     found: dict[str, Entry] = {}
+    hashes: dict[str, dict[str, str]] = defaultdict(dict)
     for check in checks:
-        name, feature = getattr(check, "run_group", None), getattr(check, "feature", None)
-        if name is None or feature is None:
+        if check.is_fixture():
             continue
+        name = getattr(check, "run_group", "") or getattr(check, "case", check.display_name)
+        verdict = VERDICT in check.tags
+        hashes[name]["verdict" if verdict else getattr(check, "sample", "test")] = check.hashcode
         # One side may need more nodes than the other: several VMs of one host against one native node.
-        if name in found and check.nodes >= found[name].nodes:
+        if verdict or (name in found and getattr(check, "nodes", 1) >= found[name].nodes):
             continue
         found[name] = Entry(
             name=name.replace(" %", " "),
-            description=check.descr,
+            description=check.descr or name,
             tags=tuple(sorted(check.tags)),
-            feature=feature,
-            nodes=check.nodes,
+            feature=getattr(check, "feature", ""),
+            nodes=getattr(check, "nodes", 1),
             needs=getattr(check, "needs", ""),
             optional=getattr(check, "optional", {}),
             lacks=getattr(check, "lacks", ""),
+            paired=hasattr(check, "run_group"),
         )
-    return tuple(found.values())
+    return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in found.items())
 
 
 def write(entries: Sequence[Entry], path: Path) -> None:
@@ -111,7 +127,9 @@ def read(path: Path) -> tuple[Entry, ...]:
     return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
 
 
-def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detailed: bool) -> str:
+def listing(
+    here: Sequence[Entry], every: Sequence[Entry], system: Any, config: Any, *, detailed: bool
+) -> str:
     """Return what ``reframe -l`` and ``-L`` print.
 
     Parameters
@@ -121,12 +139,17 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
     every
         All that was loaded.
     system
-        ReFrame's, with its partitions.
+        ReFrame's, with its selected partitions and environments.
+    config
+        ReFrame's site configuration, with all of them.
     detailed
         With tags, and with what cannot run here.
     """
     text = [entry.text(detailed=detailed) for entry in here]
-    text.append(f"{len(here)} checks, each with a verdict of native against virtual (NAME_overhead)")
+    judged = sum(entry.paired for entry in here)
+    text.append(f"{len(here)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
+    if not here:
+        text.append(f"-n, -t or -p select none of them; {there_is(config, system.name)}")
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
@@ -137,6 +160,16 @@ def listing(here: Sequence[Entry], every: Sequence[Entry], system: Any, *, detai
                 )
             )
     return "\n".join(text) + "\n"
+
+
+def there_is(config: Any, name: str) -> str:
+    """Return which partitions and stacks ReFrame's configuration has for a system, whatever was selected."""
+    (system,) = (entry for entry in config["systems"] if entry["name"] == name)
+    partitions = ", ".join(partition["name"] for partition in system["partitions"])
+    stacks = dict.fromkeys(
+        stack for partition in system["partitions"] for stack in partition.get("environs", ())
+    )
+    return f"system {name!r} has the partitions {partitions} and the stacks {', '.join(stacks)}"
 
 
 def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:

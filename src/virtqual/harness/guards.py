@@ -16,15 +16,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reframe.core import runtime
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
+from reframe.core.pipeline import CompileOnlyRegressionTest
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
-from reframe.frontend.loader import RegressionCheckLoader
+from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
+from reframe.utility import import_module_from_file, jsonext
 
 from virtqual.harness import catalogue
 from virtqual.harness.process import NOTHING_SELECTED, PARENT
@@ -43,6 +46,9 @@ def install() -> None:
     if not getattr(Runner, "_virtqual_guarded", False):
         Runner.runall = _refuse_nothing(Runner.runall)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
+        RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
+        CompileOnlyRegressionTest.check_sanity = _with_build_job(CompileOnlyRegressionTest.check_sanity)
+        jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
         Runner._virtqual_guarded = True
@@ -64,14 +70,34 @@ def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
             system = runtime.runtime().system
             getlogger().error(
                 f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
-                f"system {system.name!r} ({system.descr}) has the partitions "
-                f"{', '.join(p.name for p in system.partitions) or 'none'}; "
+                f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
+            )
+            sys.exit(1)
+        if option := _breaks_pairs(self, testcases):
+            getlogger().error(
+                f"{option} cannot be used with paired samples, which run once, in turn: "
+                "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
             sys.exit(1)
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
+
+
+def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
+    """Return the option by which paired tests would run again, or on nodes of its choice; empty for none."""
+    checks = [case.check for case in testcases if hasattr(case.check, "run_group")]
+    again = {
+        "--reruns": runner._num_reruns,
+        "--max-retries": runner._max_retries,
+        "--duration": runner._timeout,
+    }
+    # These options add parameters of their own, and lose dependencies on the way.
+    added = any(name.startswith(".") for check in checks for name in type(check).raw_params)
+    given = [option for option, value in again.items() if value]
+    given += ["--repeat, --distribute or -P"] if added else []
+    return given[0] if checks and given else ""
 
 
 def _adjacent(testcases: list[Any]) -> list[Any]:
@@ -109,12 +135,48 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
-        here = catalogue.of_checks(case.check for case in testcases)
+        here, now = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
         printer.info("[List of matched checks]")
-        printer.info(catalogue.listing(here, _loaded, runtime.runtime().system, detailed=detailed))
+        printer.info(catalogue.listing(here, _loaded, now.system, now.site_config, detailed=detailed))
         return None
 
     return listed
+
+
+def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:
+    """Have a test that only compiles, such as a fixture, end with the exit code of its build.
+
+    Where errors of jobs are trapped, as we configure it, ReFrame looks for that of a run that is not there.
+    """
+
+    def checked(self: Any) -> None:
+        self._job = self._build_job
+        try:
+            check_sanity(self)
+        finally:
+            self._job = None
+
+    return checked
+
+
+class _ImportsOfPackages:
+    """How ``--restore-session`` imports a test's file: as the loader does, with the package that it is in."""
+
+    import_module_from_file = staticmethod(partial(import_module_from_file, load_parents=True))
+
+
+def _see_our_tests(visit: Callable[..., None]) -> Callable[..., None]:
+    """Have ReFrame load the files that make tests by ``checks.overhead`` or ``checks.judged``.
+
+    It leaves out, without a word, every file that neither imports ``reframe`` nor has its decorator.
+    """
+
+    def seen(self: Any, node: Any) -> None:
+        visit(self, node)
+        if {"with_verdict", "judge"} & {name.name for name in node.names}:
+            self._has_regression_test = True
+
+    return seen
 
 
 def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,6 @@ through these environment variables; the plain ``reframe`` command takes the def
 
 ``VIRTQUAL_PAIRS``
     ``FIRST:LAST`` pair numbers to run, both included; default ``0:1``.
-``VIRTQUAL_SCOPE``
-    ``quick`` (default) or ``full``: whether the longer cases of a check are there.
 ``VIRTQUAL_SESSION``
     File of the session that earlier looks wrote; default: none, this run stands alone.
 ``VIRTQUAL_AGAINST``
@@ -89,17 +87,3 @@ def pairs() -> tuple[int, int]:
     if not match or int(match[1]) > int(match[2]):
         raise UsageError(f"VIRTQUAL_PAIRS={text!r}: expected FIRST:LAST, such as 0:1")
     return int(match[1]), int(match[2])
-
-
-def scope() -> str:
-    """Return ``quick`` or ``full``.
-
-    Raises
-    ------
-    UsageError
-        ``VIRTQUAL_SCOPE`` is neither.
-    """
-    text = os.environ.get("VIRTQUAL_SCOPE", "quick")
-    if text not in ("quick", "full"):
-        raise UsageError(f"VIRTQUAL_SCOPE={text!r}: expected quick or full")
-    return text

@@ -2,7 +2,11 @@
 # this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
 # say is kept in memory until the linker resolves other files or one of them changes.
 virtqual_seen() {
-    program=$1
+    case $1 in
+        /*) program=$1 ;;
+        */*) program=$PWD/${1#./} ;;
+        *) program=$(command -v "$1") || program=$1 ;;
+    esac
     # Anybody may make a directory there.  Only our own counts: nobody else can replace it, or write into it.  The
     # number rises with what is asked: what an older version has been told is not what this one would be.
     memory=/dev/shm/virtqual-2.${USER:-$LOGNAME}

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 from virtqual.admission.admit import Refused
 from virtqual.errors import UsageError
-from virtqual.references import Gate, NoReferenceError, References
+from virtqual.references import Budget, Gate, NoReferenceError, Prior, References
+from virtqual.references.metrics import Metric
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import Sample, Series, pair_up
+
+#: Noise of a metric that no reviewed file knows: as the noisiest family of references/noise/default.yaml.
+DECLARED_NOISE = Prior(0.05, 6, "stated: nothing is known of a metric that its check declares", between=0.005)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def series_of(
         # One value for all sizes.
         width = max(len(first.points), 1)
         samples += [_sample(run, run.results[0], values=run.results[0].values * width) for run in witnesses]
-        metric = references.metrics[first.metric]
+        metric = _declared(first) if first.declared else references.metrics[first.metric]
         why = witnesses[0].instead if witnesses else ""
         made[name] = pair_up(metric, first.setting, first.points, samples, why)
     return made
@@ -122,6 +126,7 @@ def cases_of(
     if references.hypervisor_class(hypervisor_class).gate == "overhead":
         # Over budget, and worse than before: two answers, and either may be the bad one.
         gates = ["overhead", "change"] if before else ["overhead"]
+    declarations = {result.series: result.declared for run in runs for result in run.results}
     cases = []
     for name, series in series_of(runs, references).items():
         for gate in gates:
@@ -134,13 +139,35 @@ def cases_of(
                 for check in dict.fromkeys((checks[name], was.get(name, ""))):
                     reasons = (*reasons, *before.unfit.get(check, ()))
                 reasons = (*reasons, *more)
-            try:
-                budget = references.budget(series, hypervisor_class, gate=gate)
-                prior = references.prior(series, hypervisor_class=hypervisor_class, system=system)
-            except NoReferenceError as error:
-                raise UsageError(str(error)) from error
+            if declared := declarations.get(name):
+                budget = Budget.of(
+                    declared.budget - 1,
+                    margin=declared.margin,
+                    reason="declared by its check",
+                    hypervisor_class=hypervisor_class,
+                    gate=gate,
+                )
+                prior = DECLARED_NOISE
+            else:
+                try:
+                    budget = references.budget(series, hypervisor_class, gate=gate)
+                    prior = references.prior(series, hypervisor_class=hypervisor_class, system=system)
+                except NoReferenceError as error:
+                    raise UsageError(str(error)) from error
             cases.append(Case(series, budget, prior, baseline=baseline, refused=reasons))
     return cases
+
+
+def _declared(result: Result) -> Metric:
+    """Return the metric that a check declares by itself."""
+    assert result.declared is not None
+    return Metric(
+        name=result.metric,
+        unit=result.declared.unit,
+        better=result.declared.better,
+        family="declared",
+        description="declared by its check",
+    )
 
 
 def _baseline(series: Series, earlier: Series | None) -> tuple[Series | None, tuple[str, ...]]:

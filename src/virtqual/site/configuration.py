@@ -81,7 +81,10 @@ def configuration(directory: Path) -> dict[str, Any]:
     state = paths.state()
     return {
         "systems": [_for_reframe(one, stacks) for one in known_systems(directory).values()],
-        "environments": [{"name": NO_STACK}, *map(_environment, stacks)],
+        "environments": [
+            {"name": NO_STACK, "extras": {"programs": {}, "stack_hash": "none"}},
+            *map(_environment, stacks),
+        ],
         "general": [
             {
                 "check_search_path": [str(paths.root() / "checks")],
@@ -97,6 +100,8 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "poll_rate_min": 4,
             }
         ],
+        # Which cases there are: `reframe --mode=full` (see checks/selection.py).
+        "modes": [{"name": "full", "options": ["-S scope=full"]}],
         "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(paths.database())}],
         "logging": [_logging(state)],
     }

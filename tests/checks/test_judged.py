@@ -1,0 +1,190 @@
+"""Checks that know nothing of virtqual, judged: docs/add-a-benchmark.md, run from the page."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOREIGN = ROOT / "tests/foreign"
+PAGE = (ROOT / "docs/add-a-benchmark.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`([\w./]+)`\n\n```python\n(.*?)```$", PAGE, re.M | re.S))
+TEN_LINES = FILES["checks/site/memory.py"]
+
+
+@pytest.fixture
+def own(site):
+    """The site with the page's check beside a program for it, and room for files in checks/site."""
+    shutil.copytree(
+        ROOT / "checks", site.path / "checks", ignore=shutil.ignore_patterns("site", "__pycache__")
+    )
+    (site.path / "checks/site").mkdir()
+    (site.path / "checks/site/__init__.py").touch()
+    shutil.copytree(FOREIGN, site.path / "apps")
+    (site.path / "apps/memory_test.py").write_text(FILES["/apps/checks/memory_test.py"], encoding="utf-8")
+    return site
+
+
+def judged(site, text: str) -> None:
+    text = text.replace("/apps/checks/", f"{site.path}/apps/")
+    (site.path / "checks/site/memory.py").write_text(text, encoding="utf-8")
+
+
+def by_metric(site, options: str) -> None:
+    judged(site, f'from ..judged import judge\n\njudge({options}, metrics={{"triad_bw": "memory_triad"}})\n')
+
+
+def reframe(site, *options: str, **env: str):
+    return site.reframe(*options, checks=str(site.path / "checks"), **env)
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def cases(site) -> list[dict]:
+    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
+    return json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
+
+
+def runs(site) -> list[dict]:
+    return [json.loads(case["record"]) for case in cases(site) if case.get("record")]
+
+
+def test_ten_lines_make_a_plain_check_a_paired_one(own):
+    assert len(TEN_LINES.splitlines()) <= 10
+    judged(own, TEN_LINES)
+    done = reframe(own, "-n", "^memory_test%")
+    assert done.returncode == 0, outcome(done)
+    found = runs(own)
+    assert [(run["pair"], run["side"]) for run in found] == [
+        (0, "native"),
+        (0, "virtual"),
+        (1, "virtual"),
+        (1, "native"),
+    ]
+    for run in found:
+        (result,) = run["results"]
+        assert (result["metric"], result["setting"]) == ("memory_test_triad_bw", "memory_test")
+        assert result["declared"] == {"unit": "MB/s", "better": "higher", "budget": 1.05, "margin": 0.03}
+        assert result["values"] == [pytest.approx(20e3, rel=0.01)]
+        # What a session asks of every run.
+        assert run["identity"]
+        assert run["load"]
+        assert run["software"][0]["program"].endswith("/triad.sh")
+        assert run["end"] >= run["start"]
+
+
+def test_it_is_judged_by_a_metric_of_the_references(own):
+    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    done = reframe(own, "-n", "^memory_test")
+    assert done.returncode == 0, outcome(done)
+    assert "WITHIN memory_triad@memory_test" in outcome(done)
+    own.fault("slow.cloud", "1.5")
+    done = reframe(own, "-n", "^memory_test")
+    assert done.returncode != 0
+    assert "WITHIN" not in outcome(done)
+
+
+def test_its_own_sanity_stands(own):
+    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    own.fault("fault.valid")
+    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    assert "Solution Validates" in outcome(done)
+    assert not runs(own) or "WITHIN" not in outcome(done)
+
+
+def test_its_build_parameters_and_late_values_are_its_own(own):
+    """The binary is built from the sources beside its own file, once a sample, and is the same each time."""
+    by_metric(own, f'"{own.path}/apps/triad.py:triad"')
+    done = reframe(own, "-n", r"^triad%.*elements=100000", "-S", "time_limit=3m", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode == 0, outcome(done)
+    found = runs(own)
+    assert {run["check"] for run in found} == {"triad %elements=100000"}
+    assert {run["results"][0]["setting"] for run in found} == {"triad, elements=100000"}
+    assert len({run["software"][0]["files"]["binary"]["sha256"] for run in found}) == 1
+
+
+def test_a_fixture_builds_its_program_once_a_partition(own):
+    judged(
+        own,
+        "from ..judged import judge\n\n"
+        f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
+    )
+    done = reframe(own, "-n", "^triad_built_once%", VIRTQUAL_PAIRS="0:1")
+    assert done.returncode == 0, outcome(done)
+    assert len(re.findall(r"OK.*build_triad ", done.stdout)) == 2
+    assert [run["side"] for run in runs(own)] == ["native", "virtual", "virtual", "native"]
+
+
+def test_patterns_and_names_of_other_systems_give_way(own):
+    """Its environment is no stack, which is said; its references are of another machine, and native's."""
+    check = f'"{own.path}/apps/triad.py:triad_by_patterns"'
+    by_metric(own, check)
+    line = ("reframe", "-c", str(own.path / "checks"), "--system", "testsite", "-L")
+    listed = own.run(*line).stdout
+    assert "triad_by_patterns: no native partition and stack fit its valid_systems" in listed
+    by_metric(own, f'{check}, environments=["*"]')
+    assert "- triad_by_patterns\n" in own.run(*line).stdout
+    done = reframe(own, "-n", "^triad_by_patterns", VIRTQUAL_PAIRS="0:0")
+    results = {case["partition"]: case["result"] for case in cases(own) if case.get("record")}
+    assert "triad_bw" in outcome(done)
+    assert results["bare"] == "fail"
+    # The reference of another machine, by the name of none, is a million times what this one has.
+    assert "failed to meet reference" in outcome(done)
+
+
+MISTAKES = {
+    "judge(CHECK)": "name the performance variables that are judged",
+    'judge(CHECK, better={"triad_bw": "higher"})': "need `budget`",
+    'judge(CHECK, better={"triad_bw": "more"}, budget=1.05, margin=0.03)': "'lower' or 'higher'",
+    'judge(CHECK, better={"triad_bw": "higher"}, budget=0.95, margin=0.03)': "greater than or equal to 1",
+    'judge(CHECK, metrics={"triad_bw": "memory_tried"})': "unknown metric 'memory_tried'",
+    'judge("nowhere.py:memory_test", metrics={"triad_bw": "memory_triad"})': "there is no file",
+    'judge(CHECK + "s", metrics={"triad_bw": "memory_triad"})': "has no class memory_tests",
+}
+
+
+@pytest.mark.parametrize(("call", "says"), MISTAKES.items(), ids=range(len(MISTAKES)))
+def test_a_mistake_in_the_ten_lines_is_named(own, call, says):
+    head = f'from ..judged import judge\n\nCHECK = "{own.path}/apps/memory_test.py:memory_test"\n'
+    judged(own, f"{head}{call}\n")
+    done = reframe(own, "-n", "^memory_test")
+    assert done.returncode != 0
+    assert says in " ".join(outcome(done).split()), outcome(done)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (('"triad_bw": "memory', '"triad": "memory'), "the check has no performance variable triad"),
+        (('"memory_triad"', '"osu_latency"'), "osu_latency is in 'us', but the check's value in 'MB/s'"),
+    ],
+)
+def test_a_value_that_is_not_what_was_declared_fails(own, change, says):
+    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    file = own.path / "checks/site/memory.py"
+    file.write_text(file.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    assert says in outcome(done)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("    local = True\n", "it runs on this machine (local)"),
+        ("    record = variable(str, value='')\n", "memory_test and the pairing both define record"),
+    ],
+)
+def test_what_cannot_be_paired_says_why(own, line, says):
+    file = own.path / "apps/memory_test.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("    executable", line + "    executable"), encoding="utf-8")
+    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    assert says in outcome(done)

@@ -1,0 +1,177 @@
+"""ReFrame's own options do what its users expect of them, or say in a sentence why they cannot."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+LJ = ("-n", "lammps.*lj")
+SAMPLES = ("0N", "0V", "1V", "1N")
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def scripts(site) -> list[str]:
+    found = (site.path / "slurm/reframe").glob("*/testsite/*/fake/lammps_[0-9a-f]*/rfm_job.sh")
+    return [file.read_text(encoding="utf-8") for file in found]
+
+
+def listed(site, *options: str, **env: str) -> str:
+    checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
+    done = site.run("reframe", "-c", checks, "--system", "testsite", *options, **env)
+    assert done.returncode == 0, outcome(done)
+    return done.stdout
+
+
+def dry_run(site, *options: str, **env: str) -> str:
+    return listed(site, *LJ, "--dry-run", *options, **env)
+
+
+def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
+    assert "Ran 5/5" in dry_run(site)
+    assert len(scripts(site)) == len(SAMPLES)
+    assert not (site.path / "slurm/last").exists(), "a job was submitted"
+
+
+@pytest.mark.parametrize(
+    ("option", "partition", "limit"),
+    [
+        ((), "", "2:0:0"),
+        (("-S", "time_limit=5m"), "", "0:5:0"),
+        ((), "30m", "0:30:0"),
+        (("-S", "lammps.time_limit=5m"), "30m", "0:5:0"),
+    ],
+)
+def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option, partition, limit):
+    dry_run(site, *option, FAKE_TIME_LIMIT=partition)
+    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * 4
+
+
+def test_job_options_reach_both_sides(site):
+    dry_run(site, "-J", "reservation=x", "-J", "#SBATCH --account=me")
+    for text in scripts(site):
+        assert "#SBATCH --reservation=x\n" in text
+        assert "#SBATCH --account=me\n" in text
+
+
+def test_the_scope_is_a_variable_and_a_mode(site):
+    assert "lammps (2 cases): in the full scope only" in listed(site, "-L")
+    for option in (("-S", "scope=full"), ("--mode=full",)):
+        text = listed(site, "-L", *option)
+        assert "- lammps problem=rhodo\n" in text
+        assert "in the full scope only" not in text
+    done = site.reframe(*LJ, "-S", "scope=ful")
+    assert done.returncode != 0
+    assert "-S scope=ful: expected quick or full" in outcome(done)
+
+
+def test_names_tags_and_environments_select(site):
+    assert re.findall("^- (.*)", listed(site, "-l", "-n", "lammps.*chain"), re.MULTILINE) == [
+        "lammps problem=chain"
+    ]
+    assert "- lammps problem=lj\n" in listed(site, "-l", "-t", "app", "-t", "quick", "-p", "fake")
+    assert "\n0 checks" in listed(site, "-l", "-t", "memory")
+    assert "and the stacks fake\n" in listed(site, "-l", "-p", "gnu")
+    done = site.reframe(*LJ, "-p", "gnu")
+    assert done.returncode != 0
+    assert "has the partitions bare, cloud and the stacks fake" in outcome(done)
+
+
+def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
+    text = listed(site, "-LC", *LJ, "--exclude-tag", "verdict")
+    assert "Concretized 4 test case(s)" in text
+    assert "lammps_overhead" not in text
+
+
+def test_every_hash_of_the_detailed_list_selects_its_test(site):
+    entry = re.search(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", listed(site, "-L"))
+    hashes = dict(reversed(pair.split(" ")) for pair in entry[1].split(", "))
+    assert hashes.keys() == {*SAMPLES, "verdict"}
+    # A verdict brings its samples along, and a sample those before it in the order.
+    for what, count in {"verdict": 5, "1N": 4, "0V": 2}.items():
+        concrete = listed(site, "-LC", "-n", hashes[what])
+        assert f"Concretized {count} test case(s)" in concrete
+        assert hashes[what] in concrete
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--repeat", "2"),
+        ("--distribute",),
+        ("-P", "num_tasks=1,2"),
+        ("--reruns", "1"),
+        ("--max-retries", "1"),
+        ("--duration", "1m"),
+    ],
+    ids=" ".join,
+)
+def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site, option):
+    done = site.reframe(*LJ, *option)
+    assert done.returncode != 0
+    sentence = re.search(r"ERROR: (.*) cannot be used with paired samples", outcome(done))
+    assert sentence, outcome(done)
+    assert option[0] in sentence[1]
+    assert not (site.path / "slurm/last").exists(), "a job was submitted"
+
+
+PLAIN = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+@rfm.simple_test
+class plain(rfm.RunOnlyRegressionTest):
+    valid_systems = ["+native"]
+    valid_prog_environs = ["*"]
+    executable = "true"
+    sanity_patterns = sn.assert_true(1)
+"""
+
+
+def test_tests_that_are_not_paired_may_be_repeated_and_are_listed(site):
+    (site.path / "checks").mkdir()
+    (site.path / "checks/plain.py").write_text(PLAIN, encoding="utf-8")
+    line = ("reframe", "-c", str(site.path / "checks"), "--system", "testsite")
+    done = site.run(*line, "-r", "--repeat", "2")
+    assert done.returncode == 0, outcome(done)
+    assert "Ran 2/2" in done.stdout
+    assert "- plain\n    plain\n    not paired, so not judged\n" in site.run(*line, "-l").stdout
+
+
+def pipeline(site) -> dict:
+    file = site.path / "pipeline.yml"
+    listed(site, *LJ, "--mode=full", "--ci-generate", str(file))
+    jobs = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    return {name: job for name, job in jobs.items() if isinstance(job, dict) and "script" in job}
+
+
+def test_a_generated_pipeline_has_every_case_and_what_it_needs(site):
+    jobs = pipeline(site)
+    *samples, verdict = jobs
+    assert verdict.startswith("lammps_overhead")
+    assert [jobs[name]["needs"] for name in samples] == [[], *([name] for name in samples[:-1])]
+    assert sorted(jobs[verdict]["needs"]) == sorted(samples)
+    assert len({jobs[name]["stage"] for name in jobs}) == len(SAMPLES) + 1
+    assert all("--mode=full" in job["script"][0] for job in jobs.values())
+
+
+def test_the_samples_of_a_generated_pipeline_run_one_after_the_other(site):
+    """ReFrame wants the stage directories kept; the system is the runner's."""
+    env = {**site.env, "RFM_SYSTEM": "testsite", "RFM_KEEP_STAGE_FILES": "1", "CI_COMMIT_SHORT_SHA": "0"}
+    for name, job in pipeline(site).items():
+        if name.startswith("lammps_overhead"):
+            continue
+        done = subprocess.run(
+            ["sh", "-c", job["script"][0]],
+            env=env,
+            cwd=site.path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, outcome(done)
+        assert "Ran 1/1" in done.stdout
+        assert Path(site.path / f"{name}-report.json").is_file()
