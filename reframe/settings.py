@@ -6,6 +6,7 @@ from virtqual.harness import guards
 from virtqual.qualify import plain
 from virtqual.site import configuration as site
 
-guards.install()
+# The guards come first: what they refuse does not become a session.
 plain.install()
+guards.install()
 site_configuration = site.configuration(Path(__file__).parent / "systems")

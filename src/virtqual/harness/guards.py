@@ -30,6 +30,7 @@ from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValida
 from reframe.utility import import_module_from_file, jsonext
 
 from virtqual.harness import catalogue
+from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.process import NOTHING_SELECTED, PARENT
 
 #: What the loader found, before anything was selected.
@@ -135,12 +136,23 @@ def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
+        _share_in_pipelines(testcases)
         here, now = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
         printer.info("[List of matched checks]")
         printer.info(catalogue.listing(here, _loaded, now.system, now.site_config, detailed=detailed))
         return None
 
     return listed
+
+
+def _share_in_pipelines(testcases: Any) -> None:
+    """Tell the jobs of a generated pipeline, one case each, how many verdicts share the error rate."""
+    verdicts = sum(judges(case) for case in testcases)
+    for case in testcases:
+        if measures(case) or judges(case):
+            gitlab = dict(case.check.ci_extras.get("gitlab", {}))
+            gitlab["variables"] = {**gitlab.get("variables", {}), PIPELINE: str(max(verdicts, 1))}
+            case.check.ci_extras = {**case.check.ci_extras, "gitlab": gitlab}
 
 
 def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:

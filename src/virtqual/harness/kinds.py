@@ -10,6 +10,10 @@ from reframe.core.pipeline import RegressionTestPlugin
 VERDICT = "verdict"
 
 
+#: Set in the jobs of ``--ci-generate``, which run one case each: how many verdicts share the error rate.
+PIPELINE = "VIRTQUAL_PIPELINE"
+
+
 class Measuring(RegressionTestPlugin):  # type: ignore[misc]  # ReFrame has no types
     """A test that is one run on one side; its ``record`` is a ``virtqual.runs.Run`` when it has passed."""
 

@@ -84,7 +84,7 @@ def plain(
     *,
     against: str,
     hypervisor_class: str,
-    held: ExitStack,
+    held: ExitStack | None,
     say: Callable[[str], None],
 ) -> Opened:
     """Open the sessions of a plain ReFrame run, one for each stack that it runs.
@@ -98,7 +98,7 @@ def plain(
     against, hypervisor_class
         The earlier session, and the class; empty for none, and for the system file's.
     held
-        Keeps the lock of the system.
+        Keeps the lock of the system; None where nothing is measured.
     say
         Is told what a person should know.
 
@@ -109,9 +109,10 @@ def plain(
     """
     found = load_system(system)
     chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
-    held.enter_context(measuring(paths.make(paths.state()), found.name, "of plain reframe", say))
-    for note in end_leftovers(found.name):
-        say(note)
+    if held is not None:
+        held.enter_context(measuring(paths.make(paths.state()), found.name, "of plain reframe", say))
+        for note in end_leftovers(found.name):
+            say(note)
     logs = {name: _opened(found, chosen, _stack(name), earlier, "reframe")[1] for name in stacks}
     return Opened(logs, earlier)
 

@@ -25,13 +25,13 @@ from reframe.frontend.executors import Runner
 from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
 
 from virtqual.errors import VirtqualError
-from virtqual.harness.kinds import judges, measures
+from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.recorder import Recorder
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
 from virtqual.session.session import Session
 
-SESSION, PIPELINE = "VIRTQUAL_SESSION", "VIRTQUAL_PIPELINE"
+SESSION = "VIRTQUAL_SESSION"
 
 
 class PlainRun:
@@ -129,8 +129,6 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
 
     verdicts = [case for case in testcases if judges(case)]
     measuring = [case for case in testcases if measures(case)]
-    if not os.environ.get(PIPELINE):
-        _refuse_halves(measuring, verdicts)
     # What a verdict depends on failed, perhaps: it says so itself, and is not skipped for it.
     for case in verdicts:
         for dependency in case.deps:
@@ -146,7 +144,7 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
             stacks,
             against=next((case.check.against for case in verdicts), ""),
             hypervisor_class=next((case.check.hypervisor_class for case in verdicts), ""),
-            held=held,
+            held=None if os.environ.get(PIPELINE) else held,
             say=getlogger().info,
         )
         share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
@@ -159,34 +157,27 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         _running.append(run)
         others = [case for case in testcases if not judges(case)]
         try:
-            return runall(runner, [*others, *verdicts], restored)
+            result = runall(runner, [*others, *verdicts], restored)
         finally:
             _show([run.session(stack) for stack in stacks], run.logs)
+    if not os.environ.get(PIPELINE) and (why := _unjudged(measuring, verdicts)):
+        raise VirtqualError(why)
+    return result
 
 
-def _refuse_halves(measuring: Iterable[Any], verdicts: Iterable[Any]) -> None:
-    """Refuse a run that would judge nothing, before it takes anybody's time.
-
-    Raises
-    ------
-    VirtqualError
-        It has one side only, or measures what it has no verdict on.
-    """
-    sides = {case.check.slot.side for case in measuring}
-    if missing := {"native", "virtual"} - sides:
-        raise VirtqualError(
-            f"nothing would be judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
+def _unjudged(measuring: Iterable[Any], verdicts: Iterable[Any]) -> str:
+    """Return what a run measures and does not judge, and why; empty for a run that judges all."""
+    cases = list(measuring)
+    sides = {case.check.slot.side for case in cases}
+    if cases and (missing := {"native", "virtual"} - sides):
+        return (
+            f"nothing was judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
             "with; select both partitions (--system NAME, without a partition)"
         )
-    judged = {(case.check.case, case.environ.name) for case in verdicts}
-    bare = sorted(
-        {case.check.case for case in measuring if (case.check.case, case.environ.name) not in judged}
-    )
+    bare = sorted({case.check.case for case in cases} - {case.check.case for case in verdicts})
     if bare:
-        raise VirtqualError(
-            f"nothing would be judged of {', '.join(bare)}: this run leaves the verdict tests out; "
-            "select them, too"
-        )
+        return f"nothing was judged of {', '.join(bare)}: this run leaves the verdict tests out"
+    return ""
 
 
 def _stage_in(session: str) -> None:
