@@ -175,7 +175,7 @@ def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profil
     # As without it: its runs come after the one that is timed, in the first pair alone.
     assert [curve(run)[1] for run in found.values()] == [pytest.approx(86400 / 0.98104)] * 4
     assert found["native", 1]["communication"] is None
-    jobs = (profiled.path / "slurm/reframe").glob("*/testsite/*/apps/wrf_ideal_scaling_*/rfm_job.sh")
+    jobs = (profiled.path / "slurm/reframe").glob("*/*/testsite/*/apps/wrf_ideal_scaling_*/rfm_job.sh")
     parts = [job.read_text().partition("\nvirtqual_note end\n") for job in jobs]
     assert [sum(text.count("LD_PRELOAD=") for text in part) for part in zip(*parts, strict=True)] == [0, 0, 4]
 

@@ -73,8 +73,8 @@ def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(eq
     done = equipped.reframe("-n", r"^stream(_overhead)?%", FAKE_SMT=str(os.cpu_count()))
     assert "WITHIN memory_triad@STREAM, 1 thread" in done.stdout, outcome(done)
     asked = {}
-    output = equipped.path / "slurm/reframe/output/testsite"
-    for script in output.glob("*/micro/stream_[0-9a-f]*/rfm_job.sh"):
+    output = equipped.path / "slurm/reframe/output"
+    for script in output.glob("*/testsite/*/micro/stream_[0-9a-f]*/rfm_job.sh"):
         text = script.read_text()
         threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", text)[1])
         asked.setdefault(threads, set()).add("--threads-per-core=1" in text)

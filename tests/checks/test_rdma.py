@@ -43,8 +43,8 @@ def qualify(site, *more, **env):
     files = sorted((site.path / "state/sessions").glob("*/session.json"))
     assert files, done.stdout + done.stderr
     session = json.loads(files[-1].read_text())
-    assert session["judged"], done.stdout + done.stderr
-    return done, session, session["judged"]["verdicts"]
+    assert session["verdicts"], done.stdout + done.stderr
+    return done, session, session["verdicts"]
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_where_overheads_are_judged_there_is_none(with_rdma):
 def test_as_many_messages_are_in_flight_through_few_buffers_as_through_many(with_rdma):
     """Otherwise few are limited by latency: the stand-in's is ten times what a message takes at full rate."""
     done = with_rdma.reframe("-n", r"^rdma_buffers%sample=0V", "-S", "scope=full", VIRTQUAL_PAIRS="0:0")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "(0 failure(s)" in done.stdout, done.stdout + done.stderr
     (report,) = (with_rdma.path / "state/reports").glob("run-*.json")
     cases = json.loads(report.read_text())["runs"][0]["testcases"]
     records = [json.loads(case["record"]) for case in cases if case.get("record")]

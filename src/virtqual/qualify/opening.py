@@ -113,7 +113,11 @@ def plain(
         held.enter_context(measuring(paths.make(paths.state()), found.name, "of plain reframe", say))
         for note in end_leftovers(found.name):
             say(note)
-    logs = {name: _opened(found, chosen, _stack(name), earlier, "reframe")[1] for name in stacks}
+    known = {stack.name for stack in manifest.installed(paths.stacks())}
+    # A site's own check may run in an environment that is none of our stacks: of that nothing is known.
+    none = {name: Manifest(name=name, pins="none", programs=()) for name in stacks if name not in known}
+    made = none | {name: _stack(name) for name in stacks if name in known}
+    logs = {name: _opened(found, chosen, stack, earlier, "reframe")[1] for name, stack in made.items()}
     return Opened(logs, earlier)
 
 

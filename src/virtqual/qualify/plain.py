@@ -12,6 +12,7 @@ says of their check.  So the error rate is one for the run, however many checks 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,7 @@ from reframe.core import runtime
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
 from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
+from rich.console import Console
 
 from virtqual.errors import VirtqualError
 from virtqual.harness.kinds import PIPELINE, judges, measures
@@ -54,6 +56,11 @@ class PlainRun:
     def log_of(self, task: Any) -> Log | None:
         """Return the log that a task's run belongs to; None for what is no measurement."""
         return self.logs[task.testcase.environ.name] if measures(task.testcase) else None
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions of all stacks, as they were judged."""
+        return [self.session(stack) for stack in self.logs]
 
     def session(self, stack: str) -> Session:
         """Return the session of a stack as it was judged: when it is first asked for, nothing more is run."""
@@ -159,25 +166,24 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         try:
             result = runall(runner, [*others, *verdicts], restored)
         finally:
-            _show([run.session(stack) for stack in stacks], run.logs)
-    if not os.environ.get(PIPELINE) and (why := _unjudged(measuring, verdicts)):
-        raise VirtqualError(why)
+            for stack in stacks:
+                _show(run.session(stack), run.logs[stack].directory)
+    bad = [session for session in run.sessions if session.exit_code]
+    if bad and not runner.stats.failed():
+        # ReFrame has no failed test where the verdict tests are not among those that were selected.
+        raise VirtqualError(_half(measuring) or bad[0].conclusion)
     return result
 
 
-def _unjudged(measuring: Iterable[Any], verdicts: Iterable[Any]) -> str:
-    """Return what a run measures and does not judge, and why; empty for a run that judges all."""
-    cases = list(measuring)
-    sides = {case.check.slot.side for case in cases}
-    if cases and (missing := {"native", "virtual"} - sides):
-        return (
-            f"nothing was judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
-            "with; select both partitions (--system NAME, without a partition)"
-        )
-    bare = sorted({case.check.case for case in cases} - {case.check.case for case in verdicts})
-    if bare:
-        return f"nothing was judged of {', '.join(bare)}: this run leaves the verdict tests out"
-    return ""
+def _half(measuring: Iterable[Any]) -> str:
+    """Return that a run measured one side only; empty for one that has samples of both."""
+    missing = {"native", "virtual"} - {case.check.slot.side for case in measuring}
+    if not missing:
+        return ""
+    return (
+        f"nothing was judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
+        "with; select both partitions (--system NAME, without a partition)"
+    )
 
 
 def _stage_in(session: str) -> None:
@@ -190,13 +196,13 @@ def _stage_in(session: str) -> None:
         known.site_config.add_sticky_option(option, str(Path(prefix) / session))
 
 
-def _show(sessions: Sequence[Session], logs: dict[str, Log]) -> None:
-    """Say what the run comes to."""
+def _show(session: Session, directory: Path) -> None:
+    """Say what the run comes to, as `virtqual qualify` does."""
+    from virtqual.report.terminal import Terminal
+
+    text = io.StringIO()
+    Terminal(Console(file=text, width=80, highlight=False)).end(session, str(directory))
     say = getlogger().info
-    for session, log in zip(sessions, logs.values(), strict=True):
-        say(f"\nvirtqual session {session.session} ({session.stack['name']})")
-        say(session.conclusion)
-        say(f"qualified: {session.qualified}")
-        say(f"One error rate holds for all {len(session.verdicts)} verdicts of this run.")
-        say(f"table: virtqual show {session.session}")
-        say(f"results: {log.directory}")
+    say(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
+    say(text.getvalue())
+    say(f"One error rate holds for all {len(session.verdicts)} verdicts of this run.")
