@@ -18,6 +18,7 @@ from reframe.core.exceptions import SanityError
 import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
+from virtqual.harness.recorder import ended
 from virtqual.identity import look
 from virtqual.inputs import kept, known
 from virtqual.job import notes, times
@@ -115,6 +116,8 @@ class Sampled(Guarded):
 
     def measure(self):
         """Read the run, or say why its numbers do not count."""
+        if why := ended(self.job):
+            raise SanityError(why)
         stage = Path(self.stagedir)
         try:
             noted = self.noted = notes.read(stage, self.num_tasks, str(self.job.jobid))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import signal
+
+# A scheduler that ends this command at its time limit is like a person with Ctrl-C, from the first moment on.
+# (A shell starts what it puts into the background with SIGINT ignored.)
+for _number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(_number, signal.default_int_handler)
+
+# ruff: noqa: E402
+import re
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
 
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
@@ -67,8 +77,9 @@ def _group() -> None:
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")],
     against: Annotated[
-        str, typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')")
-    ] = "",
+        str | None,
+        typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')"),
+    ] = None,
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class of budgets (default: what the system file says)")
     ] = "",
@@ -82,7 +93,8 @@ def qualify(
     pairs: Annotated[int | None, typer.Option(min=2, help="pairs of the first round (default: 4)")] = None,
     max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
     policy: Annotated[
-        str, typer.Option(help="serial keeps a pair's runs adjacent; async for busy queues")
+        Literal["serial", "async"],
+        typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
     ] = "serial",
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
@@ -94,10 +106,17 @@ def qualify(
     from virtqual.report.terminal import Terminal
 
     with speaking():
+        if against == "":
+            raise UsageError("--against names no session; leave it out to compare with none")
+        for pattern in name or ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UsageError(f"--name {pattern!r} is no regular expression: {error}") from None
         request = main_job.Request(
             system=system,
             hypervisor_class=hypervisor_class,
-            against=against,
+            against=against or "",
             full=full,
             names=tuple(name or ()),
             tags=tuple(tag or ()),

@@ -6,6 +6,9 @@ Exit codes are those of ``docs/exit-codes.md``: 0 within budget or a baseline re
 
 from __future__ import annotations
 
+#: The exit code of a command that a person, or the scheduler of its own job, ended.
+INTERRUPTED = 130
+
 
 class VirtqualError(Exception):
     """Something a person has to know, in one message: what is wrong, where, and what to do."""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
 
 #: Why a file cannot be written, other than by a mistake in the program.
 _UNWRITABLE = {
@@ -37,6 +37,9 @@ def speaking() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort):
         raise
+    except KeyboardInterrupt:
+        _complain.print("virtqual: interrupted before anything was measured", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
     except VirtqualError as error:
         _complain.print(f"virtqual: {error}", style="red")
         raise typer.Exit(error.exit_code) from None

@@ -221,6 +221,14 @@ def stopped(log: Path) -> str | None:
     return next((why for why in _errors(log) if why.startswith("run session stopped")), None)
 
 
+def not_stored(log: Path) -> str | None:
+    """Return that ReFrame's results database was not written, for people; None if it was."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if found := re.search(r"failed to store results in the database: *(.*)", text):
+        return f"ReFrame's results database was not written ({found[1]}); the session's log has every run"
+    return None
+
+
 def _errors(log: Path) -> list[str]:
     """Return the errors in ReFrame's output, each with the lines that follow it, in one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""

@@ -70,6 +70,17 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     on_task_xfailure = on_task_xsuccess = on_task_failure
 
 
+def ended(job: Any) -> str:
+    """Return that Slurm ended a job of ReFrame's, in Slurm's word; empty for one that ended by itself.
+
+    What such a job has written does not count, however whole it looks.
+    """
+    state = str(getattr(job, "state", None) or "")
+    if state not in ENDED:
+        return ""
+    return f"job {job.jobid} ended as {state} ({_BY_SLURM.get(state, 'by Slurm')})"
+
+
 def failure_of(task: Any) -> Failure:
     """Return why a task left no run, in Slurm's words where Slurm ended its job."""
     check, job = task.check, task.check.job

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from virtqual import paths
 from virtqual.admission.compare import compare
@@ -62,11 +63,12 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     watch = Watch(system)
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
-    head, log = _opened(system, chosen, stack, earlier, request.label)
+    head, log = _opened(system, chosen, _described(stack), earlier, request.label)
     notes = _notes(head, earlier, chosen, stack)
     if earlier and request.against == "last":
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
     screen.begin(head, notes)
+    watch.jobs = log.unfinished
     return Qualification(request, screen, system, log, head, earlier, design, watch, lock)
 
 
@@ -115,14 +117,15 @@ def plain(
             say(note)
     known = {stack.name for stack in manifest.installed(paths.stacks())}
     # A site's own check may run in an environment that is none of our stacks: of that nothing is known.
-    none = {name: Manifest(name=name, pins="none", programs=()) for name in stacks if name not in known}
-    made = none | {name: _stack(name) for name in stacks if name in known}
-    logs = {name: _opened(found, chosen, stack, earlier, "reframe")[1] for name, stack in made.items()}
+    logs = {}
+    for name in stacks:
+        stack = _described(_stack(name)) if name in known else {"name": name, "hash": "none", "programs": []}
+        logs[name] = _opened(found, chosen, stack, earlier, "reframe")[1]
     return Opened(logs, earlier)
 
 
 def _opened(
-    system: System, chosen: HypervisorClass, stack: Manifest, earlier: Session | None, label: str
+    system: System, chosen: HypervisorClass, stack: dict[str, Any], earlier: Session | None, label: str
 ) -> tuple[Head, Log]:
     """Make the session's directory and begin its log."""
     now = datetime.datetime.now(datetime.UTC).astimezone()
@@ -134,16 +137,17 @@ def _opened(
         system=system.name,
         hypervisor_class=chosen.name,
         identity=_identity(system),
-        stack={
-            "name": stack.name,
-            "hash": stack.hash,
-            "programs": [p.model_dump(mode="json") for p in stack.programs],
-        },
+        stack=stack,
         against=earlier.session if earlier else None,
     )
     log = Log(directory)
     log.append(Begun(head=head))
     return head, log
+
+
+def _described(stack: Manifest) -> dict[str, Any]:
+    programs = [program.model_dump(mode="json") for program in stack.programs]
+    return {"name": stack.name, "hash": stack.hash, "programs": programs}
 
 
 def _shown(label: str) -> str:

@@ -64,6 +64,11 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         if not (request.names or request.tags):
             job.not_run = _not_run(job, catalogue.read(listed))
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
+    if note := process.not_stored(files.log):
+        job.screen.note(note)
+    if code != 0:
+        # Whether a node that failed a job is lost shows after some seconds.
+        job.watch.settle()
     if job.watch.stop.is_set():
         return
     if code < 0:

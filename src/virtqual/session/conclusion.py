@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.references.budgets import Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of
-
-INTERRUPTED = 130
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError
-from virtqual.site.slurm import NodeState, partition_option, states
+from virtqual.site.slurm import NodeState, forgotten, partition_option, states
 from virtqual.site.systems import System
 
 _USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
@@ -65,6 +66,8 @@ class Watch:
         Seconds between two glances, and until a node that does not answer is lost.
     lost
         One sentence a lost node, by node; of Slurm's controller by an empty name.
+    jobs
+        Returns the jobs whose end is awaited: one that Slurm has forgotten has none.
     stop
         Set when a partition has fewer usable nodes left than a check may ask for.
     """
@@ -73,6 +76,7 @@ class Watch:
     interval: float = 3.0
     patience: float = PATIENCE
     lost: dict[str, str] = field(default_factory=dict)
+    jobs: Callable[[], Iterable[str]] = tuple
     stop: threading.Event = field(default_factory=threading.Event)
     _first: dict[str, set[str]] = field(default_factory=dict)
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
@@ -167,8 +171,22 @@ class Watch:
             self.stop.set()
 
     def _loop(self) -> None:
+        asked, forgotten = time.monotonic(), set[str]()
         while not self._ended.wait(self.interval):
             self.look()
+            # Seldom: a job that ends soon is none to ask for.
+            if time.monotonic() - asked >= self.patience / 2:
+                asked, forgotten = time.monotonic(), self._forgotten(forgotten)
+
+    def _forgotten(self, before: set[str]) -> set[str]:
+        """Return the awaited jobs that Slurm does not know; those it did not know before either are lost."""
+        now = {job for job in self.jobs() if forgotten(job)}
+        for job in now & before:
+            self.lost[f"job {job}"] = (
+                f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"
+            )
+            self.stop.set()
+        return now
 
 
 def _described(node: str, seen: NodeState) -> str:

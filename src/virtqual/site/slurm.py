@@ -77,6 +77,15 @@ def cancel(jobs: Iterable[str]) -> list[str]:
     return active
 
 
+def forgotten(job: str) -> bool:
+    """Return whether Slurm answers that it knows no such job: a controller may lose what it had not saved."""
+    try:
+        done = execute.run(["scontrol", "show", "job", job], seconds=60)
+    except InfrastructureError:
+        return False
+    return done.returncode != 0 and "Invalid job id" in done.stdout + done.stderr
+
+
 def _ask(command: Sequence[str]) -> str:
     """Return what a command of Slurm printed; one that waits for a controller gives up by itself.
 

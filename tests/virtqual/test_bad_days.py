@@ -1,0 +1,220 @@
+"""Faults while a session measures, on a site with a stand-in for Slurm: each ends as promised.
+
+The names M1, H7 ... are those of a table of faults that were tried; what only real nodes can show is in
+tests/e2e/test_bad_days.py.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+
+
+def session(site, number=-1):
+    directory = sorted((site.path / "state/sessions").iterdir())[number]
+    return json.loads((directory / "session.json").read_text("utf-8"))
+
+
+def log(site, number=-1):
+    directory = sorted((site.path / "state/sessions").iterdir())[number]
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
+
+
+def start(site, *more):
+    return subprocess.Popen(
+        ["virtqual", *ON, *more],
+        env=site.env,
+        cwd=site.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until(process, text):
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if text in line:
+            return "".join(said)
+    raise AssertionError("".join(said))
+
+
+def reframe_of(process):
+    """Return the process id of the ReFrame that a session has started."""
+    for _ in range(100):
+        done = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False)
+        if pids := [int(pid) for pid in done.stdout.split()]:
+            return pids[0]
+        time.sleep(0.1)
+    raise AssertionError("ReFrame was not started")
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("CANCELLED", "ended as CANCELLED (somebody cancelled it)"),
+        ("TIMEOUT", "ended as TIMEOUT (it reached its time limit)"),
+        ("OUT_OF_MEMORY", "ended as OUT_OF_MEMORY (it used more memory than it may)"),
+        ("NODE_FAIL", "ended as NODE_FAIL (a node of it died)"),
+        ("DEADLINE", "ended as DEADLINE (by Slurm)"),
+    ],
+)
+def test_what_slurm_ended_is_said_in_its_word_and_is_no_refusal(site, word, says):
+    """M6, M12, M1d: they were refusals (4), of a job script that did not reach its end."""
+    site.fault("ended.cloud", word)
+    done = site.virtqual(*ON, "--pairs", "2")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 5, said
+    assert says in said.partition("Infrastructure failed")[2]
+    assert "launch option" not in said
+    found = session(site)
+    assert [run["side"] for run in found["runs"]] == ["native"]
+    assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("moment", "runs"), [(0.3, None), (0.7, None), ("round 1", 0), (" 1/8", 1)], ids=str)
+def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
+    """H1 to H6: at the beginning it was a death by the signal, or 5 for want of ReFrame's report."""
+    process = start(site)
+    if isinstance(moment, str):
+        until(process, moment)
+    else:
+        time.sleep(moment)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130, said
+    assert "nterrupted" in said
+    assert "Traceback" not in said
+    if runs is not None:
+        found = session(site)
+        assert found["outcome"] == "INTERRUPTED"
+        assert len(found["runs"]) >= runs
+
+
+def test_a_reframe_that_is_killed_loses_no_sample(site):
+    """H8: samples of two finished runs were lost, and the signal was not named."""
+    process = start(site)
+    until(process, " 2/8")
+    os.kill(reframe_of(process), signal.SIGKILL)
+    said = " ".join(process.communicate(timeout=60)[0].split())
+    assert process.returncode == 5, said
+    assert "ReFrame was killed (SIGKILL)" in said
+    assert len(session(site)["runs"]) >= 2
+
+
+def test_a_session_that_is_killed_is_looked_after_by_the_next_one(site):
+    """H7: ReFrame and its jobs went on; the next session began beside them and said nothing."""
+    process = start(site)
+    until(process, " 2/8")
+    reframe = reframe_of(process)
+    process.kill()
+    process.communicate(timeout=60)
+    done = site.virtqual(*ON, "--pairs", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not Path(f"/proc/{reframe}").exists()
+    first, second = session(site, 0), session(site, 1)
+    assert f"session {first['session']} had ended without a conclusion" in " ".join(done.stdout.split())
+    assert (first["outcome"], first["exit_code"]) == ("BROKEN", 5)
+    assert len(first["runs"]) >= 2
+    assert not {run["job"] for run in first["runs"]} & {run["job"] for run in second["runs"]}
+
+
+@pytest.mark.parametrize("other", ["qualify", "reframe"])
+def test_of_two_sessions_at_once_the_second_is_refused(site, other):
+    """H9, H10: they shared stage directories, and one judged the other's output."""
+    process = start(site)
+    until(process, "round 1")
+    if other == "qualify":
+        done = site.virtqual(*ON)
+        assert done.returncode == 5, done.stdout
+    else:
+        done = site.reframe("-n", "lammps.*lj")
+        assert done.returncode == 1, done.stdout
+    assert "measures on this system now" in " ".join((done.stdout + done.stderr).split())
+    assert process.wait(timeout=120) == 0
+    runs = session(site)["runs"]
+    assert len({run["job"] for run in runs}) == len(runs) == 8
+
+
+def test_each_session_has_stage_directories_of_its_own(site):
+    site.fault("fault.crash")
+    for _ in range(2):
+        site.virtqual(*ON, "--pairs", "2")
+        time.sleep(1.1)
+    stages = sorted((site.path / "slurm/reframe/stage").iterdir())
+    assert [stage.name for stage in stages] == [session(site, n)["session"] for n in (0, 1)]
+
+
+def test_a_run_is_in_the_log_when_it_ends(site):
+    """Not when ReFrame has ended: each sample is kept before the next one begins."""
+    process = start(site)
+    until(process, " 3/8")
+    events = [event["event"] for event in log(site)]
+    assert events.count("finished") >= 3
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+
+def test_a_database_that_cannot_be_written_is_said(site):
+    """D16: it stood only in ReFrame's own output."""
+    (site.path / "state/results.db").write_bytes(b"no database" * 100)
+    done = site.virtqual(*ON, "--pairs", "2")
+    assert done.returncode == 0, done.stdout
+    assert "ReFrame's results database was not written" in " ".join(done.stdout.split())
+    assert len(session(site)["runs"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda run: run["results"][0].update(values=[-1.0]), "no pair that counts"),
+        (lambda run: run["results"][0].update(values=[1e999]), "no pair that counts"),
+        (lambda run: run["results"][0].update(values=[1.0, 2.0]), "2 values for 0 sizes"),
+        (lambda run: run.update(pairs=1), "pairs"),
+    ],
+)
+def test_a_broken_earlier_session_is_refused_before_anything_is_measured(site, damage, says):
+    """D14: hours were measured first, and then there were no valid pairs."""
+    assert site.virtqual(*ON, "--pairs", "2").returncode == 0
+    (file,) = (site.path / "state/sessions").glob("*/log.jsonl")
+    events = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for event in events:
+        if event["event"] == "finished":
+            damage(event["run"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
+    done = site.virtqual(*ON, "--against", str(file.parent))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in " ".join(done.stderr.split())
+    assert len(list((site.path / "state/sessions").iterdir())) == 1
+
+
+def test_a_label_is_text(site):
+    """E1: control characters reached the terminal."""
+    label = "a\x1b]0;b\x07" + "c" * 10_000
+    done = site.virtqual(*ON, "--pairs", "2", "--label", label)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert (len(session(site)["label"]), session(site)["label"][:2]) == (200, "a\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--against", ""), "--against names no session"),
+        (("--policy", "foo"), "'foo' is not one of 'serial', 'async'"),
+        (("-n", "("), "--name '(' is no regular expression"),
+    ],
+)
+def test_what_was_asked_for_is_wrong(site, options, says):
+    """U2, U6, U7: taken as none, and 5 as if the machine were broken."""
+    done = site.virtqual("qualify", "--system", "testsite", *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in " ".join(done.stderr.replace("│", " ").split())
