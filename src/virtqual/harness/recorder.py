@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reframe.core.exceptions import PerformanceError, SanityError
 from reframe.frontend.executors import TaskEventListener
 
 from virtqual.runs import Run
@@ -86,12 +87,8 @@ def failure_of(task: Any) -> Failure:
     check, job = task.check, task.check.job
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
     kind = _kind(task)
-    state = str(getattr(job, "state", None) or "")
-    if state in ENDED:
-        kind, reason = (
-            "infrastructure",
-            f"job {job.jobid} ended as {state} ({_BY_SLURM.get(state, 'by Slurm')})",
-        )
+    if why := ended(job):
+        kind, reason = "infrastructure", why
     return Failure(
         check=check.case,
         case=check.display_name,
@@ -106,9 +103,10 @@ def failure_of(task: Any) -> Failure:
 
 def _kind(task: Any) -> Kind:
     """Tell a run that does not count from what is broken."""
-    if task.failed_stage == "performance" and task.check.slot.side == "native":
+    error = task.exc_info[1]
+    if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
     # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).
-    if task.failed_stage == "sanity" and "job exited with exit code" not in str(task.exc_info[1]):
+    if isinstance(error, SanityError) and "job exited with exit code" not in str(error):
         return "refused"
     return "infrastructure"

@@ -1,0 +1,109 @@
+"""`virtqual show`, `list` and `compare`: sessions that have ended, again and side by side."""
+
+import re
+
+import pytest
+from made_runs import keep, made_run, session_of
+from typer.testing import CliRunner
+
+from virtqual import cli, paths
+from virtqual.qualify.concluding import concluded
+from virtqual.report.comparison import compare, differing
+from virtqual.runs import Result
+from virtqual.session.log import Log
+
+# Triad of the OpenStack study (claims D01 to D04), native with node interleaving off as 100.
+STUDY = {"BM-1": 100.0, "VM-1": 74.0, "BM-2": 82.23, "VM-2": 81.0}
+
+
+def run(*command):
+    return CliRunner().invoke(cli.app, command)
+
+
+def runs(native, virtual, pairs=4):
+    made, clock = [], 0.0
+    for pair in range(pairs):
+        for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
+            result = Result.scalar("memory_triad", "2 threads", native if side == "native" else virtual)
+            made.append(made_run(side, pair, results=(result,), start=clock, end=clock + 5, job=str(clock)))
+            clock += 10
+    return made
+
+
+def session(name, measured, **more):
+    hypervisor = {"vendor": "KVM", "build": "6.1", "accelerator": "kvm", "machine": "q35", "details": {}}
+    placement = more.pop("placement", {})
+    virtual = {"hypervisor": hypervisor, "guest": {}, "placement": placement}
+    stack = {"name": "spack", "hash": "abc", "programs": []}
+    return session_of(measured, name=name, identity={"virtual": virtual}, stack=stack, **more)
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    off = session(
+        "20260101-000000-s", runs(STUDY["BM-1"], STUDY["VM-1"]), placement={"node_interleaving": False}
+    )
+    on = session(
+        "20260102-000000-s",
+        runs(STUDY["BM-2"], STUDY["VM-2"]),
+        placement={"node_interleaving": True},
+        label="[bold]on[/bold]",
+    )
+    for made in (off, on):
+        concluded(Log(keep(made, paths.sessions())), None)
+    return off, on
+
+
+def test_the_studys_four_configurations_come_out_of_two_sessions(two):
+    off, on = compare(two)
+    assert off.overhead == pytest.approx(0.74)
+    assert on.overhead == pytest.approx(0.985, abs=1e-3)
+    assert on.virtual == pytest.approx(0.81)
+    assert on.native == pytest.approx(0.8223)
+    assert ("placement node interleaving", ["False", "True"]) in list(differing(two))
+
+
+def test_what_does_not_count_is_not_compared(two):
+    off, on = two
+    on = on.model_copy(update={"runs": [run.refusing(("disturbed",)) for run in on.runs]})
+    assert [row.session for row in compare([off, on])] == [0]
+    native = off.model_copy(update={"runs": [run for run in off.runs if run.side == "native"]})
+    assert compare([native]) == []
+
+
+def test_the_command_shows_them_side_by_side(two):
+    done = run("compare", "20260101", "20260102")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"A +0\.740 +1\.000 +0\.740", done.output)
+    assert re.search(r"B +0\.985 +0\.822 +0\.810", done.output)
+    assert "placement node interleaving: A: False; B: True" in done.output
+    assert "[bold]on[/bold]" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    assert run("compare", "20260101").exit_code == 2
+
+
+def test_a_session_is_shown_again_as_it_was_concluded(two):
+    done = run("show", "20260102")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"memory_triad 2 threads +82\.23 +81 MB/s", done.output)
+    assert "qualified: " in done.output
+    assert run("show").output == done.output
+    assert run("show", "2027").exit_code == 2
+
+
+def test_sessions_are_listed_and_what_cannot_be_read_is_said(two, tmp_path):
+    old = paths.sessions() / "20250101-000000-s"
+    old.mkdir()
+    (old / "session.json").write_text('{"schema": "virtqual-session/1"}', "utf-8")
+    done = run("list")
+    lines = done.output.splitlines()
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in lines[1:3]] == ["20260102-000000-s", "20260101-000000-s"]
+    assert "another version" in " ".join(done.output.split())
+
+
+def test_no_session_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    assert "no session below" in run("list").output
+    assert run("show").exit_code == 2

@@ -1,0 +1,62 @@
+"""Sessions that were recorded and judged before the judge was rewritten: the outcomes are the same.
+
+``tests/sessions/*.jsonl.gz`` are logs of real sessions: of the one-machine cluster with emulated VMs, and of
+the stand-in site of class kvm, converted once from the form in which they were kept then.  ``judged.json``
+has what was concluded at that time, by that code.
+"""
+
+import gzip
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from virtqual.qualify import concluding
+from virtqual.session.log import LOG, Log
+from virtqual.session.session import Session
+
+SESSIONS = Path(__file__).parents[2] / "sessions"
+JUDGED = json.loads((SESSIONS / "judged.json").read_text("utf-8"))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return how to put a recorded session into a directory, and its log."""
+
+    def put(name):
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / LOG).write_bytes(gzip.decompress((SESSIONS / f"{name}.jsonl.gz").read_bytes()))
+        return Log(directory)
+
+    return put
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_recorded_session_is_judged_as_it_was(recorded, name):
+    was = JUDGED[name]
+    earlier = next((put for put, one in JUDGED.items() if one["session"] == was["against"]), None)
+    session = concluding.concluded(recorded(name), recorded(earlier).session() if earlier else None)
+    assert [[v.series, v.gate, v.outcome.value, v.pairs] for v in session.verdicts] == was["verdicts"]
+    assert (session.outcome, session.exit_code) == (was["outcome"], was["exit_code"])
+    assert session.qualified == was["qualified"]
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_judging_again_gives_the_same(recorded, name):
+    """Judging is a function of the runs: what was concluded before is no part of it."""
+    log = recorded(name)
+    first = concluding.concluded(log, None)
+    again = concluding.concluded(log, None)
+    assert again.model_dump() == first.model_dump()
+    assert Session.model_validate_json((log.directory / "session.json").read_text("utf-8")) == again
+    assert date.fromisoformat(again.created[:10])
+
+
+def test_each_run_stands_in_the_document_once(recorded):
+    log = recorded("emulated-baseline")
+    session = concluding.concluded(log, None)
+    text = (log.directory / "session.json").read_text("utf-8")
+    for run in session.runs:
+        assert text.count(f'"job": "{run.job}"') == 1

@@ -1,0 +1,125 @@
+"""When a node is lost: never after one glance, and always with its name and why."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from virtqual.errors import InfrastructureError
+from virtqual.site import nodes
+from virtqual.site.nodes import Watch
+from virtqual.site.slurm import NodeState
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """Return a watch of a native and a virtual node, and how to let time go by while Slurm says something."""
+    clock = SimpleNamespace(now=1000.0)
+    says = {"native": {"n1": NodeState("idle", "")}, "virtual": {"vm1": NodeState("idle", "")}}
+
+    def states(partition):
+        if isinstance(says[partition], Exception):
+            raise says[partition]
+        return says[partition]
+
+    monkeypatch.setattr(nodes, "states", states)
+    monkeypatch.setattr(nodes, "partition_option", lambda partition: partition)
+    monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
+    one = SimpleNamespace(nodes=1)
+    made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
+    assert made.begin() == []
+
+    def goes_by(seconds, state, reason=""):
+        if isinstance(state, Exception):
+            says["virtual"] = state
+        else:
+            says["virtual"] = {"vm1": NodeState(state, reason)}
+        until = clock.now + seconds
+        while clock.now < until:
+            clock.now += 3
+            made.look()
+            if made.stop.is_set():
+                break
+
+    return made, goes_by, clock
+
+
+@pytest.mark.parametrize("state", ["down", "drained", "fail", "idle*", "unknown", "allocated*", "completing"])
+def test_one_glance_decides_nothing(watch, state):
+    """M7: a controller that restarts calls every node unknown for some seconds."""
+    made, goes_by, _ = watch
+    goes_by(3, state)
+    goes_by(30, "idle")
+    assert (made.lost, made.stop.is_set()) == ({}, False)
+
+
+def test_unknown_for_some_seconds_is_a_restart(watch):
+    made, goes_by, _ = watch
+    for _ in range(3):
+        goes_by(15, "unknown")
+        goes_by(15, "allocated")
+    assert made.lost == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "seconds", "says"),
+    [
+        ("down", "VM vm1 died", 10, "node vm1 is down: VM vm1 died"),
+        ("drained", "night work", 10, "node vm1 is drained: night work"),
+        ("idle*", "", 70, "node vm1 has not answered Slurm for 60 s (idle*)"),
+        ("down*", "Not responding", 70, "node vm1 has not answered Slurm for 60 s (down*)"),
+        ("unknown", "", 70, "node vm1 has not answered Slurm for 60 s (unknown)"),
+        ("completing", "", 130, "node vm1 has been completing for 120 s: it does not let go of a job"),
+    ],
+)
+def test_a_node_that_stays_so_is_lost_and_named(watch, state, reason, seconds, says):
+    """M1, M3, M11: named for what it is, after a stated time."""
+    made, goes_by, clock = watch
+    before = clock.now
+    goes_by(300, state, reason)
+    assert made.lost == {"vm1": says}
+    assert made.stop.is_set()
+    assert clock.now - before <= seconds
+
+
+def test_a_node_that_drains_is_left_to_its_job(watch):
+    """M5: the running job of a node that was drained was cancelled."""
+    made, goes_by, _ = watch
+    goes_by(45, "draining", "night work")
+    assert not made.stop.is_set()
+    goes_by(10, "drained", "night work")
+    assert made.lost == {"vm1": "node vm1 is drained: night work"}
+
+
+def test_a_controller_that_is_gone_is_named(watch):
+    """M10: three nodes were called unknown, and the controller was not named."""
+    made, goes_by, _ = watch
+    refused = InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)")
+    goes_by(30, refused)
+    goes_by(6, "idle")
+    assert made.lost == {}
+    goes_by(90, refused)
+    assert "slurmctld) has not answered for 60 s: sinfo: Unable to contact" in made.lost[""]
+    assert made.stop.is_set()
+
+
+def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
+    """A controller that died before it saved the job: the session waited for its end without end."""
+    made, _, _ = watch
+    known = {"7": False, "8": True}
+    monkeypatch.setattr(nodes, "forgotten", known.get)
+    made.jobs = lambda: ["7", "8"]
+    assert made._forgotten(set()) == {"8"}
+    assert made.lost == {}
+    assert made._forgotten({"8"}) == {"8"}
+    assert made.lost == {
+        "job 8": "Slurm has forgotten job 8, whose end was not seen: did its controller lose its state?"
+    }
+
+
+def test_settling_ends(watch, monkeypatch):
+    made, goes_by, clock = watch
+    goes_by(3, "down", "VM vm1 died")
+    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
+    made.settle()
+    assert made.lost == {"vm1": "node vm1 is down: VM vm1 died"}
