@@ -28,27 +28,10 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     KeyboardInterrupt
         A person, or the scheduler of this very job, ended it.
     """
-    request = job.request
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
-    names = [_pattern(check) for check in part.checks] or list(request.names)
-    line = process.command(
-        job.head.system,
-        files,
-        names=["|".join(names)] if names else [],
-        tags=request.tags,
-        exclude=VERDICT,
-        environment=job.head.stack["name"],
-        policy=request.policy,
-        settings={"scope": "full" if request.full else "quick"},
-        extras={
-            "virtqual_session": job.head.session,
-            "hypervisor_class": job.head.hypervisor_class,
-            "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.head.build),
-        },
-    )
     listed = job.log.directory / "catalogue.json"
     env = {
         "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
@@ -56,14 +39,45 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         SESSION: str(job.log.directory),
     }
     seconds = plan.expected(job, session, part.checks, part.last - part.first + 1)
-    job.screen.round_begins(part.number, f"{_checks(request, part)}: {_pairs(part)}", seconds)
+    job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
+    line = _command(job, part, files)
     try:
         code = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
-        if not (request.names or request.tags):
+        if not (job.request.names or job.request.tags):
             job.not_run = _not_run(job, catalogue.read(listed))
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
+    _note_end(job, code, files)
+
+
+def _command(job: Qualification, part: Round, files: Files) -> list[str]:
+    names = [_pattern(check) for check in part.checks] or list(job.request.names)
+    return process.command(
+        job.head.system,
+        files,
+        names=["|".join(names)] if names else [],
+        tags=job.request.tags,
+        exclude=VERDICT,
+        environment=job.head.stack["name"],
+        policy=job.request.policy,
+        settings={"scope": "full" if job.request.full else "quick"},
+        extras={
+            "virtqual_session": job.head.session,
+            "hypervisor_class": job.head.hypervisor_class,
+            "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.head.build),
+        },
+    )
+
+
+def _note_end(job: Qualification, code: int, files: Files) -> None:
+    """Note what ended ReFrame, where that was no end of its own.
+
+    Raises
+    ------
+    virtqual.errors.UsageError, virtqual.errors.InfrastructureError
+        It ended without having begun, and why.
+    """
     if note := process.not_stored(files.log):
         job.screen.note(note)
     if code != 0:

@@ -10,7 +10,7 @@ from virtqual.admission.admit import Refused
 from virtqual.errors import UsageError
 from virtqual.references import Budget, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
-from virtqual.runs import Result, Run
+from virtqual.runs import Declared, Result, Run
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
@@ -139,23 +139,36 @@ def cases_of(
                 for check in dict.fromkeys((checks[name], was.get(name, ""))):
                     reasons = (*reasons, *before.unfit.get(check, ()))
                 reasons = (*reasons, *more)
-            if declared := declarations.get(name):
-                budget = Budget.of(
-                    declared.budget - 1,
-                    margin=declared.margin,
-                    reason="declared by its check",
-                    hypervisor_class=hypervisor_class,
-                    gate=gate,
-                )
-                prior = DECLARED_NOISE
-            else:
-                try:
-                    budget = references.budget(series, hypervisor_class, gate=gate)
-                    prior = references.prior(series, hypervisor_class=hypervisor_class, system=system)
-                except NoReferenceError as error:
-                    raise UsageError(str(error)) from error
+            declared = declarations.get(name)
+            budget, prior = (
+                _of_declared(declared, hypervisor_class, gate)
+                if declared
+                else _of_references(series, references, hypervisor_class, gate, system)
+            )
             cases.append(Case(series, budget, prior, baseline=baseline, refused=reasons))
     return cases
+
+
+def _of_references(
+    series: Series, references: References, hypervisor_class: str, gate: Gate, system: str
+) -> tuple[Budget, Prior]:
+    try:
+        budget = references.budget(series, hypervisor_class, gate=gate)
+        return budget, references.prior(series, hypervisor_class=hypervisor_class, system=system)
+    except NoReferenceError as error:
+        raise UsageError(str(error)) from error
+
+
+def _of_declared(declared: Declared, hypervisor_class: str, gate: Gate) -> tuple[Budget, Prior]:
+    """Return budget and noise of a metric that its check declares by itself."""
+    budget = Budget.of(
+        declared.budget - 1,
+        margin=declared.margin,
+        reason="declared by its check",
+        hypervisor_class=hypervisor_class,
+        gate=gate,
+    )
+    return budget, DECLARED_NOISE
 
 
 def _declared(result: Result) -> Metric:
