@@ -71,7 +71,7 @@ def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
 
 def test_what_a_person_names_may_be_a_pipe_but_not_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "RECORD", 2**20)
-    done = CliRunner().invoke(app, ["identity", "--look", "/dev/zero"])
+    done = CliRunner().invoke(app, ["identity", "--from", "/dev/zero"])
     assert (done.exit_code, "/dev/zero" in done.output) == (2, True)
     assert "larger than 1 MiB" in done.output
     pipe = subprocess.Popen([sys.executable, "-c", "print('{}')"], stdout=subprocess.PIPE)
