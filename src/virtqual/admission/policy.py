@@ -1,4 +1,4 @@
-"""What each item of preflight means for each class: ``references/preflight.yaml``."""
+"""The policy of preflight: the consequence of each item for each class (``references/preflight.yaml``)."""
 
 from __future__ import annotations
 

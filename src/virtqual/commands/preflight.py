@@ -45,8 +45,8 @@ def command(
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = {
-            name: [one.model_dump(mode="json") for one in ones]
-            for name, ones in (("findings", findings), ("canaries", said))
+            name: [item.model_dump(mode="json") for item in items]
+            for name, items in (("findings", findings), ("canaries", said))
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:

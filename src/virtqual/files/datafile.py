@@ -48,7 +48,7 @@ class Problem:
     key
         Dotted path of the key, such as ``budgets[2].margin``; empty for the file as a whole.
     message
-        What is wrong and what to do.
+        The mistake, and how to mend it.
     """
 
     file: str
@@ -171,7 +171,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     path
         The file.
     text
-        Its content, where it is known already.
+        Content of the file, where it is known already.
 
     Raises
     ------

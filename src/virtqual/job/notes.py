@@ -30,18 +30,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Notes:
-    """What a run saw.
+    """The notes of a run.
 
     Attributes
     ----------
     tasks
-        By rank.
+        The tasks, ordered by rank.
     begin, end
-        What ``node.sh`` noted on the job's first node before and after the program.
+        Values that ``node.sh`` noted on the job's first node before and after the program.
     others
-        The same by the names of the other nodes.
+        The same for the other nodes, by the name of the node.
     seen
-        Which software each node loaded, in the order of the nodes' first tasks.
+        The software that each node loaded, in the order of the nodes' first tasks.
     files
         Files that say what each node is, by the name of the node.
     """
@@ -100,7 +100,7 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
     Parameters
     ----------
     stage
-        Its stage directory.
+        Stage directory of the run.
     tasks
         How many tasks were asked for.
     job
@@ -195,9 +195,9 @@ def identities(notes: Notes, host: Host | None) -> dict[str, Identity]:
     Parameters
     ----------
     notes
-        Of the run.
+        Notes of the run.
     host
-        What the hypervisor's host says, for virtual nodes.
+        Facts that only the hypervisor's host can tell, for virtual nodes.
     """
     used: dict[str, frozenset[int]] = {}
     for task in notes.tasks:
@@ -242,10 +242,10 @@ def check_binding(
                 f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, which are {len(own)} "
                 f"{what}, not {cpus_per_task} of its own: it was not bound as asked"
             )
-        for one in own:
-            other = taken.setdefault((task.node, one), task.rank)
+        for core in own:
+            other = taken.setdefault((task.node, core), task.rank)
             if other != task.rank:
-                where = f"CPU {min(one)}" if len(one) == 1 else f"the core of CPUs {sorted(one)}"
+                where = f"CPU {min(core)}" if len(core) == 1 else f"the core of CPUs {sorted(core)}"
                 raise NotesError(f"tasks {other} and {task.rank} on {task.node} share {where}")
     used = {task.node for task in tasks}
     if len(used) != nodes:

@@ -57,7 +57,7 @@ def read(stage: Path, tasks: int) -> tuple[Times, ...]:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         whole = re.fullmatch(rf"ready {_ROUND}set {_ROUND}begin {_TIME}\nend {_TIME}\n", text)
         rounds = [_round(wrote, saw) for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_ROUND}", text, re.M)]
-        if not whole or any(one.saw.keys() != set(range(tasks)) for one in rounds):
+        if not whole or any(seen.saw.keys() != set(range(tasks)) for seen in rounds):
             raise NotesError(f"task {rank} did not note when it ran with the others")
         found.append(Times(tuple(rounds), float(whole[7]), float(whole[8])))
     return tuple(found)
@@ -83,12 +83,12 @@ def overlap(times: Sequence[Times]) -> float:
     """
     first = times[0]
     latest_begin, earliest_end = first.begin, first.end
-    for rank, one in enumerate(times[1:], 1):
+    for rank, task in enumerate(times[1:], 1):
         # Its clock is ahead of the first one's by something between these two.
-        both = list(zip(first.rounds, one.rounds, strict=True))
+        both = list(zip(first.rounds, task.rounds, strict=True))
         least = max(its.wrote - firsts.saw[rank] for firsts, its in both)
         most = min(its.saw[0] - firsts.wrote for firsts, its in both)
-        latest_begin = max(latest_begin, one.begin - least)
-        earliest_end = min(earliest_end, one.end - most)
-    longest = max(one.end - one.begin for one in times)
+        latest_begin = max(latest_begin, task.begin - least)
+        earliest_end = min(earliest_end, task.end - most)
+    longest = max(task.end - task.begin for task in times)
     return max(0.0, earliest_end - latest_begin) / longest if longest > 0 else 0.0

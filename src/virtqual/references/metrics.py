@@ -1,4 +1,4 @@
-"""What a metric is: name, unit, direction, family, scalar or curve.
+"""The catalogue of metrics: name, unit, direction, family, scalar or curve.
 
 The catalogue is reviewed data (``references/metrics/*.yaml``): a site adds the metrics of its own
 applications by adding a file, and everything above speaks of metrics by name.
@@ -30,7 +30,7 @@ class Metric(Entry):
     Parameters
     ----------
     name
-        Its one name, ``lower_case_with_underscores``.
+        Name of the metric, ``lower_case_with_underscores``; no other metric has it.
     unit
         Unit of its values, as printed.
     better
@@ -40,7 +40,7 @@ class Metric(Entry):
     kind
         ``scalar``, or ``curve``: one value for each of several sizes.
     axis, axis_unit
-        What a curve runs over and in which unit, such as message size in B.
+        Quantity and unit of a curve's sizes, such as message size in B.
     judged
         Whether it is judged by itself; a witness for others has neither budget nor noise.
     description

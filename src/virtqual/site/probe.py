@@ -22,7 +22,7 @@ def probe_node(system: System, side: str) -> Identity:
     """
     partition = system.partition(side)
     # Of a node that is larger than a VM, the probe sees only as many CPUs as a check on both would use.
-    cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
+    cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
     line = ["srun", *partition.options, "--job-name=virtqual-probe", "--nodes=1", "--ntasks=1"]
     line.append(f"--cpus-per-task={cpus}")
     failed = f"cannot examine a node of partition {partition.name}"
