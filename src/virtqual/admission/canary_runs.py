@@ -42,7 +42,7 @@ Ask = Callable[[Values], Canary]
 
 
 @dataclass(frozen=True)
-class Measured:
+class SessionSeries:
     """The measurements of a session, ordered for the canaries.
 
     Attributes
@@ -60,7 +60,7 @@ class Measured:
     checks: Mapping[str, str]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], series: Mapping[str, Series]) -> Measured:
+    def of(cls, runs: Sequence[Run], series: Mapping[str, Series]) -> SessionSeries:
         """Sort the runs of a session.
 
         Parameters
@@ -89,13 +89,13 @@ class Measured:
         return self.nodes.get((self.checks[series.id], side))
 
 
-def of_session(measured: Measured) -> tuple[Canary, ...]:
+def of_session(measured: SessionSeries) -> tuple[Canary, ...]:
     """Return what every canary says of a session."""
     asked = (_write_combining, _iommu_large_pages, _virtual_numa, _fits_a_node)
     return tuple(canary(measured) for canary in asked)
 
 
-def _write_combining(measured: Measured) -> Canary:
+def _write_combining(measured: SessionSeries) -> Canary:
     says, found, why = canaries.WRITE_COMBINING.says, [], []
     for (metric, setting), offset in DOORBELLS.items():
         for series in measured.of_metric(metric, setting):
@@ -117,7 +117,7 @@ def _write_combining(measured: Measured) -> Canary:
     return says(state, "; ".join(canary.evidence for canary in found if canary.state == state))
 
 
-def _no_doorbells(measured: Measured, series: Series) -> str | None:
+def _no_doorbells(measured: SessionSeries, series: Series) -> str | None:
     """Return why a latency says nothing of the way to an adapter's doorbells; None if it does."""
     if series.yardstick:
         return f"native is not observable, {series.yardstick}"
@@ -135,7 +135,7 @@ def _no_doorbells(measured: Measured, series: Series) -> str | None:
     return None
 
 
-def _iommu_large_pages(measured: Measured) -> Canary:
+def _iommu_large_pages(measured: SessionSeries) -> Canary:
     says = canaries.IOMMU_LARGE_PAGES.says
     for series in measured.of_metric("rdma_buffers"):
         if reason := _no_doorbells(measured, series):
@@ -144,7 +144,7 @@ def _iommu_large_pages(measured: Measured) -> Canary:
     return says("unknown", "no message rate by number of registered buffers was measured")
 
 
-def _virtual_numa(measured: Measured) -> Canary:
+def _virtual_numa(measured: SessionSeries) -> Canary:
     says = canaries.VIRTUAL_NUMA.says
     for local in measured.of_metric("memory_triad"):
         before, is_local, _ = local.setting.partition(LOCAL)
@@ -159,7 +159,7 @@ def _ask_numa(values: Values) -> Canary:
     return canaries.virtual_numa(virtual, native)
 
 
-def _fits_a_node(measured: Measured) -> Canary:
+def _fits_a_node(measured: SessionSeries) -> Canary:
     says = canaries.FITS_A_NODE.says
     found = [triad for triad in measured.of_metric("memory_triad") if ONE_NODE.search(triad.setting)]
     if not found:

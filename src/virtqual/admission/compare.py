@@ -34,7 +34,7 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     return ranked(applied("nodes", policy, hypervisor_class, native, virtual))
 
 
-def applied(scope: Scope, policy: Policy, hypervisor_class: str, *looked_at: object) -> list[Finding]:
+def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
     """Return what the rules of a scope find, in the policy's order.
 
     Parameters
@@ -45,13 +45,13 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *looked_at: obj
         Which items there are, and what follows from each.
     hypervisor_class
         Under which the runs would be judged.
-    *looked_at
+    *arguments
         The arguments of the rules of this scope.
     """
     found = []
     for item, entry in policy.items.items():
         rule = RULES[item]
-        for what in rule.check(*looked_at, entry.limits) if rule.scope == scope else ():
+        for what in rule.check(*arguments, entry.limits) if rule.scope == scope else ():
             reason = what if seen(what) else what.not_observable
             found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
     return found

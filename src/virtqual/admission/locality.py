@@ -118,7 +118,7 @@ def _sizes(topology: Topology) -> list[int]:
 
 @rule("nodes", "numa-interleaved")
 def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """Node interleaving in the firmware slows native runs: a VM then looks good beside them.
+    """Node interleaving in the firmware slows native runs: a VM then seems fast beside them.
 
     Where the system file says that it is on, it is what is studied, and must be true.
     """

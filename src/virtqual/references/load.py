@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, EntryT, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModelT, Document, Problem, files, parse
 from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.metrics import Metric, Metrics, load_metrics
@@ -291,8 +291,8 @@ class _Loader:
             tuple(sorted(self._noise, key=_Noise.rank)),
         )
 
-    def _read(self, path: Path, model: type[EntryT]) -> tuple[Document, EntryT] | None:
-        def read() -> tuple[Document, EntryT]:
+    def _read(self, path: Path, model: type[DataModelT]) -> tuple[Document, DataModelT] | None:
+        def read() -> tuple[Document, DataModelT]:
             document = parse(path)
             return document, document.read(model)
 

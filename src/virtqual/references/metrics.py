@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, Entry, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, files, parse
 from virtqual.files.wording import near
 
 Direction = Literal["lower", "higher"]
@@ -24,7 +24,7 @@ FamilyName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 SCHEMA = "virtqual-metrics/1"
 
 
-class Metric(Entry):
+class Metric(DataModel):
     """A quantity that a program reports once per run.
 
     Parameters
@@ -106,7 +106,7 @@ class Metrics(Mapping[str, Metric]):
         return frozenset(metric.family for metric in self._metrics.values())
 
 
-class _File(Entry):
+class _File(DataModel):
     schema_: Annotated[Literal["virtqual-metrics/1"], Field(alias="schema")]
     metrics: list[Metric]
 

@@ -70,7 +70,7 @@ class Prior:
 
 # How history is pulled in before its spread is taken: at so many standard deviations, where a standard
 # deviation is read off the middle half or off the middle four fifths, whichever is wider. A wild run in
-# fifty must not blunt the test for months; a machine that has two speeds must not look calm.
+# fifty must not blunt the test for months; a machine that has two speeds must not seem calm.
 HISTORY_CLIP = 2.25
 HISTORY_TAIL = 0.10
 _TAIL_TO_SIGMA = 1 / (2 * 1.2815515655446004)

@@ -2,7 +2,7 @@
 
 A system file is an ordinary ReFrame system (a dictionary named ``system`` in a Python file under
 ``reframe/systems/``) with two partitions that are each other's peers: one with the feature ``native``,
-one with the feature ``virtual``.  It may have others, which nothing here looks at.  What virtqual needs to
+one with the feature ``virtual``.  It may have others, which virtqual does not use.  What virtqual needs to
 know besides is in each partition's ``extras``; the models here are that contract.  Keys that are ReFrame's
 own are held against the schema that ReFrame brings.
 """
@@ -53,7 +53,7 @@ Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
-class Hypervisor(BaseModel):
+class HypervisorBuild(BaseModel):
     """The hypervisor below the VMs. Results are kept by its build, never by a product's name alone.
 
     Attributes
@@ -152,7 +152,7 @@ class VirtualExtras(PartitionExtras):
         (docs/preflight.md).
     """
 
-    hypervisor: Hypervisor
+    hypervisor: HypervisorBuild
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
     numa_hidden: Flag = False
