@@ -9,7 +9,7 @@ def as_asked(program, **pairs):
     Parameters
     ----------
     program
-        As messages name it.
+        Name of the program in messages.
     pairs
         By what it is (``ranks``, ``grid_points`` ...): what the output says, and what was asked for.
 

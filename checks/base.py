@@ -19,7 +19,7 @@ import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.harness.recorder import ended
-from virtqual.identity import look
+from virtqual.identity import gather
 from virtqual.inputs import kept, known
 from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
@@ -112,7 +112,7 @@ class Sampled(Guarded):
         """Put the files that note what the job sees beside the job script."""
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             self.bring(name)
-        (Path(self.stagedir) / "look.sh").write_text(look.script(), encoding="utf-8")
+        (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
 
     def measure(self):
         """Read the run, or say why its numbers do not count."""

@@ -58,8 +58,8 @@ class Value(NamedTuple):
 class Foreign(Sampled, Selection):
     """The pairing of a check that others wrote; goes before it, and leaves it what it is.
 
-    Its own hooks come first, in every phase: sources, build, modules, options and sanity are its own.  It is
-    bound as it asks to be, which is noted with the run and not judged.
+    The check keeps its own sources, build, modules, options and sanity; its hooks come first in every phase.
+    It is bound as it asks to be, which is noted with the run and not judged.
     """
 
     #: By performance variable: the metric as which it is judged.
@@ -190,7 +190,7 @@ def judge(
     Parameters
     ----------
     check
-        Its class; or ``"FILE:CLASS"``, with the file beside the caller's or absolute.
+        Class of the check; or ``"FILE:CLASS"``, with the file beside the caller's or absolute.
     better
         By name of performance variable: ``"higher"`` or ``"lower"``.
     budget, margin

@@ -17,8 +17,8 @@ from .scaling import Scaling
 ATOMS = 32000
 
 
-class Problem(NamedTuple):
-    """A benchmark: total energy before the first step (as its log of 2025 says), and steps by scale."""
+class Simulation(NamedTuple):
+    """A benchmark of LAMMPS: total energy before the first step (from its log of 2025), steps by scale."""
 
     energy: float
     small: int
@@ -26,10 +26,10 @@ class Problem(NamedTuple):
 
 
 BENCHMARKS = {
-    "lj": Problem(-4.6134356, small=40),
-    "chain": Problem(22.394765, small=100),
-    "eam": Problem(-106662.09, small=20),
-    "rhodo": Problem(-25356.2057, small=5),
+    "lj": Simulation(-4.6134356, small=40),
+    "chain": Simulation(22.394765, small=100),
+    "eam": Simulation(-106662.09, small=20),
+    "rhodo": Simulation(-25356.2057, small=5),
 }
 QUICK = ("lj", "chain")
 # The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.

@@ -11,7 +11,7 @@ from .base import Measurement
 from .overhead import with_verdict
 
 
-class Kernel(NamedTuple):
+class StreamKernel(NamedTuple):
     """A kernel of STREAM: its name in likwid-bench, and the number of vectors that it touches."""
 
     name: str
@@ -19,7 +19,7 @@ class Kernel(NamedTuple):
 
 
 # AVX is the widest that every x86-64-v3 machine and software emulation run alike.
-KERNELS = {"copy": Kernel("copy_avx", 2), "triad": Kernel("stream_avx", 3)}
+KERNELS = {"copy": StreamKernel("copy_avx", 2), "triad": StreamKernel("stream_avx", 3)}
 WIDTHS = ["one", "all"]
 ITERATIONS = {"small": 20, "standard": 40}
 

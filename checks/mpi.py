@@ -10,7 +10,7 @@ from .base import Measurement
 from .overhead import with_verdict
 
 
-class Messages(NamedTuple):
+class RoundTrips(NamedTuple):
     """Smallest and largest size in bytes, and round trips a size, of which NetPIPE takes the best."""
 
     smallest: int
@@ -20,13 +20,13 @@ class Messages(NamedTuple):
 
 # By scale and number of nodes.  Between emulated nodes a message takes milliseconds: fewer sizes and rounds.
 LATENCY = {
-    "small": {1: Messages(1, 8192, 100), 2: Messages(1, 1024, 5)},
-    "standard": {1: Messages(1, 8192, 10000), 2: Messages(1, 8192, 10000)},
+    "small": {1: RoundTrips(1, 8192, 100), 2: RoundTrips(1, 1024, 5)},
+    "standard": {1: RoundTrips(1, 8192, 10000), 2: RoundTrips(1, 8192, 10000)},
 }
 # From 1 KiB on; below, bandwidth is latency in other words.
 BANDWIDTH = {
-    "small": {1: Messages(1024, 2**18, 100), 2: Messages(1024, 2**16, 5)},
-    "standard": {1: Messages(1024, 2**22, 1000), 2: Messages(1024, 2**22, 1000)},
+    "small": {1: RoundTrips(1024, 2**18, 100), 2: RoundTrips(1024, 2**16, 5)},
+    "standard": {1: RoundTrips(1024, 2**22, 1000), 2: RoundTrips(1024, 2**22, 1000)},
 }
 
 

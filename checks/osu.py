@@ -18,9 +18,9 @@ class Benchmark:
     Attributes
     ----------
     title
-        In its output.
+        Title in the program's output.
     metric, column
-        What is taken, and from which column.
+        Metric that is read, and the column of the output that holds it.
     kind
         Whose messages it takes: ``latency``, ``bandwidth`` or ``collective``.
     ranks

@@ -22,7 +22,7 @@ VERSIONS = ("short", "long")
 class Profiled(rfm.RegressionTestPlugin):
     """Runs the program again on all processes, under a profiler, once in a short and once in a long version.
 
-    What differs between both is what the long one did more: time steps, without reading, set-up and writing,
+    The difference of both is the extra work of the long run: time steps, without reading, set-up and writing,
     during which tasks wait for the one that does it.  Neither run is timed: they come after the timed one,
     and a profiler that fails costs the share of communication and nothing else.  Only the first pair
     of a run of ReFrame has them: they say what the case is, not how fast it was.
@@ -75,7 +75,7 @@ class Profiled(rfm.RegressionTestPlugin):
     def profile(self, directory):
         """Return the profile of a run.
 
-        What the program does after its report (MPI libraries may not end) changes nothing in it.
+        Nothing that the program does after its report changes the profile (MPI libraries may not end).
         """
         reports, failed = sorted(directory.glob("*.mpiP")), directory / "failed"
         if len(reports) != 1:

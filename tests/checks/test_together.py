@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from virtqual.job.notes import NotesError
-from virtqual.job.together import Round, Times, overlap, read
+from virtqual.job.together import Meeting, Times, overlap, read
 
 
 def start(directory, rank, tasks, *command):
@@ -25,15 +25,16 @@ def test_no_task_begins_before_all_are_there_and_a_fault_of_the_program_is_kept(
     second = start(tmp_path, 1, 2, "sleep", "0.4")
     assert (first.wait(20), second.wait(20)) == (3, 0)
     times = read(tmp_path, 2)
-    assert times[0].begin > times[1].rounds[0].wrote
+    assert times[0].begin > times[1].meetings[0].wrote
     # Most of 0.4 s, on a machine that may be busy; one after the other it would be 0.
     assert overlap(times) > 0.3
 
 
-def task(*rounds, begin, end, ahead=0.0):
-    """One task's times by a clock that is ahead of the true one; rounds: (wrote, saw first, saw second)."""
+def task(*meetings, begin, end, ahead=0.0):
+    """One task's times by a clock that is ahead of the true one; meetings: (wrote, saw first, saw second)."""
     shown = [
-        Round(wrote + ahead, {rank: time + ahead for rank, time in enumerate(saw)}) for wrote, *saw in rounds
+        Meeting(wrote + ahead, {rank: time + ahead for rank, time in enumerate(saw)})
+        for wrote, *saw in meetings
     ]
     return Times(tuple(shown), begin=begin + ahead, end=end + ahead)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
-from virtqual.identity import look
+from virtqual.identity import gather
 from virtqual.job import notes
 
 SCRIPTS = Path(virtqual.job.__file__).parent
@@ -23,7 +23,7 @@ def stage(tmp_path):
         shutil.copy(SCRIPTS / name, tmp_path)
     for name in ("task.sh", "see.sh"):
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "look.sh").write_text(look.script())
+    (tmp_path / "gather.sh").write_text(gather.script())
     return tmp_path
 
 

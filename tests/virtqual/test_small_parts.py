@@ -10,7 +10,7 @@ import pytest
 from virtqual.errors import UsageError
 from virtqual.harness import order as looks
 from virtqual.harness.process import Event, parse_line
-from virtqual.identity import look, readers
+from virtqual.identity import gather, readers
 from virtqual.job import notes
 from virtqual.programs import sizes
 from virtqual.site import nodes
@@ -57,14 +57,14 @@ def test_broken_pair_numbers_are_refused(monkeypatch, text):
 SEEN = "program /a/lmp\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /a/lmp\nreal\n/a/lmp\nsays\n"
 
 
-LOOK = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\nvirtqual-look/1\n"
+NODE_FILES = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\nvirtqual-look/1\n"
 
 
 def write_notes(path, tasks):
     for rank, (node, cpus) in enumerate(tasks):
         (path / f"virtqual.task.{rank}").write_text(f"{rank} {node} {cpus} 7\n")
         (path / f"virtqual.seen.{node}").write_text(SEEN)
-        (path / f"virtqual.look.{node}").write_text(LOOK)
+        (path / f"virtqual.node.{node}").write_text(NODE_FILES)
     for node in {"n1", *(node for node, _ in tasks)}:
         own = "" if node == "n1" else f".{node}"
         begin = f"time=1.5\njob=7\ncpu_ticks=10 0 0 90 0 0 0 0 0 0\nnode={node}\n"
@@ -85,7 +85,7 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
     read = notes.read(tmp_path, 2, "7")
     begin = {**read.begin, "cpus_online": "0-1"}
     read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"}, others={})
-    empty = readers.read(look.Look({}, {}))
+    empty = readers.read(gather.NodeFiles({}, {}))
     one, other = (empty.model_copy(update={"boot": boot}) for boot in ("a", "b"))
     assert read.load({"n1": one, "n2": one}).foreign == 0.0
     assert read.load({"n1": one, "n2": other}).foreign == 1.0
@@ -93,7 +93,7 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
 
 def test_what_any_node_had_to_bear_counts(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n2", "0")])
-    identities = dict.fromkeys(("n1", "n2"), readers.read(look.Look({}, {})))
+    identities = dict.fromkeys(("n1", "n2"), readers.read(gather.NodeFiles({}, {})))
     assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.1
     (tmp_path / "virtqual.end.n2").write_text("time=4.0\njob=7\ncpu_ticks=60 0 0 180 0 0 0 60 0 0\n")
     assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.3

@@ -10,7 +10,7 @@ from rich.console import Console
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
-from virtqual.site.systems import Hypervisor
+from virtqual.site.systems import HypervisorBuild
 from virtqual.verdict import Case, Prior, judge_session, record_of
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
@@ -30,7 +30,7 @@ def records(verdict):
 
 def session(**more):
     fields = {"session": "s", "created": "2026-01-01", "system": "x", "hypervisor_class": "kvm"}
-    hypervisor = Hypervisor(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
+    hypervisor = HypervisorBuild(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
     virtual = {"hypervisor": hypervisor.model_dump(), "guest": {"kernel": BRACKETS}, "placement": {}}
     identity = {"virtual": virtual}
     stack = {"name": "fake", "hash": "0", "programs": [{"name": "lmp", "version": BRACKETS}]}

@@ -20,7 +20,7 @@ _WORDS = {"present": "is there", "missing": "is missing", "unknown": "is not obs
 
 
 class Canary(BaseModel):
-    """What one canary says.
+    """The answer of one canary.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Canary(BaseModel):
     protects
         Ids of the published claims behind it.
     remedy
-        What to do where the feature is missing.
+        Advice for the case that the feature is missing.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -158,7 +158,7 @@ def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
     Like is compared with like: numbers of buffers count where the rate of messages limits both sides.  Where
     a side's time still falls with more buffers, it is latency, and what a VM adds to that is another thing.
 
-    What a VM adds to every message (no write combining, a slow vCPU) overlaps with what the IOMMU adds, and
+    The cost that a VM adds to every message (no write combining, a slow vCPU) overlaps with the IOMMU's, and
     may hide it.  So "present" takes a time with many buffers that is close to native's; where few buffers
     have an overhead already and many have no larger one, the answer is "unknown".
 
@@ -268,7 +268,7 @@ def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> C
     nodes
         NUMA nodes of the host: the study's levels are those of two.
     share
-        What the VM should get: 0.5 when it is sized to one node, 1.0 when it is shown both.
+        The share that the VM should get: 0.5 when it is sized to one node, 1.0 when it is shown both.
     """
     says = FITS_A_NODE.says
     if nodes != 2 or share not in (0.5, 1.0) or not (virtual > 0 and native > 0):
@@ -276,6 +276,6 @@ def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> C
     ratio = virtual / native
     if ratio < LEAST:
         return says("unknown", f"{ratio:.2f} of the host's bandwidth: something else than NUMA limits it")
-    level = min(LEVELS, key=lambda one: abs(math.log(ratio / one)))
+    level = min(LEVELS, key=lambda known: abs(math.log(ratio / known)))
     evidence = f"{ratio:.2f} of the host's bandwidth where {share:g} is its share: {LEVELS[level]}"
     return says("present" if level == share else "missing", evidence)

@@ -42,13 +42,13 @@ Ask = Callable[[Values], Canary]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a session has measured.
+class SessionSeries:
+    """The measurements of a session, ordered for the canaries.
 
     Attributes
     ----------
     series
-        By ``metric@setting``, of the runs that count.
+        The series of the runs that count, by ``metric@setting``.
     nodes
         The first node of each side's runs by check, where they say what it was.
     checks
@@ -60,7 +60,7 @@ class Measured:
     checks: Mapping[str, str]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], series: Mapping[str, Series]) -> Measured:
+    def of(cls, runs: Sequence[Run], series: Mapping[str, Series]) -> SessionSeries:
         """Sort the runs of a session.
 
         Parameters
@@ -71,7 +71,7 @@ class Measured:
             Of the same runs.
         """
         return cls(
-            {name: one for name, one in series.items() if one.valid},
+            {name: measured for name, measured in series.items() if measured.valid},
             {(run.check, run.side): next(iter(run.identity.values())) for run in runs if run.identity},
             {result.series: run.check for run in runs for result in run.results},
         )
@@ -79,9 +79,9 @@ class Measured:
     def of_metric(self, metric: str, setting: str = "") -> list[Series]:
         """Return the series of a metric whose setting begins so."""
         return [
-            one
-            for one in self.series.values()
-            if one.metric.name == metric and one.setting.startswith(setting)
+            series
+            for series in self.series.values()
+            if series.metric.name == metric and series.setting.startswith(setting)
         ]
 
     def node(self, series: Series, side: Side) -> Identity | None:
@@ -89,13 +89,13 @@ class Measured:
         return self.nodes.get((self.checks[series.id], side))
 
 
-def of_session(measured: Measured) -> tuple[Canary, ...]:
+def of_session(measured: SessionSeries) -> tuple[Canary, ...]:
     """Return what every canary says of a session."""
     asked = (_write_combining, _iommu_large_pages, _virtual_numa, _fits_a_node)
-    return tuple(one(measured) for one in asked)
+    return tuple(canary(measured) for canary in asked)
 
 
-def _write_combining(measured: Measured) -> Canary:
+def _write_combining(measured: SessionSeries) -> Canary:
     says, found, why = canaries.WRITE_COMBINING.says, [], []
     for (metric, setting), offset in DOORBELLS.items():
         for series in measured.of_metric(metric, setting):
@@ -113,11 +113,11 @@ def _write_combining(measured: Measured) -> Canary:
             "unknown", "; ".join(why) or "no latency of RDMA, or of MPI between two nodes, was measured"
         )
     # One program that shows it is enough: another may send small messages in another way.
-    state = min((one.state for one in found), key=STATES.index)
-    return says(state, "; ".join(one.evidence for one in found if one.state == state))
+    state = min((canary.state for canary in found), key=STATES.index)
+    return says(state, "; ".join(canary.evidence for canary in found if canary.state == state))
 
 
-def _no_doorbells(measured: Measured, series: Series) -> str | None:
+def _no_doorbells(measured: SessionSeries, series: Series) -> str | None:
     """Return why a latency says nothing of the way to an adapter's doorbells; None if it does."""
     if series.yardstick:
         return f"native is not observable, {series.yardstick}"
@@ -135,7 +135,7 @@ def _no_doorbells(measured: Measured, series: Series) -> str | None:
     return None
 
 
-def _iommu_large_pages(measured: Measured) -> Canary:
+def _iommu_large_pages(measured: SessionSeries) -> Canary:
     says = canaries.IOMMU_LARGE_PAGES.says
     for series in measured.of_metric("rdma_buffers"):
         if reason := _no_doorbells(measured, series):
@@ -144,7 +144,7 @@ def _iommu_large_pages(measured: Measured) -> Canary:
     return says("unknown", "no message rate by number of registered buffers was measured")
 
 
-def _virtual_numa(measured: Measured) -> Canary:
+def _virtual_numa(measured: SessionSeries) -> Canary:
     says = canaries.VIRTUAL_NUMA.says
     for local in measured.of_metric("memory_triad"):
         before, is_local, _ = local.setting.partition(LOCAL)
@@ -159,13 +159,13 @@ def _ask_numa(values: Values) -> Canary:
     return canaries.virtual_numa(virtual, native)
 
 
-def _fits_a_node(measured: Measured) -> Canary:
+def _fits_a_node(measured: SessionSeries) -> Canary:
     says = canaries.FITS_A_NODE.says
-    found = [one for one in measured.of_metric("memory_triad") if ONE_NODE.search(one.setting)]
+    found = [triad for triad in measured.of_metric("memory_triad") if ONE_NODE.search(triad.setting)]
     if not found:
         return says("unknown", NO_TRIAD[bool(measured.of_metric("cache_triad"))])
     # What the host can is what it gives to its best number of threads.
-    best = max(found, key=lambda one: float(np.median(one.values("native"))))
+    best = max(found, key=lambda triad: float(np.median(triad.values("native"))))
     native, virtual = (measured.node(best, side) for side in SIDES)
     if native is None or virtual is None:
         return says("unknown", "the runs do not say what their nodes were")
@@ -194,17 +194,17 @@ def _agreed(ask: Ask, *series: Series) -> Canary:
 
     The point of a scalar is its place among `series`.
     """
-    numbers = sorted(set.intersection(*({pair.number for pair in one.valid} for one in series)))
+    numbers = sorted(set.intersection(*({pair.number for pair in each.valid} for each in series)))
     if not numbers:
         return ask({side: {} for side in SIDES})
 
     def of_pairs(chosen: Sequence[int]) -> Values:
         values: dict[Side, dict[float, float]] = {side: {} for side in SIDES}
-        for place, one in enumerate(series):
-            rows = [index for index, pair in enumerate(one.valid) if pair.number in chosen]
+        for place, each in enumerate(series):
+            rows = [index for index, pair in enumerate(each.valid) if pair.number in chosen]
             for side in SIDES:
-                medians = np.median(one.values(side)[rows], axis=0)
-                values[side] |= dict(zip(one.points or (float(place),), map(float, medians), strict=True))
+                medians = np.median(each.values(side)[rows], axis=0)
+                values[side] |= dict(zip(each.points or (float(place),), map(float, medians), strict=True))
         return values
 
     answer, count = ask(of_pairs(numbers)), len(numbers)

@@ -29,12 +29,12 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     Returns
     -------
     list of Finding
-        What refuses first, then what is reported, then what could not be compared.
+        The findings that refuse, then those that are reported, then the values that were not comparable.
     """
     return ranked(applied("nodes", policy, hypervisor_class, native, virtual))
 
 
-def applied(scope: Scope, policy: Policy, hypervisor_class: str, *looked_at: object) -> list[Finding]:
+def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
     """Return what the rules of a scope find, in the policy's order.
 
     Parameters
@@ -45,13 +45,13 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *looked_at: obj
         Which items there are, and what follows from each.
     hypervisor_class
         Under which the runs would be judged.
-    *looked_at
-        What rules of this scope look at.
+    *arguments
+        The arguments of the rules of this scope.
     """
     found = []
     for item, entry in policy.items.items():
         rule = RULES[item]
-        for what in rule.check(*looked_at, entry.limits) if rule.scope == scope else ():
+        for what in rule.check(*arguments, entry.limits) if rule.scope == scope else ():
             reason = what if seen(what) else what.not_observable
             found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
     return found
@@ -99,7 +99,7 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
     A run without identity and load (of a session before there were any) is neither compared nor left out.
     """
     kept, met = [], defaultdict(list)
-    hosts = {(one.check, one.pair): _host(native, one) for native, one in _pairs(runs)}
+    hosts = {(virtual.check, virtual.pair): _host(native, virtual) for native, virtual in _pairs(runs)}
     for run in runs:
         refused = []
         found = applied("load", policy, hypervisor_class, run.load) if run.load else []
@@ -152,8 +152,8 @@ def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
     for native, virtual in _pairs(runs):
         host, vms = _host(native, virtual), list(virtual.identity.values())
         natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
-        for one, vm in zip(natives, vms, strict=False):
-            found.setdefault((one.kind, vm.kind), (one, vm, host is not None))
+        for node, vm in zip(natives, vms, strict=False):
+            found.setdefault((node.kind, vm.kind), (node, vm, host is not None))
     return list(found.values())
 
 

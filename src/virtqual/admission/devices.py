@@ -65,7 +65,7 @@ def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A PCIe link that runs below what the adapter could do."""
     for side, node in sides(native, virtual):
-        links = [(one.name, one.link) for one in node.hcas] + [(one.name, one.link) for one in node.nics]
+        links = [(hca.name, hca.link) for hca in node.hcas] + [(nic.name, nic.link) for nic in node.nics]
         for name, link in links:
             yield from _below(side, name, link)
 

@@ -1,4 +1,4 @@
-"""What preflight has to say: one thing that differs, why that matters, and what to do."""
+"""A finding of preflight: one difference, why it matters, and what to do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Finding(BaseModel):
     Attributes
     ----------
     item
-        Its name in ``references/preflight.yaml``.
+        Name of the item in ``references/preflight.yaml``.
     action
-        What follows from it, by the class of the hypervisor.
+        The consequence of the finding, which depends on the class of the hypervisor.
     reason
-        What was found, with the values.
+        The difference that was found, with its values.
     remedy
-        What to do.
+        Advice: what to do.
     protects
         Ids of the published claims that could not be repeated, or refuted, otherwise.
     """

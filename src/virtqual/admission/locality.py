@@ -97,7 +97,7 @@ def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield (f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}")
         elif len(there[1]) == len(here[1]) > 1:
             sizes = [_sizes(node.topology) for node in (native, virtual)]
-            shares = [[round(one / sum(of_side), 1) for one in of_side] for of_side in sizes]
+            shares = [[round(size / sum(of_side), 1) for size in of_side] for of_side in sizes]
             if shares[0] != shares[1]:
                 yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
     last = _last_cache(virtual.topology)
@@ -118,7 +118,7 @@ def _sizes(topology: Topology) -> list[int]:
 
 @rule("nodes", "numa-interleaved")
 def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """Node interleaving in the firmware slows native runs: a VM then looks good beside them.
+    """Node interleaving in the firmware slows native runs: a VM then seems fast beside them.
 
     Where the system file says that it is on, it is what is studied, and must be true.
     """
@@ -154,7 +154,7 @@ def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def caches(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Programs size their blocks by the caches that they are told of."""
     last = [_last_cache(node.topology) for node in (native, virtual)]
-    sizes = [one if not seen(one) else one[0] for one in last]
+    sizes = [cache if not seen(cache) else cache[0] for cache in last]
     yield from differs("the last-level cache", *sizes)
 
 
@@ -189,7 +189,7 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("nodes", "placement")
 def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """What the host may move, it moves."""
+    """A host may move each vCPU and each page of memory that is not pinned."""
     host = virtual.host
     if not seen(host):
         yield host

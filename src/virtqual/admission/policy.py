@@ -1,4 +1,4 @@
-"""What each item of preflight means for each class: ``references/preflight.yaml``."""
+"""The policy of preflight: the consequence of each item for each class (``references/preflight.yaml``)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from virtqual.admission import (  # noqa: F401
 )
 from virtqual.admission.finding import Action, Finding
 from virtqual.admission.rules import RULES
-from virtqual.files.datafile import DataError, Entry, parse
+from virtqual.files.datafile import DataError, DataModel, parse
 from virtqual.files.wording import near
 
 Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]
 
 
-class ItemEntry(Entry):
+class ItemEntry(DataModel):
     """One item: what it protects, what to do, its limits, and what follows by class."""
 
     item: Text
@@ -39,7 +39,7 @@ class ItemEntry(Entry):
     actions: dict[str, Literal["refuse", "report"]]
 
 
-class PolicyFile(Entry):
+class PolicyFile(DataModel):
     """``references/preflight.yaml``."""
 
     schema_: Annotated[Literal["virtqual-preflight/1"], Field(alias="schema")]

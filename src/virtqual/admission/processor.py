@@ -11,7 +11,7 @@ from virtqual.identity.record import Identity, NotObservable, seen
 
 @rule("nodes", "hypervisor-stated")
 def hypervisor_stated(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """What the guest shows must not contradict what the host, or the system file, says of it."""
+    """The guest must show the hypervisor that its host, or the system file, states."""
     if virtual.hypervisor.present is False:
         yield "the CPU of the virtual node shows no hypervisor"
     shown, host = virtual.hypervisor.accelerator, virtual.host
@@ -54,7 +54,7 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
     def usable(features: str) -> set[str]:
         patterns = limits["features"]
-        return {name for name in features.split() if any(fnmatchcase(name, one) for one in patterns)}
+        return {name for name in features.split() if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
     here, there = native.cpu.features, virtual.cpu.features
     for side, value in (("native", here), ("virtual", there)):
@@ -70,7 +70,7 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("nodes", "cpu-count")
 def cpu_count(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """As many CPUs to run on."""
+    """Both sides must have the same number of CPUs to run on."""
 
     def count(node: Identity) -> int | NotObservable:
         used = node.topology.used if seen(node.topology.used) else node.topology.cpus

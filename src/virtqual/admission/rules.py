@@ -14,7 +14,7 @@ from virtqual.identity.record import Identity, NotObservable, seen
 
 Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
-#: What a rule looks at before its limits: a native and a virtual node; what a node had to bear during a run;
+#: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
 #: one run; VMs of one host and the native node of their peer; the runs of this session and of an earlier one.
 Scope = Literal["nodes", "load", "run", "shares", "sessions"]
 CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found])
@@ -26,7 +26,7 @@ class Studied(str):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: what it looks at, its function, and the limits that it takes from the data."""
+    """A rule: its scope, its function, and the limits that it takes from the data."""
 
     scope: Scope
     check: Callable[..., Iterator[str] | Found]

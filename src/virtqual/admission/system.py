@@ -26,8 +26,8 @@ def command_line(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield from differs("the kernel's command line", here, there)
     elif words(here) != words(there):
         only = [
-            " ".join(sorted(one)) or "nothing"
-            for one in (words(here) - words(there), words(there) - words(here))
+            " ".join(sorted(own)) or "nothing"
+            for own in (words(here) - words(there), words(there) - words(here))
         ]
         yield f"the kernel's command line has, only natively: {only[0]}; only in the VM: {only[1]}"
 

@@ -10,9 +10,8 @@ import typer
 from virtqual.commands.identity import text_of
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.identity import NotObservable, kvm_host, readers
+from virtqual.identity import NotObservable, gather, kvm_host, readers
 from virtqual.identity import host as hosts
-from virtqual.identity import look as looks
 from virtqual.identity.record import Text
 
 
@@ -41,7 +40,7 @@ def command(
         if not source:
             raise UsageError("give at least one of --here, --libvirt, --qemu, --vmx, --esxcli")
         if here:
-            fields |= hosts.of_identity(readers.read(looks.here())) | kvm_host.of_root()
+            fields |= hosts.of_identity(readers.read(gather.here())) | kvm_host.of_root()
         if libvirt:
             fields |= hosts.of_libvirt(text_of(libvirt))
         if qemu:

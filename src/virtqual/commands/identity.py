@@ -1,4 +1,4 @@
-"""`virtqual identity`: what a node is, as far as can be seen from it."""
+"""`virtqual identity`: what a node is, as far as the node itself shows it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import typer
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
+from virtqual.identity import gather, readers
 from virtqual.identity import host as hosts
-from virtqual.identity import look as looks
-from virtqual.identity import readers
 
 
 def text_of(file: Path) -> str:
@@ -35,8 +34,11 @@ def command(
     host: Annotated[
         Path | None, typer.Option(help="what the hypervisor's host says (virtqual-host/1)", metavar="FILE")
     ] = None,
+    gathered: Annotated[
+        Path | None, typer.Option("--from", help="what --script printed on another node", metavar="FILE")
+    ] = None,
     look: Annotated[
-        Path | None, typer.Option(help="what --script printed on another node", metavar="FILE")
+        Path | None, typer.Option("--look", help="the former name of --from", metavar="FILE", hidden=True)
     ] = None,
     root: Annotated[
         Path | None, typer.Option(help="directory that holds a node's /proc and /sys", metavar="DIR")
@@ -47,15 +49,19 @@ def command(
 ) -> None:
     """Say what this node is: hypervisor, processor, NUMA, memory, kernel, adapters. Unprivileged.
 
-    What cannot be seen from here is called "not observable", never assumed.
+    A value that cannot be seen from here is called "not observable", never assumed.
     """
     if script:
-        typer.echo(looks.script(), nl=False)
+        typer.echo(gather.script(), nl=False)
         return
     with speaking():
-        if look and root:
-            raise UsageError("--look and --root: give one of them")
-        files = looks.parse(text_of(look)) if look else looks.of_root(root) if root else looks.here()
+        gathered = gathered or look
+        if gathered and root:
+            raise UsageError("--from and --root: give one of them")
+        if gathered:
+            files = gather.parse(text_of(gathered))
+        else:
+            files = gather.of_root(root) if root else gather.here()
         if not files.texts:
             raise InfrastructureError(f"{root or '/'}: holds none of the files that say what a node is")
         identity = readers.read(files)

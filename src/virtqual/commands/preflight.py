@@ -30,7 +30,7 @@ def command(
         list[str] | None,
         typer.Argument(help="two identity files, native and virtual; or a session (id, path or 'last')"),
     ] = None,
-    system: Annotated[str, typer.Option(help="look at a node of each partition of this system, now")] = "",
+    system: Annotated[str, typer.Option(help="examine a node of each partition of this system, now")] = "",
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class that says what refuses (default: the system's or session's)")
     ] = "",
@@ -38,15 +38,15 @@ def command(
 ) -> None:
     """Say what makes native and virtual differ besides the hypervisor, and what to do about it.
 
-    Exit code: 0 comparable, 4 refused, 2 usage, 5 a partition cannot be looked at.
+    Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be examined.
     """
     with speaking():
         chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = {
-            name: [one.model_dump(mode="json") for one in ones]
-            for name, ones in (("findings", findings), ("canaries", said))
+            name: [item.model_dump(mode="json") for item in items]
+            for name, items in (("findings", findings), ("canaries", said))
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
@@ -69,7 +69,7 @@ def _findings(
 
         asked = load_system(system)
         chosen = _class(chosen or asked.virtual.hypervisor_class)
-        native, virtual = (partitions.look_at(asked, side) for side in ("native", "virtual"))
+        native, virtual = (partitions.probe_node(asked, side) for side in ("native", "virtual"))
         return chosen, compare(native, virtual, judge.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))

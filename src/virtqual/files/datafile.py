@@ -26,13 +26,13 @@ from virtqual.files import reading
 from virtqual.files.wording import Key, dotted, mistakes
 
 
-class Entry(BaseModel):
+class DataModel(BaseModel):
     """Base of every model read from a data file: immutable, and a key it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-EntryT = TypeVar("EntryT", bound=Entry)
+DataModelT = TypeVar("DataModelT", bound=DataModel)
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +48,7 @@ class Problem:
     key
         Dotted path of the key, such as ``budgets[2].margin``; empty for the file as a whole.
     message
-        What is wrong and what to do.
+        The mistake, and how to mend it.
     """
 
     file: str
@@ -116,7 +116,7 @@ class Document:
         """Return ``file:line`` of `key`."""
         return f"{self.path}:{self.line(key)}"
 
-    def read(self, model: type[EntryT]) -> EntryT:
+    def read(self, model: type[DataModelT]) -> DataModelT:
         """Check the whole file against `model`.
 
         Raises
@@ -171,7 +171,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     path
         The file.
     text
-        Its content, where it is known already.
+        Content of the file, where it is known already.
 
     Raises
     ------

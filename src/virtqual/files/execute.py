@@ -19,14 +19,14 @@ def run(
     command
         The program with its arguments.
     env
-        Its whole environment; None for ours.
+        The whole environment of the program; None for the environment of this process.
     seconds
         How long it may take; None for ever.
 
     Returns
     -------
     subprocess.CompletedProcess
-        What it printed is read as UTF-8, with a mark for each byte that is none.
+        The output is read as UTF-8, with a mark for each byte that is not UTF-8.
 
     Raises
     ------

@@ -40,7 +40,7 @@ def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) ->
     model
         The record's form.
     file
-        Its JSON.
+        The JSON file of the record.
     what
         It should be, for messages.
     pipes

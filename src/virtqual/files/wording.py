@@ -35,11 +35,11 @@ def mistakes(error: ValidationError, model: type[BaseModel], content: object) ->
     Parameters
     ----------
     error
-        What pydantic raised.
+        The error that pydantic raised.
     model
         The model that it checked against.
     content
-        What it checked: mappings, lists and scalars.
+        The data that pydantic checked: mappings, lists and scalars.
     """
     found: dict[Key, list[tuple[str, str]]] = {}
     for item in error.errors(include_url=False):
@@ -92,4 +92,4 @@ def _keys(kind: Any, key: Key) -> set[str]:
     elif isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Iterable):
         # A list, a tuple or a mapping: what it holds is one key further down.
         arguments, key = arguments[-1:] if get_origin(kind) is dict else arguments, key[1:]
-    return set().union(*(_keys(one, key) for one in arguments)) if arguments else set()
+    return set().union(*(_keys(argument, key) for argument in arguments)) if arguments else set()

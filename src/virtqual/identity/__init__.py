@@ -1,6 +1,6 @@
-"""What a node is: looked at unprivileged, read by pure functions, kept with every result.
+"""The identity of a node: gathered without privileges, read by pure functions, kept with every result.
 
-`look` gathers files, `readers` makes the `record` of them, `host` adds what only the hypervisor's host can
+`gather` collects files, `readers` makes the `record` of them, `host` adds what only the hypervisor's host can
 say, and `load` says what a node had to bear while something ran.
 """
 

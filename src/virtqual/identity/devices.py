@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from virtqual.identity import record
-from virtqual.identity.look import Look
+from virtqual.identity.gather import NodeFiles
 from virtqual.identity.record import Count, Kind, NotObservable, Text, seen
 
 _NET, _IB = "/sys/class/net", "/sys/class/infiniband"
@@ -47,73 +47,73 @@ def kind(driver: Text, pci_id: Text, *, virtual_function: bool, guest: bool) -> 
     return NotObservable(not_observable="neither its driver nor a PCI id tells it")
 
 
-def nics(look: Look, *, guest: bool) -> tuple[record.Nic, ...]:
+def nics(files: NodeFiles, *, guest: bool) -> tuple[record.Nic, ...]:
     """Return all network interfaces but the loopback."""
     found = []
-    for name in look.under(_NET):
+    for name in files.under(_NET):
         if name == "lo":
             continue
         base = f"{_NET}/{name}"
-        device = bool(look.under(f"{base}/device"))
-        driver, pci_id = _driver(look, base), _pci_id(look, base)
+        device = bool(files.under(f"{base}/device"))
+        driver, pci_id = _driver(files, base), _pci_id(files, base)
         found.append(
             record.Nic(
                 name=name,
-                kind=_kind(look, base, guest=guest) if device else "software",
+                kind=_kind(files, base, guest=guest) if device else "software",
                 driver=driver,
                 pci_id=pci_id,
-                mtu=_whole(look.text(f"{base}/mtu"), 0),
-                rate_mbit=_whole(look.text(f"{base}/speed"), 0),
-                numa_node=_whole(look.text(f"{base}/device/numa_node"), 0),
-                link=_link(look, base),
+                mtu=_whole(files.text(f"{base}/mtu"), 0),
+                rate_mbit=_whole(files.text(f"{base}/speed"), 0),
+                numa_node=_whole(files.text(f"{base}/device/numa_node"), 0),
+                link=_link(files, base),
             )
         )
     return tuple(found)
 
 
-def hcas(look: Look, *, guest: bool) -> tuple[record.Hca, ...]:
+def hcas(files: NodeFiles, *, guest: bool) -> tuple[record.Hca, ...]:
     """Return all RDMA devices."""
     found = []
-    for name in look.under(_IB):
+    for name in files.under(_IB):
         base = f"{_IB}/{name}"
-        device = bool(look.under(f"{base}/device"))
+        device = bool(files.under(f"{base}/device"))
         ports = tuple(
             record.Port(
                 number=number,
-                state=look.text(f"{base}/ports/{number}/state"),
-                rate=look.text(f"{base}/ports/{number}/rate"),
-                link_layer=look.text(f"{base}/ports/{number}/link_layer"),
+                state=files.text(f"{base}/ports/{number}/state"),
+                rate=files.text(f"{base}/ports/{number}/rate"),
+                link_layer=files.text(f"{base}/ports/{number}/link_layer"),
             )
-            for number in look.under(f"{base}/ports")
+            for number in files.under(f"{base}/ports")
         )
         found.append(
             record.Hca(
                 name=name,
-                kind=_kind(look, base, guest=guest) if device else "software",
-                type=look.text(f"{base}/hca_type"),
-                board=look.text(f"{base}/board_id"),
-                firmware=look.text(f"{base}/fw_ver"),
-                numa_node=_whole(look.text(f"{base}/device/numa_node"), 0),
-                link=_link(look, base),
+                kind=_kind(files, base, guest=guest) if device else "software",
+                type=files.text(f"{base}/hca_type"),
+                board=files.text(f"{base}/board_id"),
+                firmware=files.text(f"{base}/fw_ver"),
+                numa_node=_whole(files.text(f"{base}/device/numa_node"), 0),
+                link=_link(files, base),
                 ports=ports,
             )
         )
     return tuple(found)
 
 
-def _kind(look: Look, base: str, *, guest: bool) -> Kind | NotObservable:
-    virtual_function = seen(look.text(f"{base}/device/physfn/vendor"))
-    return kind(_driver(look, base), _pci_id(look, base), virtual_function=virtual_function, guest=guest)
+def _kind(files: NodeFiles, base: str, *, guest: bool) -> Kind | NotObservable:
+    virtual_function = seen(files.text(f"{base}/device/physfn/vendor"))
+    return kind(_driver(files, base), _pci_id(files, base), virtual_function=virtual_function, guest=guest)
 
 
-def _driver(look: Look, base: str) -> Text:
-    text = look.text(f"{base}/device/uevent")
+def _driver(files: NodeFiles, base: str) -> Text:
+    text = files.text(f"{base}/device/uevent")
     match = re.search(r"^DRIVER=(\S+)", text, re.MULTILINE) if seen(text) else None
     return match[1] if match else NotObservable(not_observable=f"{base}: no device names a driver")
 
 
-def _pci_id(look: Look, base: str) -> Text:
-    text = look.text(f"{base}/device/uevent")
+def _pci_id(files: NodeFiles, base: str) -> Text:
+    text = files.text(f"{base}/device/uevent")
     match = re.search(r"^PCI_ID=(\S+)", text, re.MULTILINE) if seen(text) else None
     return match[1].lower() if match else NotObservable(not_observable=f"{base}: no PCI device")
 
@@ -127,15 +127,15 @@ def _whole(value: Text, least: int) -> Count:
     return NotObservable(not_observable=f"the kernel says {value!r}")
 
 
-def _link(look: Look, base: str) -> record.PcieLink | NotObservable:
+def _link(files: NodeFiles, base: str) -> record.PcieLink | NotObservable:
     def of(name: str) -> Text:
-        text = look.text(f"{base}/device/{name}")
+        text = files.text(f"{base}/device/{name}")
         # Virtual functions and emulated bridges have none: the kernel prints that in three ways.
         if seen(text) and (text.lower().startswith("unknown") or text in ("0", "255")):
             return NotObservable(not_observable=f"the kernel says {text!r}")
         return text
 
-    if all(f"{base}/device/{name}" not in look.texts for name in ("current_link_speed", "max_link_speed")):
+    if all(f"{base}/device/{name}" not in files.texts for name in ("current_link_speed", "max_link_speed")):
         return NotObservable(not_observable="its device shows no PCIe link")
     return record.PcieLink(
         speed=of("current_link_speed"),

@@ -1,6 +1,6 @@
-"""What a hypervisor's host says of itself and of a VM: pure functions from its own files and commands.
+"""The facts that a hypervisor's host tells of itself and of a VM, read from its files and commands.
 
-Each returns the fields of :class:`~virtqual.identity.record.Host` that its text states, and no others.
+Each function is pure and returns the fields of :class:`~virtqual.identity.record.Host` that its text states.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the host of KVM guests says in its own files: modules and their parameters, IOMMU, QEMU's package.
+"""The facts about a host of KVM guests in its own files: modules, their parameters, IOMMU, QEMU's package.
 
 Each function returns what it read, or :class:`~virtqual.identity.record.NotObservable` with the reason.
 """

@@ -1,4 +1,4 @@
-"""What a node had to bear while something ran: steal, foreign load, ballooning, paging."""
+"""The load of a node during a run: steal, foreign load, ballooning, paging."""
 
 from __future__ import annotations
 

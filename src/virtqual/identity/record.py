@@ -1,6 +1,6 @@
-"""What a node is, as far as can be seen from it: the record ``virtqual-identity/1``.
+"""The record of a node's identity, as far as the node itself shows it: ``virtqual-identity/1``.
 
-Every value is either what was read or :class:`NotObservable` with the reason: none is assumed.
+Every value was read, or is a :class:`NotObservable` with the reason.  No value is assumed.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def seen(value: T | NotObservable) -> TypeIs[T]:
 
 
 class Hypervisor(Part):
-    """What the node says of the hypervisor below it.
+    """The hypervisor below a node, as the node shows it.
 
     Attributes
     ----------
     present
         Whether the CPU says that it runs under one.
     vendor, build, accelerator
-        As far as a guest can tell; the exact build mostly cannot be seen from inside.
+        Product, build and execution, as far as a guest can tell. A guest can seldom see the exact build.
     hardware
         Machine type or product that the virtual firmware shows.
     firmware
@@ -97,7 +97,7 @@ class Topology(Part):
     used
         CPU list of those that the run, or whoever asked, may use.
     sockets, threads_per_core
-        As counted over the CPUs online.
+        Counted over the CPUs that are online.
     threads_used
         Threads of one core among the CPUs in `used`, at most.
     packages
@@ -216,7 +216,7 @@ UNTOLD = NotObservable(not_observable="the hypervisor's host was not asked")
 
 
 class Host(Part):
-    """What only the hypervisor's host can say, as far as a site hands it in: ``virtqual-host/1``.
+    """The facts that only the hypervisor's host can tell, if a site supplies them: ``virtqual-host/1``.
 
     Attributes
     ----------
@@ -311,7 +311,7 @@ class Identity(Part):
     Attributes
     ----------
     node
-        Its name.
+        Name of the node.
     boot
         Id of the kernel's boot: nodes that have the same one are the same machine.
     tuned_profile
@@ -319,7 +319,7 @@ class Identity(Part):
     locked_memory
         Soft limit of locked memory, bytes or ``unlimited``.
     host
-        What the host of its hypervisor says, where a site hands that in.
+        Facts that only the host of the node's hypervisor can tell, if a site supplies them.
     """
 
     schema_: Literal["virtqual-identity/1"] = Field(alias="schema", default="virtqual-identity/1")
@@ -343,7 +343,7 @@ class Identity(Part):
 
     @property
     def kind(self) -> str:
-        """What it is, whichever of several such nodes it is."""
+        """The identity without the node's name and boot: nodes of one kind are equal in it."""
         return self.model_copy(update={"node": UNTOLD, "boot": UNTOLD}).model_dump_json()
 
     def plain(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Inputs that were fetched: downloaded once, verified each time, never downloaded inside a run.
 
 An input is unpacked into ``inputs/<name>/`` of virtqual's state, beside a list of its files with size, time
-of change and checksum.  Before the first run of a look every file is read from end to end, which notices what
-neither size nor time show; before every further one size and time are compared, which costs nothing.
+of change and checksum.  Before the first run of a round every file is read from end to end, which notices
+changes that size and time do not show; before every further run only size and time are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIST = "kept.json"
 _BLOCK = 2**20
 # Seconds without a byte after which a server is given up.
 _PATIENCE = 60
-# Inputs that this process, which is a look of a session, has read from end to end.
+# Inputs that this process, which is a round of a session, has read from end to end.
 _READ: set[str] = set()
 
 

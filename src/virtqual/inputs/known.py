@@ -11,7 +11,7 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Entry, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModel, Problem, files, parse
 from virtqual.files.wording import near
 
 Text = Annotated[str, Field(min_length=1)]
@@ -23,7 +23,7 @@ SCHEMA = "virtqual-inputs/1"
 RECORDED = "recorded.yaml"
 
 
-class Input(Entry):
+class Input(DataModel):
     """A file to download.
 
     Attributes
@@ -47,7 +47,7 @@ class Input(Entry):
     checksum_from: Text | None = None
 
 
-class Record(Entry):
+class Record(DataModel):
     """The checksum of a first download, recorded because somebody asked for it."""
 
     name: Name
@@ -56,7 +56,7 @@ class Record(Entry):
     recorded: Text
 
 
-class InputsFile(Entry):
+class InputsFile(DataModel):
     """One file of ``references/inputs/``."""
 
     schema_: Annotated[Literal["virtqual-inputs/1"], Field(alias="schema")]

@@ -1,4 +1,4 @@
-"""What a job writes down about itself, and reading it back.
+"""The notes that a job writes about itself, and the functions that read them.
 
 Two small shell files are copied into a run's stage directory: ``node.sh`` is sourced by the job script
 before and after the program, ``task.sh`` starts every task.  Both use shell builtins only: on emulated

@@ -23,7 +23,7 @@ virtqual_note() {
 }
 
 # `virtqual_see PROGRAM`: while srun starts, which takes a while on emulated CPUs, this node already writes down
-# what it is.  Tasks that find themselves with other libraries than the job script's look for themselves.
+# what it is.  Tasks that find themselves with other libraries than the job script's write it down again.
 virtqual_see() {
     local node
     read -r node < /proc/sys/kernel/hostname

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from virtqual.identity import Host, Identity, Load, cpus, look, readers
+from virtqual.identity import Host, Identity, Load, cpus, gather, readers
 from virtqual.identity.load import between, worst
 from virtqual.stack import same
 from virtqual.stack.same import Seen
@@ -30,20 +30,20 @@ class Task:
 
 @dataclass(frozen=True)
 class Notes:
-    """What a run saw.
+    """The notes of a run.
 
     Attributes
     ----------
     tasks
-        By rank.
+        The tasks, ordered by rank.
     begin, end
-        What ``node.sh`` noted on the job's first node before and after the program.
+        Values that ``node.sh`` noted on the job's first node before and after the program.
     others
-        The same by the names of the other nodes.
+        The same for the other nodes, by the name of the node.
     seen
-        Which software each node loaded, in the order of the nodes' first tasks.
-    looks
-        What each node wrote down of itself.
+        The software that each node loaded, in the order of the nodes' first tasks.
+    files
+        Files that say what each node is, by the name of the node.
     """
 
     tasks: tuple[Task, ...]
@@ -51,12 +51,12 @@ class Notes:
     end: dict[str, str]
     seen: tuple[Seen, ...] = ()
     others: Mapping[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    looks: Mapping[str, look.Look] = field(default_factory=dict)
+    files: Mapping[str, gather.NodeFiles] = field(default_factory=dict)
 
     @property
     def cores(self) -> Cores:
         """The cores of each node."""
-        return {node: readers.cores(found) for node, found in self.looks.items()}
+        return {node: readers.cores(found) for node, found in self.files.items()}
 
     def load(self, nodes: Mapping[str, Identity]) -> Load:
         """Return the worst that any node had to bear during the run, given what each node was."""
@@ -100,7 +100,7 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
     Parameters
     ----------
     stage
-        Its stage directory.
+        Stage directory of the run.
     tasks
         How many tasks were asked for.
     job
@@ -123,7 +123,7 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
         end,
         tuple(seen),
         {node: _both(stage, node, job) for node in others},
-        {node: _look(stage, node) for node in nodes},
+        {node: _files(stage, node) for node in nodes},
     )
 
 
@@ -179,13 +179,13 @@ def _seen(stage: Path, node: str) -> Seen:
         raise NotesError(str(error)) from error
 
 
-def _look(stage: Path, node: str) -> look.Look:
-    path = stage / f"virtqual.look.{node}"
+def _files(stage: Path, node: str) -> gather.NodeFiles:
+    path = stage / f"virtqual.node.{node}"
     try:
-        return look.parse(path.read_text(errors="replace", encoding="utf-8"))
+        return gather.parse(path.read_text(errors="replace", encoding="utf-8"))
     except OSError:
         raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
-    except look.LookError as error:
+    except gather.GatherError as error:
         raise NotesError(f"{path.name}: {error}") from None
 
 
@@ -195,16 +195,16 @@ def identities(notes: Notes, host: Host | None) -> dict[str, Identity]:
     Parameters
     ----------
     notes
-        Of the run.
+        Notes of the run.
     host
-        What the hypervisor's host says, for virtual nodes.
+        Facts that only the hypervisor's host can tell, for virtual nodes.
     """
     used: dict[str, frozenset[int]] = {}
     for task in notes.tasks:
         used[task.node] = used.get(task.node, frozenset()) | task.cpus
     found = {}
     for node, own in used.items():
-        identity = readers.read(notes.looks[node], cpus.cpu_text(own))
+        identity = readers.read(notes.files[node], cpus.cpu_text(own))
         found[node] = identity.on(host) if host else identity
     return found
 
@@ -242,10 +242,10 @@ def check_binding(
                 f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, which are {len(own)} "
                 f"{what}, not {cpus_per_task} of its own: it was not bound as asked"
             )
-        for one in own:
-            other = taken.setdefault((task.node, one), task.rank)
+        for core in own:
+            other = taken.setdefault((task.node, core), task.rank)
             if other != task.rank:
-                where = f"CPU {min(one)}" if len(one) == 1 else f"the core of CPUs {sorted(one)}"
+                where = f"CPU {min(core)}" if len(core) == 1 else f"the core of CPUs {sorted(core)}"
                 raise NotesError(f"tasks {other} and {task.rank} on {task.node} share {where}")
     used = {task.node for task in tasks}
     if len(used) != nodes:

@@ -15,12 +15,12 @@ from pathlib import Path
 from virtqual.job.notes import NotesError
 
 _TIME = r"(\d+\.\d+)"
-_ROUND = rf"{_TIME}\n((?:saw \d+ {_TIME}\n)+)"
+_MEETING = rf"{_TIME}\n((?:saw \d+ {_TIME}\n)+)"
 
 
 @dataclass(frozen=True)
-class Round:
-    """When a task wrote its file of a round, and when it first saw that of each task, by rank."""
+class Meeting:
+    """The times at which a task wrote its file of a meeting, and first saw the file of each task, by rank."""
 
     wrote: float
     saw: Mapping[int, float]
@@ -32,13 +32,13 @@ class Times:
 
     Attributes
     ----------
-    rounds
-        Of files that the tasks showed each other before they began.
+    meetings
+        The meetings of all tasks before their programs began: each task shows the others a file.
     begin, end
-        Of its program.
+        Begin and end of the program.
     """
 
-    rounds: tuple[Round, ...]
+    meetings: tuple[Meeting, ...]
     begin: float
     end: float
 
@@ -55,16 +55,18 @@ def read(stage: Path, tasks: int) -> tuple[Times, ...]:
     for rank in range(tasks):
         file = stage / f"virtqual.together.{rank}"
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        whole = re.fullmatch(rf"ready {_ROUND}set {_ROUND}begin {_TIME}\nend {_TIME}\n", text)
-        rounds = [_round(wrote, saw) for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_ROUND}", text, re.M)]
-        if not whole or any(one.saw.keys() != set(range(tasks)) for one in rounds):
+        whole = re.fullmatch(rf"ready {_MEETING}set {_MEETING}begin {_TIME}\nend {_TIME}\n", text)
+        meetings = [
+            _meeting(wrote, saw) for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_MEETING}", text, re.M)
+        ]
+        if not whole or any(meeting.saw.keys() != set(range(tasks)) for meeting in meetings):
             raise NotesError(f"task {rank} did not note when it ran with the others")
-        found.append(Times(tuple(rounds), float(whole[7]), float(whole[8])))
+        found.append(Times(tuple(meetings), float(whole[7]), float(whole[8])))
     return tuple(found)
 
 
-def _round(wrote: str, saw: str) -> Round:
-    return Round(
+def _meeting(wrote: str, saw: str) -> Meeting:
+    return Meeting(
         float(wrote), {int(rank): float(time) for rank, time in re.findall(rf"saw (\d+) {_TIME}", saw)}
     )
 
@@ -76,19 +78,19 @@ def overlap(times: Sequence[Times]) -> float:
     --------
     The second clock is 100 s ahead, and files are seen after 0.1 s: both began within 0.1 s of each other.
 
-    >>> first = Times((Round(0.0, {0: 0.0, 1: 0.1}),), begin=0.1, end=10.1)
-    >>> second = Times((Round(100.0, {0: 100.1, 1: 100.0}),), begin=100.1, end=110.1)
+    >>> first = Times((Meeting(0.0, {0: 0.0, 1: 0.1}),), begin=0.1, end=10.1)
+    >>> second = Times((Meeting(100.0, {0: 100.1, 1: 100.0}),), begin=100.1, end=110.1)
     >>> round(overlap([first, second]), 2)
     0.98
     """
     first = times[0]
     latest_begin, earliest_end = first.begin, first.end
-    for rank, one in enumerate(times[1:], 1):
+    for rank, task in enumerate(times[1:], 1):
         # Its clock is ahead of the first one's by something between these two.
-        both = list(zip(first.rounds, one.rounds, strict=True))
+        both = list(zip(first.meetings, task.meetings, strict=True))
         least = max(its.wrote - firsts.saw[rank] for firsts, its in both)
         most = min(its.saw[0] - firsts.wrote for firsts, its in both)
-        latest_begin = max(latest_begin, one.begin - least)
-        earliest_end = min(earliest_end, one.end - most)
-    longest = max(one.end - one.begin for one in times)
+        latest_begin = max(latest_begin, task.begin - least)
+        earliest_end = min(earliest_end, task.end - most)
+    longest = max(task.end - task.begin for task in times)
     return max(0.0, earliest_end - latest_begin) / longest if longest > 0 else 0.0

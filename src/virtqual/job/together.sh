@@ -4,13 +4,13 @@
 rank=${SLURM_PROCID:?} tasks=${SLURM_NTASKS:?}
 note=virtqual.together.$rank
 tries=3000
-# The first round brings all together; in the second nobody waits for one who is late, so that it says how far
+# The first meeting brings all tasks together. In the second no task waits for a late one, so that it says how far
 # the clocks are apart.
-for round in ready set; do
-    echo "$round $EPOCHREALTIME" >> "$note"
-    : > "virtqual.$round.$rank"
+for meeting in ready set; do
+    echo "$meeting $EPOCHREALTIME" >> "$note"
+    : > "virtqual.$meeting.$rank"
     for ((other = 0; other < tasks; other++)); do
-        until [ -e "virtqual.$round.$other" ]; do
+        until [ -e "virtqual.$meeting.$other" ]; do
             [ $((tries -= 1)) -gt 0 ] || { echo "together.sh: task $other did not come" >&2; exit 1; }
             # A change of one's own makes a client of a network file system look at the directory anew.
             : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"

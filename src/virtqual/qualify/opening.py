@@ -235,8 +235,8 @@ def _stack(name: str) -> Manifest:
 
 
 def refused_beforehand(job: Qualification) -> Session | None:
-    """Look at a node of each partition; where they may not be compared, return the session that ends here."""
-    nodes = {side: probe.look_at(job.system, side) for side in systems.SIDES}
+    """Probe a node of each partition; where they may not be compared, return the session that ends here."""
+    nodes = {side: probe.probe_node(job.system, side) for side in systems.SIDES}
     native, virtual = nodes["native"], nodes["virtual"]
     if native is None or virtual is None:
         return None

@@ -1,4 +1,4 @@
-"""What must hold, as reviewed data: budgets by class, noise, waivers, absolute references."""
+"""The rules of judgement, as reviewed data: budgets by class, noise, waivers, absolute references."""
 
 from virtqual.references.budgets import Budget, BudgetError, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.load import NoReferenceError, References, expiry_problems, load_references

@@ -58,7 +58,7 @@ class HypervisorClass:
     name
         ``kvm``, ``esxi``, ``emulated`` ...
     gate
-        What decides: the ``overhead`` itself, or its ``change`` since an earlier session.
+        The quantity that decides: the ``overhead`` itself, or its ``change`` since an earlier session.
     qualifies
         Whether a result may ever be called qualified for production.
     description
@@ -66,7 +66,7 @@ class HypervisorClass:
     reason
         Why it is judged so.
     accelerators
-        What may run the guests' instructions, as system files name it; empty in records that do not say.
+        Accelerators that the class allows, as system files name them; empty in records that do not say.
     """
 
     name: str
@@ -79,7 +79,7 @@ class HypervisorClass:
 
 @dataclass(frozen=True)
 class Term:
-    """What is allowed over a range of sizes.
+    """The overhead that is allowed over a range of sizes.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Budget:
     hypervisor_class
         Name of the class it is for.
     gate
-        What it limits.
+        The quantity that the budget limits: the ``overhead`` or its ``change``.
     """
 
     terms: tuple[Term, ...]

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, EntryT, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModelT, Document, Problem, files, parse
 from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.metrics import Metric, Metrics, load_metrics
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class Measured(Protocol):
-    """What has a metric, a setting and sizes: a series, before or after it was run."""
+    """A series before or after it was run: it has a metric, a setting and sizes."""
 
     @property
     def metric(self) -> Metric:
-        """What is measured."""
+        """The metric that is measured."""
 
     @property
     def setting(self) -> str:
@@ -291,8 +291,8 @@ class _Loader:
             tuple(sorted(self._noise, key=_Noise.rank)),
         )
 
-    def _read(self, path: Path, model: type[EntryT]) -> tuple[Document, EntryT] | None:
-        def read() -> tuple[Document, EntryT]:
+    def _read(self, path: Path, model: type[DataModelT]) -> tuple[Document, DataModelT] | None:
+        def read() -> tuple[Document, DataModelT]:
             document = parse(path)
             return document, document.read(model)
 
@@ -483,14 +483,14 @@ class _Loader:
             self._waivers.append(waiver)
 
 
-def _contradict(one: _Rule, other: _Rule) -> bool:
+def _contradict(rule: _Rule, other: _Rule) -> bool:
     """Return whether two entries of one rank hold for the same results."""
 
     def about(rule: _Rule) -> tuple[object, ...]:
         return rule.gate, rule.target.metric, rule.target.family, rule.target.setting, rule.sized
 
-    overlap = one.term.low <= other.term.high and other.term.low <= one.term.high
-    return about(one) == about(other) and overlap
+    overlap = rule.term.low <= other.term.high and other.term.low <= rule.term.high
+    return about(rule) == about(other) and overlap
 
 
 def expiry_problems(references: References, today: date) -> Iterator[Problem]:

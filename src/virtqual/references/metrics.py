@@ -1,4 +1,4 @@
-"""What a metric is: name, unit, direction, family, scalar or curve.
+"""The catalogue of metrics: name, unit, direction, family, scalar or curve.
 
 The catalogue is reviewed data (``references/metrics/*.yaml``): a site adds the metrics of its own
 applications by adding a file, and everything above speaks of metrics by name.
@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Document, Entry, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, files, parse
 from virtqual.files.wording import near
 
 Direction = Literal["lower", "higher"]
@@ -24,13 +24,13 @@ FamilyName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 SCHEMA = "virtqual-metrics/1"
 
 
-class Metric(Entry):
+class Metric(DataModel):
     """A quantity that a program reports once per run.
 
     Parameters
     ----------
     name
-        Its one name, ``lower_case_with_underscores``.
+        Name of the metric, ``lower_case_with_underscores``; no other metric has it.
     unit
         Unit of its values, as printed.
     better
@@ -40,7 +40,7 @@ class Metric(Entry):
     kind
         ``scalar``, or ``curve``: one value for each of several sizes.
     axis, axis_unit
-        What a curve runs over and in which unit, such as message size in B.
+        Quantity and unit of a curve's sizes, such as message size in B.
     judged
         Whether it is judged by itself; a witness for others has neither budget nor noise.
     description
@@ -106,7 +106,7 @@ class Metrics(Mapping[str, Metric]):
         return frozenset(metric.family for metric in self._metrics.values())
 
 
-class _File(Entry):
+class _File(DataModel):
     schema_: Annotated[Literal["virtqual-metrics/1"], Field(alias="schema")]
     metrics: list[Metric]
 

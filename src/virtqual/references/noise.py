@@ -1,4 +1,4 @@
-"""What is known of a metric's noise before the first pair."""
+"""The noise of a metric, as far as it is known before the first pair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Prior:
     sigma
         Standard deviation of d at one point, beyond `common`; one number, or one for each point.
     df
-        Its weight: the number of degrees of freedom it counts for against the session's own pairs.
+        Weight of this knowledge: it counts for so many degrees of freedom against the session's own pairs.
     source
         Where it comes from; shown with the verdict.
     correlation
@@ -70,7 +70,7 @@ class Prior:
 
 # How history is pulled in before its spread is taken: at so many standard deviations, where a standard
 # deviation is read off the middle half or off the middle four fifths, whichever is wider. A wild run in
-# fifty must not blunt the test for months; a machine that has two speeds must not look calm.
+# fifty must not blunt the test for months; a machine that has two speeds must not seem calm.
 HISTORY_CLIP = 2.25
 HISTORY_TAIL = 0.10
 _TAIL_TO_SIGMA = 1 / (2 * 1.2815515655446004)

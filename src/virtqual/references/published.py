@@ -9,14 +9,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataError, Entry, Problem, files, parse
+from virtqual.files.datafile import DataError, DataModel, Problem, files, parse
 from virtqual.files.wording import near
 from virtqual.references.schemas import NotNegative, Positive, SizesEntry, Text
 
 Id = Annotated[str, Field(pattern=r"^[A-Z]\d+$")]
 
 
-class StudyEntry(Entry):
+class StudyEntry(DataModel):
     """A published study."""
 
     id: Text
@@ -27,7 +27,7 @@ class StudyEntry(Entry):
     conditions: Text
 
 
-class StatedPrior(Entry):
+class StatedPrior(DataModel):
     """The noise that printed values are taken to have, and for how many pairs one stands."""
 
     sigma: Positive
@@ -36,7 +36,7 @@ class StatedPrior(Entry):
     source: Text
 
 
-class CaseEntry(Entry):
+class CaseEntry(DataModel):
     """One comparison that a claim makes.
 
     Either `reference` and `candidate`, or their `ratio`, or a `difference` from `reference`; for a
@@ -77,7 +77,7 @@ class CaseEntry(Entry):
         )
 
 
-class NativeEntry(Entry):
+class NativeEntry(DataModel):
     """An absolute native value that a study prints without a virtual one."""
 
     metric: Text
@@ -86,7 +86,7 @@ class NativeEntry(Entry):
     unit: Text
 
 
-class ClaimEntry(Entry):
+class ClaimEntry(DataModel):
     """One claim: judged by its cases, or listed as what it is."""
 
     id: Id
@@ -107,14 +107,14 @@ class ClaimEntry(Entry):
         return self
 
 
-class _StudyFile(Entry):
+class _StudyFile(DataModel):
     schema_: Annotated[Literal["virtqual-published/1"], Field(alias="schema")]
     study: StudyEntry
     prior: StatedPrior
     claims: list[ClaimEntry]
 
 
-class InconsistencyEntry(Entry):
+class InconsistencyEntry(DataModel):
     """Where studies contradict themselves, each other, or what is known elsewhere."""
 
     id: Id
@@ -122,7 +122,7 @@ class InconsistencyEntry(Entry):
     what: Text
 
 
-class _InconsistenciesFile(Entry):
+class _InconsistenciesFile(DataModel):
     schema_: Annotated[Literal["virtqual-inconsistencies/1"], Field(alias="schema")]
     inconsistencies: list[InconsistencyEntry]
 

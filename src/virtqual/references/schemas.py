@@ -7,21 +7,21 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import Entry
+from virtqual.files.datafile import DataModel
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class QuantityEntry(Entry):
+class QuantityEntry(DataModel):
     """A number with its unit."""
 
     value: Positive
     unit: Text
 
 
-class SizesEntry(Entry):
+class SizesEntry(DataModel):
     """A range of sizes, ends included."""
 
     low: Annotated[NotNegative, Field(alias="from")]
@@ -34,7 +34,7 @@ class SizesEntry(Entry):
         return self
 
 
-class ReasonEntry(Entry):
+class ReasonEntry(DataModel):
     """Why: a published claim by its id, or a policy of ours in a sentence."""
 
     claim: Text | None = None
@@ -47,7 +47,7 @@ class ReasonEntry(Entry):
         return self
 
 
-class TargetEntry(Entry):
+class TargetEntry(DataModel):
     """Base of entries that are about one metric or one family."""
 
     metric: Text | None = None
@@ -85,7 +85,7 @@ class BudgetEntry(TargetEntry):
         return self
 
 
-class ClassEntry(Entry):
+class ClassEntry(DataModel):
     """A kind of virtualisation."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -96,7 +96,7 @@ class ClassEntry(Entry):
     reason: Text
 
 
-class BudgetsFile(Entry):
+class BudgetsFile(DataModel):
     """``references/budgets/*.yaml``: one class with its budgets.
 
     `budgets` limit the overhead, `changes` its change since an earlier session.
@@ -128,7 +128,7 @@ class NoiseEntry(TargetEntry):
         return self
 
 
-class NoiseFile(Entry):
+class NoiseFile(DataModel):
     """``references/noise/*.yaml`` and ``references/systems/<system>/noise.yaml``."""
 
     schema_: Annotated[Literal["virtqual-noise/1"], Field(alias="schema")]
@@ -136,7 +136,7 @@ class NoiseFile(Entry):
     noise: list[NoiseEntry]
 
 
-class WaiverEntry(Entry):
+class WaiverEntry(DataModel):
     """An accepted OVER, up to a ratio."""
 
     metric: Text
@@ -150,7 +150,7 @@ class WaiverEntry(Entry):
     expires: date
 
 
-class WaiversFile(Entry):
+class WaiversFile(DataModel):
     """``references/waivers.yaml``."""
 
     schema_: Annotated[Literal["virtqual-waivers/1"], Field(alias="schema")]

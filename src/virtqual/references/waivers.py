@@ -19,7 +19,7 @@ class Waiver:
     metric
         Name of the metric.
     setting
-        Its setting; None for every setting.
+        Setting of the metric; None for every setting.
     gate
         Whether the ``overhead`` is accepted or its ``change`` since an earlier session: they are two answers.
     up_to
@@ -78,5 +78,5 @@ class Waiver:
 
     @property
     def accepted(self) -> str:
-        """What is accepted, by whom, until when: ``0.92x by ops until 2026-06-01``."""
+        """The accepted ratio, who accepted it, and until when: ``0.92x by ops until 2026-06-01``."""
         return f"{self.up_to:g}x by {self.owner} until {self.expires}"

@@ -1,1 +1,1 @@
-"""What people and machines read at the end of a session."""
+"""The reports that people and machines read at the end of a session."""

@@ -20,7 +20,7 @@ _WORDS = {"numa": "NUMA", "vcpu": "vCPU", "iommu": "IOMMU", "qemu": "QEMU"}
 
 
 def show(identity: Identity, console: Console) -> None:
-    """Print an identity; what could not be seen says so, with the end of the path that was looked at."""
+    """Print an identity; what could not be seen says so, with the end of the path that was read."""
     console.print(Text(str(identity.node), style="bold"))
     for title, rows in _sections(identity):
         console.print(_table(title, rows))

@@ -34,7 +34,7 @@ def suite(session: Session) -> ElementTree.Element:
         if check not in measured:
             case = ElementTree.SubElement(root, "testcase", classname=_text(check), name="verdict")
             _told(case, "error", Outcome.INVALID, "; ".join(reasons))
-    # What ends a session without a verdict must not look like a session in which all is well.
+    # What ends a session without a verdict must not pass for a session in which all is well.
     if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())
         ElementTree.SubElement(case, "error", type=session.outcome, message=_text(session.conclusion))

@@ -1,4 +1,4 @@
-"""What preflight found, as people read it, in 80 columns."""
+"""The findings of preflight as text for people, in 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: the plan, progress, one table, one sentence."""
+"""The output in a terminal: the plan, progress, one table, one sentence."""
 
 from __future__ import annotations
 

@@ -114,4 +114,4 @@ def admitted_of(session: Session, hypervisor_class: str = "") -> Admitted:
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
     """Return what every canary says of admitted runs; disturbed ones do not count."""
-    return canary_runs.of_session(canary_runs.Measured.of(runs, series_of(runs, references())))
+    return canary_runs.of_session(canary_runs.SessionSeries.of(runs, series_of(runs, references())))

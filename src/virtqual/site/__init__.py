@@ -1,1 +1,1 @@
-"""What this centre is: its system file, its nodes and hosts, and what Slurm says of them."""
+"""The site: its system files, its nodes and hosts, and their state in Slurm."""

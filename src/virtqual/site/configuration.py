@@ -35,11 +35,11 @@ def known_systems(directory: Path) -> dict[str, SystemFile]:
     """Return every system file by the name of its system; one that is broken stands for itself alone."""
     found: dict[str, SystemFile] = {}
     # A file that broke before it stated a name has its own, which is no reason to hide a system.
-    for one in sorted(map(systems.read, system_files(directory)), key=lambda one: not one.stated):
-        other = found.setdefault(one.name, one)
-        if other is not one and one.stated:
-            twice = UsageError(f"system {one.name!r} is defined twice, by {other.file} and by {one.file}")
-            found[one.name] = replace(other, found=twice)
+    for file in sorted(map(systems.read, system_files(directory)), key=lambda file: not file.stated):
+        other = found.setdefault(file.name, file)
+        if other is not file and file.stated:
+            twice = UsageError(f"system {file.name!r} is defined twice, by {other.file} and by {file.file}")
+            found[file.name] = replace(other, found=twice)
     return found
 
 
@@ -55,7 +55,7 @@ def load_system(name: str) -> System:
     """
     known = known_systems(paths.root() / "reframe/systems")
     if name not in known:
-        nameless = [one.found for one in known.values() if not one.stated]
+        nameless = [file.found for file in known.values() if not file.stated]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
         raise UsageError(
             f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}); "
@@ -80,7 +80,7 @@ def configuration(directory: Path) -> dict[str, Any]:
     stacks = manifest.installed(paths.stacks())
     state = paths.state()
     return {
-        "systems": [_for_reframe(one, stacks) for one in known_systems(directory).values()],
+        "systems": [_for_reframe(file, stacks) for file in known_systems(directory).values()],
         "environments": [
             {"name": NO_STACK, "extras": {"programs": {}, "stack_hash": "none"}},
             *map(_environment, stacks),
@@ -107,16 +107,16 @@ def configuration(directory: Path) -> dict[str, Any]:
     }
 
 
-def _for_reframe(one: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
+def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
     """Return a system with what follows from its own words and from the stacks.
 
     One that cannot be used has nothing to run on; ReFrame says why when somebody selects it.
     """
-    if isinstance(one.found, VirtqualError):
+    if isinstance(file.found, VirtqualError):
         nowhere = {"name": "absent", "scheduler": "local", "launcher": "local", "environs": [NO_STACK]}
-        why = str(one.found).removeprefix(f"system {one.name!r}: ")
-        return {"name": one.name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
-    raw, system = one.found
+        why = str(file.found).removeprefix(f"system {file.name!r}: ")
+        return {"name": file.name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
+    raw, system = file.found
     names = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
     for partition, known in zip(raw["partitions"], system.partitions, strict=True):

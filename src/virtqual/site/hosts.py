@@ -65,7 +65,7 @@ def host_of(hosts: Mapping[str, Sequence[str]], nodes: Collection[str]) -> str |
 
 @dataclass(frozen=True)
 class Size:
-    """What a machine has: cores, and memory in MiB; None for what is not known."""
+    """The size of a machine: cores, and memory in MiB. A value that is not known is None."""
 
     cores: int | None
     memory_mib: int | None
@@ -86,7 +86,7 @@ def overcommitted(vms: Sequence[Size], host: Size) -> list[str]:
         ("cores", [vm.cores for vm in vms], host.cores),
         ("MiB of memory", [vm.memory_mib for vm in vms], host.memory_mib),
     ):
-        known = [one for one in of_vms if one is not None]
+        known = [size for size in of_vms if size is not None]
         if of_host is not None and len(known) == len(of_vms) and sum(known) > of_host:
             found.append(f"{len(vms)} VMs have {sum(known)} {what} together, their host {of_host}")
     return found

@@ -1,38 +1,40 @@
-"""Look at one node of each partition before anything is measured there."""
+"""Probe one node of each partition before anything is measured there."""
 
 from __future__ import annotations
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.identity import Identity, look, readers
+from virtqual.identity import Identity, gather, readers
 from virtqual.site import slurm as slurm_job
 from virtqual.site.systems import SIDES, System, host_of
 
-# Until a node is free; a look itself takes less than a second, on emulated CPUs too.
+# Until a node is free; the probe itself takes less than a second, on emulated CPUs too.
 PATIENCE = 900
 
 
-def look_at(system: System, side: str) -> Identity:
+def probe_node(system: System, side: str) -> Identity:
     """Return what a node of one partition is, with as many CPUs as a check may use on a node of either.
 
     Raises
     ------
     InfrastructureError
-        The node could not be looked at.
+        The node could not be probed.
     """
     partition = system.partition(side)
-    # Of a node that is larger than a VM no more: what is looked at is what a check on one of each would use.
-    cpus = min(system.partition(one).processor["num_cpus"] for one in SIDES)
-    line = ["srun", *partition.options, "--job-name=virtqual-look", "--nodes=1", "--ntasks=1"]
+    # Of a node that is larger than a VM, the probe sees only as many CPUs as a check on both would use.
+    cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
+    line = ["srun", *partition.options, "--job-name=virtqual-probe", "--nodes=1", "--ntasks=1"]
     line.append(f"--cpus-per-task={cpus}")
-    failed = f"cannot look at a node of partition {partition.name}"
+    failed = f"cannot examine a node of partition {partition.name}"
     try:
-        done = execute.run([*line, "sh", "-c", look.script()], env=slurm_job.environment(), seconds=PATIENCE)
+        done = execute.run(
+            [*line, "sh", "-c", gather.script()], env=slurm_job.environment(), seconds=PATIENCE
+        )
     except InfrastructureError as error:
         raise InfrastructureError(f"{failed}: {error}") from None
     try:
-        identity = readers.read(look.parse(done.stdout))
-    except look.LookError as error:
+        identity = readers.read(gather.parse(done.stdout))
+    except gather.GatherError as error:
         said = done.stderr.strip().splitlines()
         raise InfrastructureError(f"{failed}: {said[-1] if said else error}") from None
     return identity.on(host_of(system.virtual)) if side == "virtual" else identity

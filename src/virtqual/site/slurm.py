@@ -1,4 +1,4 @@
-"""What is asked of Slurm, and told it, outside of ReFrame."""
+"""The questions and orders to Slurm that do not pass through ReFrame."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def partition_option(partition: Partition) -> str | None:
 
 @dataclass(frozen=True)
 class NodeState:
-    """What Slurm says of a node: its state with Slurm's marks, and the reason that somebody gave."""
+    """The state of a node with Slurm's marks, and the reason that somebody gave for it."""
 
     state: str
     reason: str

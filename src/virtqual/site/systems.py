@@ -1,8 +1,8 @@
-"""What a system file must say, checked before anything runs.
+"""The contents of a system file, checked before anything runs.
 
 A system file is an ordinary ReFrame system (a dictionary named ``system`` in a Python file under
 ``reframe/systems/``) with two partitions that are each other's peers: one with the feature ``native``,
-one with the feature ``virtual``.  It may have others, which nothing here looks at.  What virtqual needs to
+one with the feature ``virtual``.  It may have others, which virtqual does not use.  What virtqual needs to
 know besides is in each partition's ``extras``; the models here are that contract.  Keys that are ReFrame's
 own are held against the schema that ReFrame brings.
 """
@@ -53,8 +53,8 @@ Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
-class Hypervisor(BaseModel):
-    """What the virtual machines run on: results are keyed by it, never by a product's name alone.
+class HypervisorBuild(BaseModel):
+    """The hypervisor below the VMs. Results are kept by its build, never by a product's name alone.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class VirtualExtras(PartitionExtras):
     hypervisor_class
         The class of budgets that applies, e.g. ``kvm``; see ``references/budgets/``.
     guest
-        What the VMs are: kernel, vCPUs, memory, CPU model.
+        Description of the VMs: kernel, vCPUs, memory, CPU model.
     numa_hidden
         Whether the VMs show fewer NUMA nodes than native ones because that is what is studied: preflight
         reports it instead of refusing it, and no build is qualified so.
@@ -148,11 +148,11 @@ class VirtualExtras(PartitionExtras):
         Names of the VMs by the host that they share: checks on several VMs of one host take the first host
         that has as many.
     host
-        What only the hypervisor's host can say: the fields of ``virtqual-host/1``, or a file of that form
+        Facts that only the hypervisor's host can tell: the fields of ``virtqual-host/1``, or such a file
         (docs/preflight.md).
     """
 
-    hypervisor: Hypervisor
+    hypervisor: HypervisorBuild
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
     numa_hidden: Flag = False
@@ -174,7 +174,7 @@ class VirtualExtras(PartitionExtras):
 
 
 class Processor(TypedDict):
-    """What ReFrame knows of a node's processor, as far as sizes and ranks follow from it."""
+    """The processor of a node as ReFrame describes it: the part that decides sizes and ranks."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
@@ -337,12 +337,12 @@ class System(BaseModel):
 
     @property
     def native(self) -> PartitionExtras:
-        """What virtqual knows of the native partition."""
+        """The settings of the native partition that only virtqual reads."""
         return self.partition("native").extras
 
     @property
     def virtual(self) -> VirtualExtras:
-        """What virtqual knows of the virtual partition."""
+        """The settings of the virtual partition that only virtqual reads."""
         extras = self.partition("virtual").extras
         assert isinstance(extras, VirtualExtras)
         return extras

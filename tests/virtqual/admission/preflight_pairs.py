@@ -8,7 +8,7 @@ noted by ``node.sh`` around a run on one of two CPUs while another program kept 
 import re
 from pathlib import Path
 
-from virtqual.identity import Identity, Load, look, readers
+from virtqual.identity import Identity, Load, gather, readers
 from virtqual.identity.load import between
 from virtqual.runs import Result, Run
 
@@ -21,7 +21,7 @@ def node(name: str, used: str = "", **edits: str) -> Identity:
     for pattern, instead in edits.items():
         text, count = re.subn(pattern, instead, text, flags=re.MULTILINE)
         assert count, pattern
-    return readers.read(look.parse(text), used)
+    return readers.read(gather.parse(text), used)
 
 
 def notes(name: str) -> dict[str, str]:

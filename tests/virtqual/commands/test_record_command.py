@@ -6,13 +6,13 @@ from made_series import REFERENCES
 from typer.testing import CliRunner
 
 from virtqual.commands.record import app
-from virtqual.identity import Load, look, readers
+from virtqual.identity import Load, gather, readers
 from virtqual.references import load_references
 from virtqual.runs import Answer, Result, Run
 from virtqual.session.session import Session
 from virtqual.session.store import load
 
-EMPTY = readers.read(look.Look({}, {}))
+EMPTY = readers.read(gather.NodeFiles({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
 
 

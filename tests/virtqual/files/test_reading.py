@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading, records
-from virtqual.files.datafile import DataError, Entry, parse
+from virtqual.files.datafile import DataError, DataModel, parse
 from virtqual.files.wording import mistakes
 from virtqual.identity import host
 from virtqual.session.store import load as load_session
@@ -25,11 +25,11 @@ BOMB = "a0: &a0 [lol, lol]\n" + "".join(
 )
 
 
-class Inner(Entry):
+class Inner(DataModel):
     wanted: int = 0
 
 
-class Outer(Entry):
+class Outer(DataModel):
     inner: Annotated[list[Inner], Field(default_factory=list)]
     by_name: Annotated[dict[str, list[Inner]], Field(default_factory=dict)]
     size: Inner | float = 0.0
@@ -71,7 +71,7 @@ def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
 
 def test_what_a_person_names_may_be_a_pipe_but_not_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "RECORD", 2**20)
-    done = CliRunner().invoke(app, ["identity", "--look", "/dev/zero"])
+    done = CliRunner().invoke(app, ["identity", "--from", "/dev/zero"])
     assert (done.exit_code, "/dev/zero" in done.output) == (2, True)
     assert "larger than 1 MiB" in done.output
     pipe = subprocess.Popen([sys.executable, "-c", "print('{}')"], stdout=subprocess.PIPE)

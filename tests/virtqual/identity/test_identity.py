@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from virtqual.cli import app
-from virtqual.identity import Identity, NotObservable, look, readers, seen
+from virtqual.identity import Identity, NotObservable, gather, readers, seen
 from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.devices import kind
 from virtqual.identity.load import between
@@ -20,7 +20,7 @@ FAULTS = Path(__file__).parents[2] / "faults/preflight"
 
 
 def read(file):
-    return readers.read(look.parse(file.read_text()))
+    return readers.read(gather.parse(file.read_text()))
 
 
 def everything(value, path=""):
@@ -42,7 +42,7 @@ def test_a_node_of_two_sockets():
     assert (node.topology.sockets, node.topology.threads_per_core, node.topology.smt) == (2, 2, "on")
     assert node.topology.threads_used == 2
     text = (FAULTS / "bare.look").read_text()
-    assert readers.read(look.parse(text), "0-3").topology.threads_used == 1
+    assert readers.read(gather.parse(text), "0-3").topology.threads_used == 1
     assert node.topology.packages == {"0": "0-1,4-5", "1": "2-3,6-7"}
     assert node.topology.numa == {"0": "0-1,4-5", "1": "2-3,6-7"}
     assert node.topology.caches["L3"] == "19712K shared by 0-1,4-5"
@@ -67,8 +67,8 @@ def test_a_guest_of_esxi():
 
 def test_the_tools_of_vmware_say_the_build():
     text = (FAULTS / "guest.look").read_text()
-    text = f"{look.VMWARE_SESSION}:version = VMware ESXi 8.0.3 build-24022510\n{text}"
-    assert readers.read(look.parse(text)).hypervisor.build == "VMware ESXi 8.0.3 build-24022510"
+    text = f"{gather.VMWARE_SESSION}:version = VMware ESXi 8.0.3 build-24022510\n{text}"
+    assert readers.read(gather.parse(text)).hypervisor.build == "VMware ESXi 8.0.3 build-24022510"
 
 
 def test_a_guest_under_emulation_and_its_host():
@@ -82,7 +82,7 @@ def test_a_guest_under_emulation_and_its_host():
 
 
 def test_nothing_that_cannot_be_seen_has_a_value():
-    empty = readers.read(look.Look({}, {}))
+    empty = readers.read(gather.NodeFiles({}, {}))
     leaves = [
         (path, value)
         for path, value in everything(empty.plain())
@@ -101,16 +101,18 @@ def test_records_come_back_as_they_were():
 
 def test_this_node_by_shell_and_by_python(tmp_path):
     began = time.monotonic()
-    here = look.here()
+    here = gather.here()
     assert time.monotonic() - began < 1
     by_shell = readers.read(here)
     assert seen(by_shell.node)
     assert seen(by_shell.cpu.model)
     # Limits, and the CPUs that may be used, are those of the process that looks.
-    by_python = readers.read(look.of_root(Path("/")), by_shell.topology.used)
+    by_python = readers.read(gather.of_root(Path("/")), by_shell.topology.used)
     assert by_python.plain() | {"locked_memory": 0} == by_shell.plain() | {"locked_memory": 0}
-    with pytest.raises(look.LookError, match="not whole"):
-        look.parse(subprocess.run(["sh", "-c", look.script()], capture_output=True, text=True).stdout[:-5])
+    with pytest.raises(gather.GatherError, match="not whole"):
+        gather.parse(
+            subprocess.run(["sh", "-c", gather.script()], capture_output=True, text=True).stdout[:-5]
+        )
 
 
 @pytest.mark.parametrize(
@@ -159,19 +161,25 @@ def run(*arguments):
 
 
 def test_the_command_shows_80_columns_and_every_reason():
-    done = run("--look", FAULTS / "guest.look")
+    done = run("--from", FAULTS / "guest.look")
     assert done.exit_code == 0
     assert max(map(len, done.output.splitlines())) <= 80
     for word in ("VMware", "virtual function", "tuned profile", "not observable", "GenuineIntel 6-85-7"):
         assert word in done.output
 
 
+def test_the_former_name_of_an_option_still_works():
+    old, new = (run(option, FAULTS / "guest.look", "--json") for option in ("--look", "--from"))
+    assert (old.exit_code, old.output) == (0, new.output)
+    assert "--look" not in run("--help").output
+
+
 def test_the_command_says_what_is_wrong(tmp_path):
     for arguments, code, says in (
-        (["--look", tmp_path / "no"], 2, "cannot be read"),
-        (["--look", __file__], 2, "not whole"),
+        (["--from", tmp_path / "no"], 2, "cannot be read"),
+        (["--from", __file__], 2, "not whole"),
         (["--root", tmp_path], 5, "holds none of the files"),
-        (["--root", tmp_path, "--look", __file__], 2, "give one of them"),
+        (["--root", tmp_path, "--from", __file__], 2, "give one of them"),
     ):
         done = run(*arguments)
         assert (done.exit_code, says in done.output) == (code, True), done.output

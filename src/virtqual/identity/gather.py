@@ -1,4 +1,4 @@
-"""Look at a node: the small files that say what it is, gathered by one `grep` or read from here.
+"""Gather the small files that say what a node is, by one `grep` on the node or by reading a directory.
 
 In a job, and on nodes that have no Python of ours, :func:`script` gathers them: POSIX shell, one process,
 unprivileged.  :func:`of_root` reads the same files below a directory.  What is made of them is in
@@ -62,6 +62,8 @@ FILES = (
 )
 #: What the tools of a VMware guest say of the host's build, where they are installed.
 VMWARE_SESSION = "/vmware-toolbox-cmd/session"
+#: The last line that the script prints: the form of the text.  People keep such files, so it does not change.
+LAST_LINE = "virtqual-look/1"
 _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 
 
@@ -81,20 +83,20 @@ def script() -> str:
         "if command -v vmware-toolbox-cmd > /dev/null; then\n"
         f"    vmware-toolbox-cmd stat raw text session 2> /dev/null | sed 's|^|{VMWARE_SESSION}:|'\n"
         "fi\n"
-        "echo virtqual-look/1\n"
+        f"echo {LAST_LINE}\n"
     )
 
 
 @dataclass(frozen=True)
-class Look:
+class NodeFiles:
     """Files of a node, by path.
 
     Attributes
     ----------
     texts
-        Content of those that could be read, without trailing blanks.
+        Content of the files that could be read, without trailing blanks.
     reasons
-        Why others could not.
+        The reason why each other file could not be read.
     """
 
     texts: Mapping[str, str]
@@ -117,21 +119,23 @@ def _numbers(name: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
 
 
-class LookError(ValueError):
-    """The text is not, or not all of, what the script prints."""
+class GatherError(ValueError):
+    """The text does not come from the script, or a part of it is missing."""
 
 
-def parse(text: str) -> Look:
+def parse(text: str) -> NodeFiles:
     """Read what the script printed.
 
     Raises
     ------
-    LookError
-        It is not whole.
+    GatherError
+        The text is not whole, or a line of it names no file.
     """
     lines = text.splitlines()
-    if not lines or lines[-1] != "virtqual-look/1":
-        raise LookError("the look at the node is not whole: its last line is not 'virtqual-look/1'")
+    if not lines or lines[-1] != LAST_LINE:
+        raise GatherError(
+            f"the text that the script printed is not whole: its last line is not {LAST_LINE!r}"
+        )
     texts: dict[str, list[str]] = {}
     reasons = {}
     for line in lines[:-1]:
@@ -141,17 +145,19 @@ def parse(text: str) -> Look:
             path, _, content = line.partition(":")
             texts.setdefault(path, []).append(content)
         elif line:
-            raise LookError(f"the look at the node has a line that names no file: {line[:60]!r}")
-    return Look({path: "\n".join(content).strip() for path, content in texts.items()}, reasons)
+            raise GatherError(
+                f"the text that the script printed has a line that names no file: {line[:60]!r}"
+            )
+    return NodeFiles({path: "\n".join(content).strip() for path, content in texts.items()}, reasons)
 
 
-def here() -> Look:
-    """Look at this node, by the script."""
+def here() -> NodeFiles:
+    """Gather the files of this node, by the script."""
     return parse(execute.run(["sh", "-c", script()]).stdout)
 
 
-def of_root(root: Path) -> Look:
-    """Look at the files below a directory that holds a node's ``/proc`` and ``/sys``."""
+def of_root(root: Path) -> NodeFiles:
+    """Gather the files below a directory that holds a node's ``/proc`` and ``/sys``."""
     texts, reasons = {}, {}
     for pattern in FILES:
         paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
@@ -161,7 +167,7 @@ def of_root(root: Path) -> Look:
                     texts[path] = "".join(line for _, line in zip(range(LINES), file, strict=False)).strip()
             except OSError as error:
                 reasons[path] = (error.strerror or str(error)).lower()
-    return Look(texts, reasons)
+    return NodeFiles(texts, reasons)
 
 
 def _matches(root: Path, pattern: str) -> list[str]:
