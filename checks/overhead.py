@@ -60,10 +60,6 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
 
     #: The check whose samples are judged.
     measured = None
-    #: An earlier session (id or path) whose overhead this one's is compared with.
-    against = variable(str, value="")
-    #: Class of budgets; empty for what the system file says.
-    hypervisor_class = variable(str, value="")
     #: One line a metric: the verdict as people read it.
     verdict = variable(str, value="", loggable=True)
     valid_systems = ["+virtual"]

@@ -18,6 +18,10 @@ class Scoped(rfm.RegressionTestPlugin):
 
     #: ``full`` also has the cases that take longer: ``-S scope=full``, or ``--mode=full``.
     scope = variable(str, value="quick")
+    #: An earlier session (id or path) whose overhead this run's is compared with.
+    against = variable(str, value="")
+    #: Class of budgets; empty for what the system file says.
+    hypervisor_class = variable(str, value="")
 
     @run_after("init")
     def refuse_unknown_scope(self):

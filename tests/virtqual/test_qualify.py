@@ -142,6 +142,7 @@ def test_against_an_earlier_session(site):
         ),
         ({"vms_per_host": 4}, {"vms_per_host": 2}, "vms_per_host was 4, is 2"),
         ({"numa_hidden": True}, {}, "numa_hidden was yes, is no"),
+        ({"node_interleaving": True}, {}, "node_interleaving was yes, is no"),
     ],
 )
 def test_another_placement_of_the_vms_is_another_partition(site, before, now, named):

@@ -1,16 +1,8 @@
-"""Which samples one ReFrame run takes, and how it is told.
-
-One ReFrame run is one look at the data.  ``virtqual qualify`` starts as many as are needed and tells each
-through these environment variables; the plain ``reframe`` command takes the defaults.
+"""Which samples one ReFrame run takes, and in which order.
 
 ``VIRTQUAL_PAIRS``
-    ``FIRST:LAST`` pair numbers to run, both included; default ``0:1``.
-``VIRTQUAL_SESSION``
-    File of the session that earlier looks wrote; default: none, this run stands alone.
-``VIRTQUAL_AGAINST``
-    File of an earlier session to compare with; default: none.
-``VIRTQUAL_CLASS``
-    Class of budgets; default: what the system file says.
+    ``FIRST:LAST`` pair numbers to run, both included; default ``0:1``.  ``virtqual qualify`` sets it for each
+    round; the plain ``reframe`` command takes the default.
 """
 
 from __future__ import annotations

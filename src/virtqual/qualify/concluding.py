@@ -32,7 +32,7 @@ def concluded(
     earlier
         The session that it is compared with, or None.
     design
-        Error rates and looks; the default's if not given.
+        Error rates, and after how many pairs a decision is tried; the default's if not given.
     interrupted
         Whether a person or a time limit ended it.
     broken

@@ -149,8 +149,8 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         opened = opening.plain(
             name,
             stacks,
-            against=next((case.check.against for case in verdicts), ""),
-            hypervisor_class=next((case.check.hypervisor_class for case in verdicts), ""),
+            against=next(case.check.against for case in [*measuring, *verdicts]),
+            hypervisor_class=next(case.check.hypervisor_class for case in [*measuring, *verdicts]),
             held=None if os.environ.get(PIPELINE) else held,
             say=getlogger().info,
         )

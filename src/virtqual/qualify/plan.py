@@ -23,7 +23,7 @@ FIRST_PAIRS = 4
 
 
 def design(max_pairs: int) -> Design:
-    """Return the decision's design with fewer looks.
+    """Return the decision's design for fewer pairs.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def judge(
     earlier
         The earlier session that it is compared with, or None.
     design
-        Error rates and looks; the default's if not given.
+        Error rates, and after how many pairs a decision is tried; the default's if not given.
     sessions
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
 

@@ -12,7 +12,7 @@ from virtqual.site.systems import System, host_of
 
 Placement = Mapping[str, bool | int | str]
 # What holds where nothing is said, because it must be said to be so.
-UNSAID: Placement = {"numa_hidden": False}
+UNSAID: Placement = {"node_interleaving": False, "numa_hidden": False}
 # ESX 4.1's preferHT alone decided whether a VM had 0.5 or 0.7 of its host's bandwidth (claims S24, S25).
 FIELDS = {
     "prefer_ht",
