@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-from sessions import SCREEN, series
 
+from sessions import SCREEN, series
 from virtqual.references.budgets import Budget, Reason, Term
 from virtqual.verdict import Case, Outcome, Prior, judge_session
 from virtqual.verdict.decision import decide, resolved_margin

@@ -1,0 +1,102 @@
+"""Runs that are slow now and then: counted by side, and held against each other by an exact test.
+
+A guest that takes twice as long in one run of ten has no other mean than one that is a little slower always,
+and a very different user. Means are the wrong place to look: runs are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from virtqual.verdict.estimate import Bools, Floats, Ints
+
+SLOW = math.log(1.25)
+"""How much longer than its side's typical run a slow run takes: more than a budget with its margin allows."""
+
+SLOW_SIGMAS = 5.0
+"""And how many standard deviations of a run's noise: of a million Gaussian runs less than one is slow."""
+
+SLOW_ALPHA = 0.002
+"""Error rate of the finding, a fifth of the session's 1 %: nine slow runs on one side, none on the other."""
+
+
+def slow(values: Floats, sigma: ArrayLike) -> Bools:
+    """Return which runs of one side were slow.
+
+    A run is held against the typical run of its own side and series, so that a steady overhead makes no run
+    slow. Typical is the lower median: of four runs two may be slow and two typical. The noise is the wider of
+    what is known and what half of the runs show.
+
+    Parameters
+    ----------
+    values
+        Logarithms of what each run cost, shape (..., n_runs, n_columns). Of a curve the last column is its
+        mean over the sizes (`virtqual.verdict.estimate.with_whole`), and it alone is looked at: a run is
+        slow, not a message size.
+    sigma
+        Standard deviation of a pair's difference, shape (..., n_columns).
+
+    Returns
+    -------
+    ndarray
+        Shape (..., n_runs). A run that yields several metrics is slow where any of them is: combine with `|`.
+    """
+    run = np.asarray(values[..., -1], dtype=np.float64)
+    known = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
+    n = run.shape[-1]
+    ordered = np.sort(run, axis=-1)
+    typical = ordered[..., (n - 1) // 2 : (n - 1) // 2 + 1]
+    # Down from the median there are no slow runs, so that their own number does not hide them.
+    below = np.sort(np.maximum(typical - run, 0), axis=-1)[..., -((n + 3) // 4) : None]
+    seen = below.mean(axis=-1, keepdims=True)
+    result: Bools = run - typical > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, seen))
+    return result
+
+
+@dataclass(frozen=True)
+class SlowRuns:
+    """How many runs of each side were slow, over a session, and over earlier sessions where they are added.
+
+    Parameters
+    ----------
+    virtual, native
+        Slow runs: integers, or arrays of one shape.
+    virtual_runs, native_runs
+        All runs, same shape.
+    """
+
+    virtual: Ints | int
+    virtual_runs: Ints | int
+    native: Ints | int
+    native_runs: Ints | int
+
+    def __add__(self, other: SlowRuns) -> SlowRuns:
+        return SlowRuns(
+            np.add(self.virtual, other.virtual),
+            np.add(self.virtual_runs, other.virtual_runs),
+            np.add(self.native, other.native),
+            np.add(self.native_runs, other.native_runs),
+        )
+
+    @property
+    def p(self) -> Floats:
+        """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided).
+
+        Given how many runs were slow in all, how many of them were virtual is hypergeometric, whatever the
+        rate is; no assumption is made but that runs are slow independently of each other.
+        """
+        virtual, virtual_runs = np.asarray(self.virtual), np.asarray(self.virtual_runs)
+        slow_in_all, runs = virtual + self.native, virtual_runs + self.native_runs
+        p = stats.hypergeom.sf(virtual - 1, runs, virtual_runs, slow_in_all)
+        return np.asarray(p, dtype=np.float64)
+
+    @property
+    def found(self) -> Bools:
+        """Whether the virtual side has slow runs more often than the native one."""
+        found: Bools = self.p <= SLOW_ALPHA
+        return np.asarray(found)
