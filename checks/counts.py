@@ -70,7 +70,7 @@ def layouts(ranks, among, most):
     ranks, among
         The numbers.
     most
-        How many nodes there are.
+        Number of nodes that there are.
 
     Returns
     -------

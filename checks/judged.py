@@ -33,7 +33,7 @@ class Value(NamedTuple):
     metric
         A name in ``references/metrics/``, or the name of a metric that is declared here.
     unit
-        Where the check itself states none.
+        Unit of the metric, where the check itself states none.
     declared
         Direction, budget and margin of a metric that is declared here; empty for one of ``references/``.
     """
@@ -192,19 +192,19 @@ def judge(
     check
         Class of the check; or ``"FILE:CLASS"``, with the file beside the caller's or absolute.
     better
-        By name of performance variable: ``"higher"`` or ``"lower"``.
+        Better direction of each performance variable, by name: ``"higher"`` or ``"lower"``.
     budget, margin
         Of these variables: by which factor virtual may be worse than native (1.05: a time of 1.05x, a rate
         of 0.95x), and how far above it an overhead may hide (0.03).
     metrics
         By name of performance variable: its metric in ``references/metrics/``, which has budget and margin.
     units
-        By name of performance variable, where the check states none.
+        Unit of each performance variable, by name, where the check states none.
     systems, environments
         Features of partitions and stacks to run with, instead of its ``valid_systems`` and
         ``valid_prog_environs``; ``["*"]`` for any.
     name
-        Of the new check; the old one's if empty.  The verdict is ``NAME_overhead``.
+        Name of the new check; the old check's if empty.  The verdict is ``NAME_overhead``.
     tags
         To add: of the scope, and by topic.
 

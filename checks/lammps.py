@@ -17,7 +17,7 @@ from .scaling import Scaling
 ATOMS = 32000
 
 
-class Simulation(NamedTuple):
+class LammpsBenchmark(NamedTuple):
     """A benchmark of LAMMPS: total energy before the first step (from its log of 2025), steps by scale."""
 
     energy: float
@@ -26,10 +26,10 @@ class Simulation(NamedTuple):
 
 
 BENCHMARKS = {
-    "lj": Simulation(-4.6134356, small=40),
-    "chain": Simulation(22.394765, small=100),
-    "eam": Simulation(-106662.09, small=20),
-    "rhodo": Simulation(-25356.2057, small=5),
+    "lj": LammpsBenchmark(-4.6134356, small=40),
+    "chain": LammpsBenchmark(22.394765, small=100),
+    "eam": LammpsBenchmark(-106662.09, small=20),
+    "rhodo": LammpsBenchmark(-25356.2057, small=5),
 }
 QUICK = ("lj", "chain")
 # The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.

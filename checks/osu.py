@@ -22,7 +22,7 @@ class Benchmark:
     metric, column
         Metric that is read, and the column of the output that holds it.
     kind
-        Whose messages it takes: ``latency``, ``bandwidth`` or ``collective``.
+        Kind of messages: ``latency``, ``bandwidth`` or ``collective``.
     ranks
         ``two`` ranks, ``pairs`` of ranks, or ``all``.
     percentiles

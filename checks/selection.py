@@ -1,4 +1,4 @@
-"""Which runs there are: on which side, in which order, of which scope, and why a case cannot run."""
+"""The selection of runs: sides, order and scope of the cases, and why a case cannot run."""
 
 import reframe as rfm
 import reframe.core.runtime as rt
@@ -127,7 +127,7 @@ class StackSelection(Selection):
 
     @property
     def instead(self):
-        """Why this native run takes a yardstick; empty for one that runs the program."""
+        """The reason why this native run takes a yardstick; empty for a run of the program."""
         if self.slot.side != "native" or not self.yardstick or self.needs in features("native"):
             return ""
         return f"the native partition has no {self.needs!r}"

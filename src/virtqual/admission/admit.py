@@ -1,4 +1,4 @@
-"""Which runs of a session may be compared?  One call answers, for a session and for an earlier one."""
+"""The admission of runs: a single call decides which may be compared, for an earlier session as well."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def admit(
     runs
         All of the session.
     policy
-        Which items of preflight there are, and what follows from each.
+        The items of preflight, and the consequence of each.
     hypervisor_class
-        Under which they are judged.
+        The class of budgets by which the runs are judged.
     failed
         Checks of which a case failed, with the reasons: a pair that is missing may be the slow one.
     """

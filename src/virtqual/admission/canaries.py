@@ -97,7 +97,7 @@ def write_combining(virtual: Curve, native: Curve | None = None, *, offset: bool
         Half round trips in the VM, us, by message size in B: at least one of 2 to 8 B, two of 16 to 128 B,
         and 256 B.
     native
-        The same natively; where given, a bump counts as far as native has none there.
+        The same times natively; where they are given, a bump counts as far as native has none there.
     offset
         Whether an offset of the small messages against native counts, too.  That of an MPI library may have
         another cause (claim R08).
@@ -148,7 +148,7 @@ def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
         Time of one small message in the VM, us, at full rate, by the number of registered buffers (4 KiB
         apart) that the messages go through; at least four numbers over a factor of 16.
     native
-        The same natively; where given, what the adapter itself takes for more buffers is not counted.
+        The same times natively; where they are given, the adapter's own cost of more buffers is not counted.
 
     Notes
     -----
@@ -220,7 +220,7 @@ def virtual_numa(
     virtual
         Triad bandwidth in the VM, MB/s, with CPUs of one node and memory of the same, and of another.
     native
-        The same natively.
+        The same numbers, measured natively.
     expected
         Remote bandwidth as a part of local where nodes are real, if native is not given: half (claim S26).
 
@@ -264,7 +264,7 @@ def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> C
     virtual
         Triad bandwidth of one VM, MB/s.
     native
-        Of the whole host, MB/s.
+        Bandwidth of the whole host, MB/s.
     nodes
         NUMA nodes of the host: the study's levels are those of two.
     share

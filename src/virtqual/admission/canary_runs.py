@@ -66,9 +66,9 @@ class SessionSeries:
         Parameters
         ----------
         runs
-            After preflight, so that disturbed ones do not count.
+            The runs after preflight, so that disturbed ones do not count.
         series
-            Of the same runs.
+            The series of the same runs.
         """
         return cls(
             {name: measured for name, measured in series.items() if measured.valid},

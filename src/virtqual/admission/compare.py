@@ -22,9 +22,9 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     native, virtual
         One node of each side.
     policy
-        Which items there are, and what follows from each.
+        The items of preflight, and the consequence of each.
     hypervisor_class
-        Under which they would be judged.
+        The class of budgets by which the runs are judged.
 
     Returns
     -------
@@ -40,11 +40,11 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: obj
     Parameters
     ----------
     scope
-        Which rules.
+        The scope whose rules are applied.
     policy
-        Which items there are, and what follows from each.
+        The items of preflight, and the consequence of each.
     hypervisor_class
-        Under which the runs would be judged.
+        The class of budgets by which the runs are judged.
     *arguments
         The arguments of the rules of this scope.
     """
@@ -78,9 +78,9 @@ class Checked:
     runs
         All of them; the results of those that are refused carry the reason, and do not count.
     findings
-        Of the comparison of both sides: what refuses here refuses everything.
+        Findings of comparing both sides: a finding that refuses here refuses everything.
     disturbed
-        Of what the nodes had to bear during runs: what refuses here leaves those runs out.
+        Findings about the load during runs: a finding that refuses here leaves out its run.
     """
 
     runs: tuple[Run, ...]
@@ -167,9 +167,9 @@ def of_sessions(
     now, earlier
         All their runs, after preflight.
     policy
-        Which items there are, and what follows from each.
+        The items of preflight, and the consequence of each.
     hypervisor_class
-        Under which they would be judged.
+        The class of budgets by which the runs are judged.
     """
     after, before = (
         [run for run in runs if run.instead and not run.results[0].invalid] for runs in (now, earlier)

@@ -14,7 +14,7 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
     Parameters
     ----------
     runs
-        Of one session.
+        The runs of one session.
     processor
         Whether other features of the processor count, too: under a verdict, preflight answers for them, by
         class.

@@ -21,7 +21,7 @@ def text_of(file: Path) -> str:
     Raises
     ------
     UsageError
-        It cannot be read, or is too large.
+        The file cannot be read, or is too large.
     """
     try:
         return reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")

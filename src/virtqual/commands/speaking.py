@@ -1,4 +1,4 @@
-"""How every command tells people what is wrong."""
+"""The messages with which every command tells people what is wrong."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Document:
     Parameters
     ----------
     path
-        Where it was read.
+        Path from which the document was read.
     content
         The mapping at its top.
     """

@@ -21,7 +21,7 @@ def run(
     env
         The whole environment of the program; None for the environment of this process.
     seconds
-        How long it may take; None for ever.
+        Longest time that the program may take; None for no limit.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def run(
     Raises
     ------
     InfrastructureError
-        It cannot be started, or took too long.
+        The program cannot be started, or took too long.
     """
     try:
         return subprocess.run(

@@ -20,14 +20,14 @@ def bytes_of(file: Path, most: int, *, pipes: bool = False) -> bytes:
     file
         A regular file, or a link to one.
     most
-        How many bytes it may have.
+        Largest size of the file in bytes.
     pipes
         Whether it may also be a pipe or a terminal, as a person may name one on the command line.
 
     Raises
     ------
     OSError
-        It cannot be read, is no regular file, or is larger; ``strerror`` says which.
+        The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
     if not pipes and not stat.S_ISREG(file.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(file))

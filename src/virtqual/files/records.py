@@ -1,4 +1,4 @@
-"""How records are written and read, and what is wrong with one that cannot be read."""
+"""The writing and reading of records, with clear errors for a record that cannot be read."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) ->
     file
         The JSON file of the record.
     what
-        It should be, for messages.
+        Kind of record that is expected, for messages.
     pipes
         Whether a pipe will do.
 
     Raises
     ------
     UsageError
-        It cannot be read, or is not of this form: names the file and the first key that is wrong.
+        The file cannot be read, or is not of this form: names the file and the first key that is wrong.
     """
     text = text_of(file, what, pipes=pipes)
     try:

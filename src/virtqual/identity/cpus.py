@@ -11,7 +11,7 @@ def cpu_list(text: str) -> frozenset[int]:
     Raises
     ------
     ValueError
-        It is none.
+        The text is not a CPU list.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def of_libvirt(text: str) -> Fields:
     Raises
     ------
     UsageError
-        It is no domain.
+        The file does not describe a domain of libvirt.
     """
     try:
         domain = ElementTree.fromstring(text)

@@ -88,14 +88,14 @@ LATER = NotObservable(not_observable="not looked at when this was recorded")
 
 
 class Topology(Part):
-    """How CPUs, memory and caches hang together.
+    """The arrangement of CPUs, memory and caches.
 
     Attributes
     ----------
     cpus
-        CPU list of those online, e.g. ``0-63``.
+        List of the CPUs that are online, e.g. ``0-63``.
     used
-        CPU list of those that the run, or whoever asked, may use.
+        List of the CPUs that the run, or the process that asked, may use.
     sockets, threads_per_core
         Counted over the CPUs that are online.
     threads_used
@@ -221,19 +221,19 @@ class Host(Part):
     Attributes
     ----------
     source
-        Where it comes from, for people.
+        Origin of the facts, in words for people.
     vendor, build, accelerator, hardware
         The hypervisor's exact build, what runs guest instructions, and the virtual hardware.
     kernel, smt, governor, turbo
-        Of the host.
+        Kernel and settings of the host.
     module_parameters
-        Of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``; builds of modules that have their own.
+        Parameters of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``; own builds of their modules.
     qemu_package
         The package of the QEMU binary, with its version.
     numa_nodes, cpus_per_node, memory_mib_per_node
-        Of the host; logical CPUs.
+        Size of the host; CPUs are logical ones.
     vcpus, memory_mib, virtual_numa_nodes, cpu_mode
-        Of the VM; the CPU model as configured, e.g. ``host-passthrough``.
+        Size of the VM, and its CPU model as configured, e.g. ``host-passthrough``.
     vcpus_pinned, memory_pinned, memory_reserved, prefer_ht
         Placement of the VM: vCPUs bound to CPUs, memory bound to NUMA nodes, no memory ever taken away, vCPUs
         kept on one node with its hyperthreads (ESXi's ``preferHT``).
@@ -245,9 +245,9 @@ class Host(Part):
         ``one`` where the VMs of a host share a virtual switch and their messages stay in its memory, ``one a
         VM`` where each has its own with an adapter, so that messages go over the wire.
     other_vms
-        How many VMs that are not of this partition ran on the host.
+        Number of VMs on the host that do not belong to this partition.
     iommu_groups, iommu_types, iommu_options
-        Of the host's IOMMU: number of groups, how many of each type of domain, and what the kernel's command
+        The host's IOMMU: number of groups, how many of each type of domain, and what the kernel's command
         line says of it (``none`` where it says nothing).
     iommu_large_pages
         Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
@@ -257,7 +257,7 @@ class Host(Part):
     numa_hidden
         Whether the VM shows fewer NUMA nodes than native ones, on purpose.
     vms_per_host
-        How many VMs of this partition share a host, at most.
+        Largest number of VMs of this partition that share a host.
     link_gbit
         Rate that the fastest RDMA port of either side should have, Gbit/s.
     """

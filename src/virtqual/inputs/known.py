@@ -1,4 +1,4 @@
-"""Which inputs there are to download: reviewed data, ``references/inputs/*.yaml``."""
+"""The inputs that virtqual can download: reviewed data, ``references/inputs/*.yaml``."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class NotesError(ValueError):
 
 @dataclass(frozen=True)
 class Task:
-    """Where one task ran: its rank, its node, and the CPUs it could use there."""
+    """The place where a task ran: its rank, its node, and the CPUs that it could use there."""
 
     rank: int
     node: str
@@ -102,7 +102,7 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
     stage
         Stage directory of the run.
     tasks
-        How many tasks were asked for.
+        Number of tasks that were asked for.
     job
         The scheduler's id of the run's job.
 
@@ -217,13 +217,13 @@ def check_binding(
     Parameters
     ----------
     tasks
-        Of the run.
+        The tasks of the run.
     cpus_per_task
         Cores that each task was to be bound to; CPUs, which are hardware threads, without `whole_cores`.
     nodes
         Nodes that the tasks were to be spread over.
     cores
-        Of each node.
+        The cores of each node.
     whole_cores
         Whether a task may use one hardware thread of a core or all, and shares the core with no other.
 

@@ -1,4 +1,4 @@
-"""When a job ran, by one clock for all jobs.
+"""The times of jobs, by one clock for all jobs.
 
 The clocks of the nodes are not comparable (a VM's may be seconds off), so the scheduler's is used: Slurm's
 controller notes start and end of every job in whole seconds.

@@ -12,7 +12,7 @@ for meeting in ready set; do
     for ((other = 0; other < tasks; other++)); do
         until [ -e "virtqual.$meeting.$other" ]; do
             [ $((tries -= 1)) -gt 0 ] || { echo "together.sh: task $other did not come" >&2; exit 1; }
-            # A change of one's own makes a client of a network file system look at the directory anew.
+            # A change of one's own makes a client of a network file system read the directory anew.
             : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"
             sleep 0.02
         done

@@ -1,4 +1,4 @@
-"""How much overhead is allowed, for whom, and why."""
+"""The overhead that is allowed, for which class of hypervisor, and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a budget is what it is.
+    """The reason for a budget.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Term:
     absolute
         Allowed difference, in the metric's unit.
     margin
-        How far above the budget an overhead may hide: a fraction, or a difference in the unit.
+        Distance above the budget at which an overhead may hide: a fraction, or a difference in the unit.
     reason
         Why.
     both
@@ -204,7 +204,7 @@ class Budget:
         Parameters
         ----------
         metric
-            Whose values they limit.
+            The metric whose values they limit.
         points
             Sizes of a curve; empty for a scalar.
         native

@@ -40,7 +40,7 @@ class Measured(Protocol):
 
     @property
     def setting(self) -> str:
-        """How it is measured."""
+        """The setting under which it is measured."""
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -222,7 +222,7 @@ def load_references(directory: Path | str) -> References:
     Parameters
     ----------
     directory
-        It must hold ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published`` and
+        A directory that holds ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published`` and
         ``waivers.yaml`` may be missing.
 
     Raises

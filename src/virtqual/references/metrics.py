@@ -34,7 +34,7 @@ class Metric(DataModel):
     unit
         Unit of its values, as printed.
     better
-        Which direction is better.
+        The better direction: ``higher`` or ``lower``.
     family
         Metrics of one family share budgets and noise where they have none of their own.
     kind

@@ -19,7 +19,7 @@ class Prior:
     df
         Weight of this knowledge: it counts for so many degrees of freedom against the session's own pairs.
     source
-        Where it comes from; shown with the verdict.
+        Origin of the numbers; shown with the verdict.
     correlation
         Of neighbouring points of a curve (it falls as a power with their distance).
     common

@@ -115,7 +115,7 @@ class _StudyFile(DataModel):
 
 
 class InconsistencyEntry(DataModel):
-    """Where studies contradict themselves, each other, or what is known elsewhere."""
+    """A point at which studies contradict themselves, each other, or other knowledge."""
 
     id: Id
     studies: list[Text]

@@ -35,7 +35,7 @@ class SizesEntry(DataModel):
 
 
 class ReasonEntry(DataModel):
-    """Why: a published claim by its id, or a policy of ours in a sentence."""
+    """A reason: a published claim by its id, or a policy of ours in a sentence."""
 
     claim: Text | None = None
     policy: Text | None = None

@@ -51,7 +51,7 @@ def load_system(name: str) -> System:
     UsageError
         No file defines it, and those that are there are named; or its file is wrong.
     InfrastructureError
-        It is not there at the moment, and why.
+        The system is not there at the moment; the message says why.
     """
     known = known_systems(paths.root() / "reframe/systems")
     if name not in known:
@@ -70,7 +70,7 @@ def configuration(directory: Path) -> dict[str, Any]:
     Parameters
     ----------
     directory
-        Where the system files are.
+        Directory of the system files.
 
     Raises
     ------

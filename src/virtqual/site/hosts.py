@@ -1,4 +1,4 @@
-"""Which VMs share a host, as ``extras.vms_of_hosts`` of a virtual partition says, and whether they fit.
+"""The hosts of VMs, as ``extras.vms_of_hosts`` of a virtual partition says, and whether the VMs fit.
 
 A guest cannot see which host it runs on: the system file says it, and a run must be where that says.
 """

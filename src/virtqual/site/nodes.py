@@ -111,28 +111,28 @@ class Watch:
         return self.system.native.nodes if side == "native" else self.system.virtual.nodes
 
     def follow(self) -> threading.Thread:
-        """Start looking in the background until :meth:`end`."""
+        """Watch the nodes in the background until :meth:`end`."""
         thread = threading.Thread(target=self._loop, daemon=True)
         thread.start()
         return thread
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop watching the nodes."""
         self._ended.set()
 
     def settle(self) -> None:
-        """Look until no node is doubted: each is well again, or lost."""
+        """Ask Slurm until no node is doubted: each is well again, or lost."""
         self.look()
         while self._doubts.keys() - self.lost.keys() or (self._silent is not None and not self.stop.is_set()):
             time.sleep(self.interval)
             self.look()
 
     def look(self) -> None:
-        """Look once."""
+        """Ask Slurm once for the state of each node."""
         with self._looking:
             try:
                 for side in self._first:
-                    self._look_at(side)
+                    self._ask_of(side)
             except InfrastructureError as error:
                 self._unanswered(str(error))
             else:
@@ -147,7 +147,7 @@ class Watch:
             )
             self.stop.set()
 
-    def _look_at(self, side: str) -> None:
+    def _ask_of(self, side: str) -> None:
         name, before, clock = (
             partition_option(self.system.partition(side)),
             self._first[side],

@@ -1,4 +1,4 @@
-"""How a partition's VMs lie on their hosts: the same machines with another placement are another partition.
+"""The placement of a partition's VMs on their hosts: with another placement it is another partition.
 
 What is told of it (``extras.host`` of the virtual partition, docs/preflight.md) stands in every session, and
 an earlier session with another placement is nothing to compare a hypervisor's build with.

@@ -92,7 +92,7 @@ def _ask(command: Sequence[str]) -> str:
     Raises
     ------
     InfrastructureError
-        It failed, with its last words.
+        The command failed; the message holds its last words.
     """
     done = execute.run(command, seconds=60)
     if done.returncode:

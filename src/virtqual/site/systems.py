@@ -61,7 +61,7 @@ class HypervisorBuild(BaseModel):
     vendor, build
         E.g. ``VMware ESXi`` and ``8.0.3-24022510``; the exact build.
     accelerator
-        How guest instructions run, e.g. ``kvm``, ``esxi``, or ``tcg`` for QEMU's emulation.
+        Execution of guest instructions, e.g. ``kvm``, ``esxi``, or ``tcg`` for QEMU's emulation.
     machine
         The virtual hardware, e.g. ``vmx-21`` or ``pc-q35-7.2``.
     details
@@ -92,7 +92,7 @@ class PartitionExtras(BaseModel):
     Attributes
     ----------
     nodes
-        How many nodes a check may use.
+        Number of nodes that a check may use.
     memory_mib
         Memory of one node, MiB.
     llc_bytes
@@ -101,7 +101,7 @@ class PartitionExtras(BaseModel):
     scale
         ``small`` for a few cores or emulated ones, ``standard`` for production nodes.
     numa_nodes
-        How many NUMA nodes a node shows.
+        Number of NUMA nodes that a node shows.
     node_interleaving
         The firmware's setting, ``on`` or ``off``, where it is part of what is studied; the same for both.
     link_gbit
@@ -393,7 +393,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
     raw
         The dictionary as ReFrame reads it.
     file
-        Where it stands, for messages.
+        Name of the file in messages.
 
     Raises
     ------
@@ -455,7 +455,7 @@ class SystemFile:
     Attributes
     ----------
     file
-        Where it is.
+        Path of the file.
     name
         The system's; the file's own where that does not come as far as to state one.
     stated
@@ -475,7 +475,7 @@ class SystemFile:
         Raises
         ------
         VirtqualError
-            It is not there at the moment, or its file is wrong.
+            The system is not there at the moment, or its file is wrong.
         """
         if isinstance(self.found, VirtqualError):
             raise self.found
