@@ -82,7 +82,7 @@ class Watch:
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
     _silent: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
-    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> list[str]:
         """Note who can run jobs now, and return one sentence for each partition that has too few."""
@@ -121,15 +121,15 @@ class Watch:
         self._ended.set()
 
     def settle(self) -> None:
-        """Ask Slurm until no node is doubted: each is well again, or lost."""
-        self.look()
-        while self._doubts.keys() - self.lost.keys() or (self._silent is not None and not self.stop.is_set()):
+        """Ask until no node is doubted: each is well again or lost, or the session is to stop anyway."""
+        self.ask()
+        while not self.stop.is_set() and (self._doubts.keys() - self.lost.keys() or self._silent is not None):
             time.sleep(self.interval)
-            self.look()
+            self.ask()
 
-    def look(self) -> None:
+    def ask(self) -> None:
         """Ask Slurm once for the state of each node."""
-        with self._looking:
+        with self._asking:
             try:
                 for side in self._first:
                     self._ask_of(side)
@@ -173,7 +173,7 @@ class Watch:
     def _loop(self) -> None:
         asked, forgotten = time.monotonic(), set[str]()
         while not self._ended.wait(self.interval):
-            self.look()
+            self.ask()
             # Seldom: a job that ends soon is none to ask for.
             if time.monotonic() - asked >= self.patience / 2:
                 asked, forgotten = time.monotonic(), self._forgotten(forgotten)

@@ -94,7 +94,7 @@ def _ask(command: Sequence[str]) -> str:
     InfrastructureError
         The command failed; the message holds its last words.
     """
-    done = execute.run(command, seconds=60)
+    done = execute.run(command, seconds=20)
     if done.returncode:
         why = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
         raise InfrastructureError(f"{command[0]}: {why[-1]}")

@@ -37,7 +37,7 @@ def watch(monkeypatch):
         until = clock.now + seconds
         while clock.now < until:
             clock.now += 3
-            made.look()
+            made.ask()
             if made.stop.is_set():
                 break
 
@@ -115,6 +115,16 @@ def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
     assert made.lost == {
         "job 8": "Slurm has forgotten job 8, whose end was not seen: did its controller lose its state?"
     }
+
+
+def test_settling_ends_when_slurm_does_not_answer(watch, monkeypatch):
+    """A controller that is gone for good answers no doubt: the session must end all the same."""
+    made, goes_by, clock = watch
+    goes_by(3, "completing")
+    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
+    goes_by(90, InfrastructureError("sinfo: connect failure"))
+    made.settle()
+    assert list(made.lost) == [""]
 
 
 def test_settling_ends(watch, monkeypatch):
