@@ -6,6 +6,7 @@ has ended, so that nothing depends on the report that ReFrame writes at its own 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
 
     def __init__(self, log_of: Callable[[Any], Log | None]) -> None:
         self._log_of = log_of
+        self._down: set[tuple[str, str]] = set()
 
     def on_task_run(self, task: Any) -> None:
         """Write down the job that was submitted."""
@@ -47,7 +49,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
                 Submitted(
                     job=str(task.check.job.jobid),
                     case=task.check.display_name,
-                    partition=task.testcase.partition.name,
+                    submitted=task.check.job.submit_time or time.time(),
                 )
             )
 
@@ -59,15 +61,27 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     def on_task_failure(self, task: Any) -> None:
         """Write down why there is no run."""
         if log := self._log_of(task):
+            self._down.add(_key(task.testcase))
             log.append(Failed(failure=failure_of(task)))
 
     def on_task_abort(self, task: Any) -> None:
         """Nothing failed: ReFrame was told to end, and whoever told it knows why."""
 
     def on_task_skip(self, task: Any) -> None:
-        """What depends on a case that failed has not failed itself."""
+        """Write down a case that was skipped, but for the runs that wait for one that has failed.
 
-    on_task_setup = on_task_compile = on_task_exit = on_task_compile_exit = on_task_skip
+        The cause of those is written down already; a fixture that failed, or a check's own skip, is not.
+        """
+        if log := self._log_of(task):
+            after_a_failure = any(_key(case) in self._down for case in task.testcase.deps)
+            self._down.add(_key(task.testcase))
+            if not after_a_failure:
+                log.append(Failed(failure=failure_of(task)))
+
+    def _nothing(self, task: Any) -> None:
+        """Leave aside what says nothing of a run's end."""
+
+    on_task_setup = on_task_compile = on_task_exit = on_task_compile_exit = _nothing
     on_task_xfailure = on_task_xsuccess = on_task_failure
 
 
@@ -101,9 +115,16 @@ def failure_of(task: Any) -> Failure:
     )
 
 
+def _key(case: Any) -> tuple[str, str]:
+    return case.check.unique_name, case.environ.name
+
+
 def _kind(task: Any) -> Kind:
     """Tell a run that does not count from what is broken."""
     error = task.exc_info[1]
+    if task.skipped:
+        # ReFrame's own words for it; a check that skips itself says others.
+        return "infrastructure" if task.failed_deps or "skipped dependencies" in str(error) else "refused"
     if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
     # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
+from virtqual.errors import VirtqualError
 from virtqual.qualify import plan
-from virtqual.qualify.concluding import concluded
+from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import prepare, refused_beforehand
 from virtqual.qualify.plan import FIRST_PAIRS
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Round, Session
+from virtqual.site.slurm import cancel
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -46,17 +50,45 @@ def _measured(job: Qualification) -> Session:
         _run_rounds(job)
     except KeyboardInterrupt:
         interrupted = True
+    except Exception as error:
+        with _undisturbed():
+            ended_by(job.log, error)
+        raise
     finally:
-        job.watch.end()
-        thread.join()
-    return concluded(
-        job.log,
-        job.earlier,
-        design=job.design,
-        interrupted=interrupted,
-        broken=[*(job.watch.lost.values() if job.watch.stop.is_set() or job.broken else ()), *job.broken],
-        not_run=job.not_run,
-    )
+        with _undisturbed():
+            job.watch.end()
+            _cancel_what_is_left(job)
+            thread.join()
+    with _undisturbed():
+        lost = job.watch.lost.values() if job.watch.stop.is_set() or job.broken else ()
+        return concluded(
+            job.log,
+            job.earlier,
+            design=job.design,
+            interrupted=interrupted,
+            broken=[*lost, *job.broken],
+            not_run=job.not_run,
+        )
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let no signal stop what ends a session: it was asked to end, and does."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _cancel_what_is_left(job: Qualification) -> None:
+    """Cancel the jobs that ReFrame has not: it may have been killed before it could."""
+    try:
+        if left := cancel(job.log.unfinished()):
+            job.screen.note(f"cancelled what still ran: {', '.join(left)}")
+    except VirtqualError as error:
+        job.screen.note(f"whether a job of this session still runs is not known: {error}")
 
 
 def _run_rounds(job: Qualification) -> None:

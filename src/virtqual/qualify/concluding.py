@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from virtqual.errors import InfrastructureError
 from virtqual.references.load import known as references
 from virtqual.report import junit
 from virtqual.session.conclusion import conclude
-from virtqual.session.judge import Judged, judge
+from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.session import Session
 from virtqual.verdict import Design
@@ -54,19 +55,38 @@ def concluded(
         for failure in session.failures
         if failure.kind == "infrastructure"
     ]
-    judged: Judged | None = None
     try:
         judged = judge(session, earlier=earlier, design=design, sessions=share)
-    finally:
+    except Exception as error:
         # What cannot be judged has been measured all the same, and is kept.
-        conclude(
-            session,
-            judged,
-            interrupted=interrupted,
-            broken=[*broken, *failed],
-            qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
-            studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
-        )
-        log.conclude(session)
-        junit.write(session, log.directory / junit.FILE)
+        ended_by(log, error)
+        raise
+    conclude(
+        session,
+        judged,
+        interrupted=interrupted,
+        broken=[*broken, *failed],
+        qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+        studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
+    )
+    _written(log, session)
     return session
+
+
+def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
+    """Conclude a session that an error has ended, with the exit code that the command will have for it."""
+    session = log.session()
+    if code is None:
+        # As `virtqual.commands.speaking` does: what a person can mend is said in the error itself.
+        mended = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+        code = getattr(error, "exit_code", 2 if mended else InfrastructureError.exit_code)
+    session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
+    kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
+    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}."
+    _written(log, session)
+    return session
+
+
+def _written(log: Log, session: Session) -> None:
+    log.conclude(session)
+    junit.write(session, log.directory / junit.FILE)

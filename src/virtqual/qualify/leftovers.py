@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virtqual import paths
+from virtqual.errors import InfrastructureError
+from virtqual.qualify.concluding import ended_by
 from virtqual.session.log import Log
 from virtqual.session.session import Session
 from virtqual.session.store import readable
@@ -15,21 +17,21 @@ def end_leftovers(system: str) -> Iterator[str]:
     """Cancel the jobs of sessions of a system that were not concluded; yield a sentence for each session.
 
     The lock of the system is held: whoever ran those sessions is gone.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm does not answer: whether a job still runs is not known, and the session stays as it is.
     """
     for directory, session in readable(paths.sessions()):
         if not isinstance(session, Session) or session.system != system:
             continue
         if session.outcome != "UNFINISHED":
-            # Sessions of a system follow each other: before this one, all was looked after.
-            return
+            continue
         log = Log(directory)
         ended = cancel(log.unfinished())
         jobs = (
             f"its jobs {', '.join(ended)} still ran and were cancelled" if ended else "it left no job behind"
         )
-        session.outcome, session.exit_code = "BROKEN", 5
-        session.conclusion = (
-            f"Ended before it was concluded (was it killed?); {jobs}. Its {len(session.runs)} runs are kept."
-        )
-        log.conclude(session)
+        ended_by(log, InfrastructureError(f"it ended before it was concluded (was it killed?); {jobs}"))
         yield f"session {session.session} had ended without a conclusion: {jobs}"

@@ -22,7 +22,7 @@ from virtqual.references.load import known as references
 from virtqual.report import junit
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
-from virtqual.session.lock import measuring
+from virtqual.session.lock import measuring, name_holder
 from virtqual.session.log import Begun, Log
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Head, Session
@@ -57,13 +57,14 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
-    lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "now", screen.note))
-    for note in end_leftovers(system.name):
-        screen.note(note)
+    lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(system)
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
+    for note in end_leftovers(system.name):
+        screen.note(note)
     head, log = _opened(system, chosen, _described(stack), earlier, request.label)
+    name_holder(lock, f"session {head.session}")
     notes = _notes(head, earlier, chosen, stack)
     if earlier and request.against == "last":
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
@@ -112,7 +113,7 @@ def plain(
     found = load_system(system)
     chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
     if held is not None:
-        held.enter_context(measuring(paths.make(paths.state()), found.name, "of plain reframe", say))
+        held.enter_context(measuring(paths.make(paths.state()), found.name, "a plain ReFrame run", say))
         for note in end_leftovers(found.name):
             say(note)
     known = {stack.name for stack in manifest.installed(paths.stacks())}

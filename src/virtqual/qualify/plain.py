@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reframe.core import runtime
+from reframe.core.exceptions import ForceExitError
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
 from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
@@ -51,6 +52,7 @@ class PlainRun:
 
     def __init__(self, logs: dict[str, Log], against: Session | None, share: int) -> None:
         self.logs, self._against, self._share = logs, against, share
+        self.interrupted, self.broken = False, ""
         self._sessions: dict[str, Session] = {}
 
     def log_of(self, task: Any) -> Log | None:
@@ -68,7 +70,13 @@ class PlainRun:
             from virtqual.qualify.concluding import concluded
 
             log = self.logs[stack]
-            self._sessions[stack] = concluded(log, self._against, share=self._share)
+            self._sessions[stack] = concluded(
+                log,
+                self._against,
+                interrupted=self.interrupted,
+                broken=[self.broken] if self.broken else [],
+                share=self._share,
+            )
         return self._sessions[stack]
 
 
@@ -165,10 +173,19 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         others = [case for case in testcases if not judges(case)]
         try:
             result = runall(runner, [*others, *verdicts], restored)
+        except (KeyboardInterrupt, ForceExitError):
+            run.interrupted = True
+            raise
+        except BaseException as error:
+            run.broken = f"ReFrame gave up: {' '.join(str(error).split())}"
+            raise
         finally:
             for stack in stacks:
                 _show(run.session(stack), run.logs[stack].directory)
-    if (half := _half(measuring)) and not os.environ.get(PIPELINE):
+            count = sum(len(session.verdicts) for session in run.sessions)
+            getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
+    taken = [case for case in restored if measures(case)]
+    if (half := _half([*measuring, *taken])) and not os.environ.get(PIPELINE):
         getlogger().error(f"virtqual: {half}")
     bad = [session for session in run.sessions if session.exit_code]
     if bad and not runner.stats.failed():
@@ -207,4 +224,3 @@ def _show(session: Session, directory: Path) -> None:
     say = getlogger().info
     say(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
     say(text.getvalue())
-    say(f"One error rate holds for all {len(session.verdicts)} verdicts of this run.")

@@ -15,7 +15,6 @@ from virtqual.qualify.plain import SESSION
 from virtqual.qualify.state import Qualification, Request
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import Round, Session
-from virtqual.site.slurm import cancel
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -86,11 +85,7 @@ def _note_end(job: Qualification, code: int, files: Files) -> None:
     if job.watch.stop.is_set():
         return
     if code < 0:
-        # Whatever killed it, it could not cancel its jobs.
-        left = cancel(job.log.unfinished())
-        name = signal.Signals(-code).name
-        jobs = f"; its jobs {', '.join(left)} were cancelled" if left else ""
-        job.broken.append(f"ReFrame was killed ({name}){jobs}")
+        job.broken.append(f"ReFrame was killed ({signal.Signals(-code).name})")
     elif why := process.stopped(files.log):
         job.broken.append(f"ReFrame gave up: {why}")
     elif not files.report.is_file():

@@ -182,7 +182,7 @@ class Terminal:
             by_reason: dict[str, list[str]] = defaultdict(list)
             for line in session.not_run:
                 name, _, reason = line.partition(": ")
-                by_reason[reason].append(name.partition(" ")[0])
+                by_reason[reason].append(name)
             for reason, names in by_reason.items():
                 self._say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
 

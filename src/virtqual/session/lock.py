@@ -23,7 +23,7 @@ PATIENCE = 90.0
 
 @contextmanager
 def measuring(
-    state: Path, system: str, session: str, say: Callable[[str], None], patience: float = PATIENCE
+    state: Path, system: str, who: str, say: Callable[[str], None], patience: float = PATIENCE
 ) -> Iterator[int]:
     """Hold the lock of a system while a session measures on it.
 
@@ -33,8 +33,8 @@ def measuring(
         The state directory, which all sessions of a person or a site share.
     system
         On which is measured.
-    session
-        Id of the session, or a word for what will become one.
+    who
+        Who holds the lock, in words; `name_holder` says it more exactly later.
     say
         Is told that another session is being waited for.
     patience
@@ -55,13 +55,18 @@ def measuring(
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         _acquire(descriptor, path, say, patience)
-        holder = {"session": session, "pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        name_holder(descriptor, who)
         yield descriptor
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def name_holder(descriptor: int, who: str) -> None:
+    """Say in the lock's file who holds it, for the message that others get."""
+    holder = {"who": who, "pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
 
 def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: float) -> None:
@@ -94,7 +99,7 @@ def _holder(path: Path) -> tuple[str, bool]:
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         since = time.strftime("%H:%M:%S", time.localtime(holder["since"]))
-        who = f"session {holder['session']} (process {holder['pid']} on {holder['host']}, since {since})"
+        who = f"{holder['who']} (process {holder['pid']} on {holder['host']}, since {since})"
         here = holder["host"] == socket.gethostname()
         return who, here and not Path(f"/proc/{int(holder['pid'])}").exists()
     except (OSError, ValueError, KeyError, TypeError):

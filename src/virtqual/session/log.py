@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files.records import first_mistake, text_of, write_whole
+from virtqual.files import reading
+from virtqual.files.records import first_mistake, write_whole
 from virtqual.runs import Run
 from virtqual.session.session import SCHEMA, Failure, Head, Round, Session
 
@@ -48,7 +49,7 @@ class Submitted(_Event):
     event: Literal["submitted"] = "submitted"
     job: str
     case: str
-    partition: str
+    submitted: float
 
 
 class Finished(_Event):
@@ -121,23 +122,30 @@ class Log:
         UsageError
             There is no log, it is of another version, or a line in its middle is broken.
         """
-        lines = text_of(self.path, "session").split("\n")
-        for number, line in enumerate(lines, 1):
-            # What does not end as an object is the broken end of a write, which the next writer has ended.
-            if line.endswith("}"):
-                yield self._event(line, number)
-
-    def _event(self, line: str, number: int) -> Event:
         try:
-            model = _EVENTS[json.loads(line)["event"]]
+            lines = reading.bytes_of(self.path, reading.RECORD).split(b"\n")
+        except OSError as error:
+            raise UsageError(f"{self.path}: no session ({error.strerror})") from error
+        for number, line in enumerate(lines, 1):
+            try:
+                content = json.loads(line)
+            except ValueError:
+                # The broken end of a write, which the next writer has ended with a line feed.
+                continue
+            yield self._event(content, line, number)
+
+    def _event(self, content: Any, line: bytes, number: int) -> Event:
+        kind = content.get("event") if isinstance(content, dict) else None
+        if kind not in _EVENTS:
+            raise UsageError(f"{self.path}:{number}: no line of a session's log")
+        model = _EVENTS[kind]
+        try:
             return model.model_validate_json(line)
         except ValidationError as error:
-            why = first_mistake(error, model, line)
+            why = first_mistake(error, model, line.decode("utf-8", "replace"))
             if any(problem["loc"][-1:] == ("schema",) for problem in error.errors()):
                 why = f"no log of this version ({SCHEMA}): begin a new session with this virtqual"
-        except (ValueError, KeyError, TypeError):
-            why = "no line of a session's log"
-        raise UsageError(f"{self.path}:{number}: {why}")
+            raise UsageError(f"{self.path}:{number}: {why}") from None
 
     def session(self) -> Session:
         """Return the session that the log tells, as far as it has come.
@@ -188,13 +196,13 @@ class Log:
         """Write ``session.json`` as the log tells it, whole or not at all."""
         return write_whole(self.session(), self.directory / DOCUMENT, indent=1)
 
-    def unfinished(self) -> dict[str, str]:
-        """Return the jobs that were submitted and of which the log has no end, with their partitions."""
-        jobs: dict[str, str] = {}
+    def unfinished(self) -> dict[str, float]:
+        """Return the jobs of which the log has no end, with the time of submission (since the epoch)."""
+        jobs: dict[str, float] = {}
         for event in self.events():
             match event:
                 case Submitted():
-                    jobs[event.job] = event.partition
+                    jobs[event.job] = event.submitted
                 case Finished():
                     jobs.pop(event.run.job, None)
                 case Failed():

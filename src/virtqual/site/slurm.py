@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from virtqual.errors import InfrastructureError
@@ -61,20 +62,41 @@ def states(partition: str) -> dict[str, NodeState]:
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
 
 
-def cancel(jobs: Iterable[str]) -> list[str]:
-    """Cancel those of some jobs that Slurm still knows as waiting or running, and return them."""
-    wanted = sorted(set(jobs), key=lambda job: (len(job), job))
-    if not wanted:
+#: Seconds by which Slurm's time of submission and ours may differ; numbers of jobs may begin anew.
+SAME_TIME = 300
+
+
+def cancel(jobs: Mapping[str, float]) -> list[str]:
+    """Cancel those of some jobs that Slurm still knows as waiting or running, and return them.
+
+    Parameters
+    ----------
+    jobs
+        By id: when the job was submitted, seconds since the epoch.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm does not answer.
+    """
+    if not jobs:
         return []
-    try:
-        line = ["squeue", "--noheader", f"--jobs={','.join(wanted)}", "--format=%i"]
-        active = _ask(line).split()
-        if active:
-            _ask(["scancel", *active])
-    except InfrastructureError:
-        # A job that Slurm has forgotten is an error of squeue's; one that runs is asked for again next time.
-        return []
+    rows = (row.split() for row in _ask(["squeue", "--noheader", "--me", "--format=%i %V"]).splitlines())
+    active = [
+        job
+        for job, submitted in (row for row in rows if len(row) == 2)
+        if job in jobs and abs(_seconds(submitted) - jobs[job]) < SAME_TIME
+    ]
+    if active:
+        _ask(["scancel", *active])
     return active
+
+
+def _seconds(text: str) -> float:
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def forgotten(job: str) -> bool:

@@ -29,6 +29,16 @@ def test_a_writer_that_dies_in_a_line_costs_that_line_alone(log):
     assert [(run.pair, run.side) for run in log.session().runs] == [(0, "native"), (0, "virtual")]
 
 
+def test_wherever_a_line_is_cut_the_others_are_read(log):
+    log.append(Finished(run=made_run("native", 0)))
+    whole = log.path.read_bytes()
+    log.append(Finished(run=made_run("virtual", 0, job="2", start=5.0, check="case \u00fc")))
+    last = log.path.read_bytes()[len(whole) :]
+    for cut in range(len(last) - 1):
+        log.path.write_bytes(whole + last[:cut] + b"\n" + last)
+        assert len(log.session().runs) == 2, cut
+
+
 def test_many_writers_lose_nothing(log):
     def write(number):
         for pair in range(50):
@@ -50,9 +60,9 @@ def test_a_run_that_was_written_twice_counts_once(log):
 
 def test_jobs_without_an_end_are_known(log):
     for job in ("1", "2"):
-        log.append(Submitted(job=job, case="case", partition="p"))
+        log.append(Submitted(job=job, case="case", submitted=5.0))
     log.append(Finished(run=made_run("native", 0, job="1")))
-    assert log.unfinished() == {"2": "p"}
+    assert log.unfinished() == {"2": 5.0}
 
 
 def test_a_full_disk_is_said_with_the_file(tmp_path):
@@ -79,7 +89,7 @@ def test_a_log_that_cannot_be_read_says_where_and_why(log, change, says):
 
 
 def test_a_log_without_its_first_line_is_no_session(tmp_path):
-    Log(tmp_path).append(Submitted(job="1", case="c", partition="p"))
+    Log(tmp_path).append(Submitted(job="1", case="c", submitted=5.0))
     with pytest.raises(UsageError, match="no session"):
         Log(tmp_path).session()
 
