@@ -121,6 +121,24 @@ def test_a_fixture_builds_its_program_once_a_partition(own):
     assert [run["side"] for run in runs(own)] == ["native", "virtual", "virtual", "native"]
 
 
+def test_a_fixture_that_does_not_build_is_no_silence(own):
+    """ReFrame skips its cases: without a word in the log the session would be concluded without them."""
+    judged(
+        own,
+        "from ..judged import judge\n\n"
+        f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
+    )
+    for source in (own.path / "apps").rglob("*.c"):
+        source.write_text("no C", encoding="utf-8")
+    done = reframe(own, "-n", "^triad_built_once")
+    assert done.returncode != 0
+    (file,) = (own.path / "state/sessions").glob("*/session.json")
+    session = json.loads(file.read_text(encoding="utf-8"))
+    assert (session["outcome"], session["exit_code"]) == ("BROKEN", 5)
+    assert [failure["check"] for failure in session["failures"]] == ["triad_built_once"]
+    assert "dependencies failed" in session["conclusion"]
+
+
 def test_patterns_and_names_of_other_systems_give_way(own):
     """Its environment is no stack, which is said; its references are of another machine, and native's."""
     check = f'"{own.path}/apps/triad.py:triad_by_patterns"'

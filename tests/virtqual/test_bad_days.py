@@ -1,7 +1,7 @@
 """Faults while a session measures, on a site with a stand-in for Slurm: each ends as promised.
 
 The names M1, H7 ... are those of a table of faults that were tried; what only real nodes can show is in
-tests/e2e/test_bad_days.py.
+tests/e2e/test_bad_days_live.py.
 """
 
 import json

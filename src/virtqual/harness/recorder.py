@@ -124,7 +124,8 @@ def _kind(task: Any) -> Kind:
     error = task.exc_info[1]
     if task.skipped:
         # ReFrame's own words for it; a check that skips itself says others.
-        return "infrastructure" if task.failed_deps or "skipped dependencies" in str(error) else "refused"
+        depends = str(error) in ("dependencies failed", "skipped due to skipped dependencies")
+        return "infrastructure" if depends else "refused"
     if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
     # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).

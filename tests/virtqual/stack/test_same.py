@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
+from virtqual.admission.software import other_software
 from virtqual.job import seen_says
 from virtqual.runs import Run
-from virtqual.session import judging
 from virtqual.stack import same
 from virtqual.stack.same import Difference
 
@@ -216,16 +216,16 @@ def test_processors_are_left_to_preflight(see):
     native = see("a", OPENBLAS_CORETYPE="Haswell")
     guest = native.model_copy(update={"cpu": frozenset({"sse2"}), "node": "vm1"})
     runs = [run("virtual", guest), run("native", native)]
-    assert judging.other_software(runs) == []
-    ((check, reasons),) = judging.other_software(runs, processor=True)
+    assert list(other_software(runs)) == []
+    ((check, reason),) = other_software(runs, processor=True)
     assert check == "lammps"
-    assert "CPU features: " in reasons[0]
+    assert "CPU features: " in reason
     other = see("b", OPENBLAS_CORETYPE="Haswell", node="vm1")
-    ((_, reasons),) = judging.other_software([run("native", native), run("virtual", other)])
-    assert [reason.split(":")[1].strip() for reason in reasons] == [
+    found = other_software([run("native", native), run("virtual", other)])
+    assert [reason.split(":")[1].strip() for _, reason in found] == [
         "MPI library",
         "libmpi.so.12",
         "libopenblas.so.0",
     ]
     # A library that changes between two runs of one side is no less a difference.
-    assert judging.other_software([run("native", native), run("native", other)])
+    assert list(other_software([run("native", native), run("native", other)]))
