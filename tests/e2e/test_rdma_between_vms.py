@@ -26,7 +26,7 @@ def qualify(tmp_path):
             assert run("vcluster", "down", timeout=120, **env).returncode == 0
         file = max(Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
         found = json.loads(file.read_text())
-        return done, found, {verdict["id"]: verdict for verdict in found["judged"]["verdicts"]}
+        return done, found, {f"{v['metric']}@{v['setting']}": v for v in found["verdicts"]}
 
     return session
 
@@ -38,7 +38,7 @@ def test_the_virtual_side_is_recorded_and_a_slower_build_is_over(qualify):
     assert done.returncode == 0, done.stdout
     # Reads: only one side polls, so that two host cores do for two VMs.
     (read,) = verdicts.values()
-    assert read["id"] == "rdma_read_latency@two nodes, Ethernet, MTU 1024"
+    assert (read["metric"], read["setting"]) == ("rdma_read_latency", "two nodes, Ethernet, MTU 1024")
     assert (read["outcome"], read["native"], read["overhead"]) == ("BASELINE", None, None)
     assert "native not observable: the native partition has no 'rdma'" in read["message"]
     # Through two emulated machines: more than hardware takes, less than a time-out.
@@ -49,7 +49,7 @@ def test_the_virtual_side_is_recorded_and_a_slower_build_is_over(qualify):
     assert {node for one in by_side["virtual"] for node in one["nodes"]} == {"vm1", "vm2"}
 
     done, session, verdicts = qualify("read", "--against", first["session"], up=SLOWER)
-    verdict = verdicts[read["id"]]
+    verdict = verdicts["rdma_read_latency@two nodes, Ethernet, MTU 1024"]
     if "node-speed" in verdict["message"]:
         pytest.skip("the machine itself is not as fast as it was a minute ago: nothing can be judged")
     assert (done.returncode, session["outcome"], verdict["outcome"]) == (1, "OVER", "OVER"), done.stdout
