@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import ended_by
-from virtqual.session.log import Log
-from virtqual.session.session import Session
-from virtqual.session.store import readable
+from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel
 
 
@@ -23,12 +21,10 @@ def end_leftovers(system: str) -> Iterator[str]:
     InfrastructureError
         Slurm does not answer: whether a job still runs is not known, and the session stays as it is.
     """
-    for directory, session in readable(paths.sessions()):
-        if not isinstance(session, Session) or session.system != system:
+    for log in unconcluded(paths.sessions()):
+        session = log.session()
+        if session.system != system:
             continue
-        if session.outcome != "UNFINISHED":
-            continue
-        log = Log(directory)
         ended = cancel(log.unfinished())
         jobs = (
             f"its jobs {', '.join(ended)} still ran and were cancelled" if ended else "it left no job behind"

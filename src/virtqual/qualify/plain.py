@@ -151,9 +151,7 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         case.deps.clear()
     with ExitStack() as held:
         name = runtime.runtime().system.name
-        stacks = list(
-            dict.fromkeys(case.environ.name for case in testcases if measures(case) or judges(case))
-        )
+        stacks = list(dict.fromkeys(case.environ.name for case in [*measuring, *verdicts]))
         opened = opening.plain(
             name,
             stacks,

@@ -115,12 +115,12 @@ class Log:
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
 
     def events(self) -> Iterator[Event]:
-        """Yield what happened, in its order; a last line that is not whole did not happen.
+        """Yield what happened, in its order; a line that is not whole was never written.
 
         Raises
         ------
         UsageError
-            There is no log, it is of another version, or a line in its middle is broken.
+            There is no log, it is of another version, or a whole line of it is none of a session's.
         """
         try:
             lines = reading.bytes_of(self.path, reading.RECORD).split(b"\n")

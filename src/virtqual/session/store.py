@@ -48,6 +48,21 @@ def readable(sessions: Path) -> Iterator[tuple[Path, Session | UsageError]]:
             yield directory, error
 
 
+def unconcluded(sessions: Path) -> Iterator[Log]:
+    """Yield the logs of the sessions that have no document: it is written when a session is concluded.
+
+    No other log is opened: there may be years of them.
+    """
+    for file in sorted(sessions.glob(f"*/{LOG}")):
+        if not (file.parent / DOCUMENT).exists():
+            log = Log(file.parent)
+            try:
+                log.session()
+            except UsageError:
+                continue  # of another version, or without its first line: nothing of it could have run
+            yield log
+
+
 def latest(sessions: Path, system: str) -> Path:
     """Return the directory of the newest session of a system that measured something.
 
