@@ -62,6 +62,9 @@ class Sample:
     points
         The sizes its values belong to, where the program's output says so; empty if unknown. They must
         be the series' own.
+    node, host, boot
+        Names of the node, of the machine below it, and of the boot of its virtual machine; of several
+        nodes joined by ``+``. Empty where nobody says.
     """
 
     side: Side
@@ -72,6 +75,9 @@ class Sample:
     invalid: tuple[str, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     points: tuple[float, ...] = ()
+    node: str = ""
+    host: str = ""
+    boot: str = ""
 
 
 @dataclass(frozen=True)
