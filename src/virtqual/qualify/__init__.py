@@ -10,12 +10,12 @@ from virtqual.errors import VirtqualError
 from virtqual.qualify import plan
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import prepare, refused_beforehand
-from virtqual.qualify.plan import FIRST_PAIRS
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Round, Session
 from virtqual.site.slurm import cancel
+from virtqual.verdict.rule import LOOKS
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -64,7 +64,7 @@ def _measured(job: Qualification) -> Session:
         return concluded(
             job.log,
             job.earlier,
-            design=job.design,
+            looks=job.looks,
             interrupted=interrupted,
             broken=[*lost, *job.broken],
             not_run=job.not_run,
@@ -92,7 +92,7 @@ def _cancel_what_is_left(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    todo = [Round(number=1, first=0, last=(job.request.pairs or FIRST_PAIRS) - 1)]
+    todo = [Round(number=1, first=0, last=(job.request.pairs or LOOKS[0]) - 1)]
     while todo:
         for part in todo:
             run_round(job, job.log.session(), part)
@@ -100,7 +100,7 @@ def _run_rounds(job: Qualification) -> None:
             stuck = any(failure.kind == "infrastructure" for failure in session.failures)
             if job.watch.stop.is_set() or job.broken or stuck:
                 return
-        todo = plan.following(job, session, judge(session, earlier=job.earlier, design=job.design))
+        todo = plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
 __all__ = ["Qualification", "Request", "Screen", "qualify"]

@@ -11,14 +11,14 @@ from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.session import Session
-from virtqual.verdict import Design
+from virtqual.verdict.rule import LOOKS
 
 
 def concluded(
     log: Log,
     earlier: Session | None,
     *,
-    design: Design | None = None,
+    looks: Sequence[int] = LOOKS,
     interrupted: bool = False,
     broken: Sequence[str] = (),
     not_run: Sequence[str] = (),
@@ -32,8 +32,8 @@ def concluded(
         Of the session.
     earlier
         The session that it is compared with, or None.
-    design
-        Error rates, and after how many pairs a decision is tried; the default's if not given.
+    looks
+        After how many pairs a decision is tried; see `judge`.
     interrupted
         Whether a person or a time limit ended it.
     broken
@@ -56,7 +56,7 @@ def concluded(
         if failure.kind == "infrastructure"
     ]
     try:
-        judged = judge(session, earlier=earlier, design=design, sessions=share)
+        judged = judge(session, earlier=earlier, looks=looks, share=share)
     except Exception as error:
         # What cannot be judged has been measured all the same, and is kept.
         ended_by(log, error)

@@ -52,7 +52,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     UsageError, RefusedError, InfrastructureError
         What was asked for makes no sense, must not be judged, or cannot run.
     """
-    design = plan.affordable(request)
+    looks = plan.affordable(request)
     system = load_system(request.system)
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
@@ -70,7 +70,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
     screen.begin(head, notes)
     watch.jobs = log.unfinished
-    return Qualification(request, screen, system, log, head, earlier, design, watch, lock)
+    return Qualification(request, screen, system, log, head, earlier, looks, watch, lock)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from rich.console import Console
 
 from virtqual.errors import VirtqualError
 from virtqual.harness.kinds import PIPELINE, judges, measures
+from virtqual.harness.order import pairs
 from virtqual.harness.recorder import Recorder
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
@@ -70,12 +71,15 @@ class PlainRun:
             from virtqual.qualify.concluding import concluded
 
             log = self.logs[stack]
+            first, last = pairs()
             self._sessions[stack] = concluded(
                 log,
                 self._against,
                 interrupted=self.interrupted,
                 broken=[self.broken] if self.broken else [],
                 share=self._share,
+                # The number of pairs is fixed before the first one, so that a single look decides.
+                looks=[last - first + 1],
             )
         return self._sessions[stack]
 

@@ -14,41 +14,25 @@ from virtqual.session.judge import Judged
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Round, Session
 from virtqual.session.store import readable
-from virtqual.verdict import Design
-from virtqual.verdict.session import SCREEN
-
-# Pairs of the first round. Two would do for most verdicts; but any session may become the earlier one against
-# which a later one is held, and what is not measured now limits how small a change can be seen then.
-FIRST_PAIRS = 4
+from virtqual.verdict.rule import LOOKS
 
 
-def design(max_pairs: int) -> Design:
-    """Return the decision's design for fewer pairs.
+def affordable(request: Request) -> tuple[int, ...]:
+    """Return after how many pairs a decision is tried, where no more than `request` allows are run.
 
     Raises
     ------
     UsageError
-        With so few pairs nothing could be OVER: its pairs are those after the screen.
+        They are too few to find anything over budget, or fewer than are asked for at once.
     """
-    screened = Design().in_session(SCREEN, 1)
-    least = next(look for index, look in enumerate(screened.looks) if screened.over_level(index))
-    if max_pairs < least:
-        raise UsageError(f"--max-pairs {max_pairs}: at least {least} are needed to find anything over budget")
-    return Design().up_to(max_pairs)
-
-
-def affordable(request: Request) -> Design:
-    """Return the decision's design for the pairs that are allowed.
-
-    Raises
-    ------
-    UsageError
-        They are too few to decide by, or fewer than are asked for at once.
-    """
-    allowed = design(request.max_pairs)
+    looks = tuple(look for look in LOOKS if look <= request.max_pairs)
+    if len(looks) < 2:
+        raise UsageError(
+            f"--max-pairs {request.max_pairs}: at least {LOOKS[1]} are needed to find anything over budget"
+        )
     if request.pairs and request.pairs > request.max_pairs:
         raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
-    return allowed
+    return looks
 
 
 def following(job: Qualification, session: Session, judged: Judged) -> list[Round]:
@@ -58,7 +42,7 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
     checks = checks_of(session.runs)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
-    for need in judged.verdict.plan.needs:
+    for need in judged.verdict.needs:
         check = checks[need.series]
         # A check that failed outright would fail again, and what it has can be judged no further.
         if check in failed or need.last >= job.request.max_pairs * 2:

@@ -40,6 +40,7 @@ class Prior:
     correlation: float = 0.5
     common: float = 0.0
     between: float = 0.0
+    between_df: float = np.inf
 
     def __post_init__(self) -> None:
         if not np.all(np.isfinite(self.sigma)) or np.min(self.sigma) <= 0:

@@ -46,6 +46,8 @@ class Places:
     bound
         The most that hosts in fixed roles, or two groups of hosts, differ by, in log units; infinite if
         nobody measured it.
+    told
+        Whether somebody says on which hosts the pairs ran.
     """
 
     kind: Kind
@@ -54,6 +56,7 @@ class Places:
     boot: Ints
     hosts: tuple[str, ...]
     bound: float = math.inf
+    told: bool = True
 
     @property
     def width(self) -> int:
@@ -70,7 +73,15 @@ class Places:
     @property
     def confounded(self) -> bool:
         """Whether what is called overhead may be one of hosts: such a session never qualifies a build."""
-        return self.kind in ("fixed", "rotated") and not math.isfinite(self.bound)
+        return not self.told or (self.kind in ("fixed", "rotated") and not math.isfinite(self.bound))
+
+    @property
+    def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the native hosts, and of those of the virtual machines."""
+        native, virtual = (
+            tuple(self.hosts[host] for host in np.unique(side)) for side in (self.native, self.virtual)
+        )
+        return native, virtual
 
     def cancels(self, earlier: Places) -> bool:
         """Whether hosts cancel in a change since a session at `earlier`: the same ones in the same roles."""
@@ -87,7 +98,13 @@ class Places:
     def first(self, pairs: int) -> Places:
         """Return the places of the first `pairs` pairs; the kind stays that of the whole session."""
         return Places(
-            self.kind, self.native[:pairs], self.virtual[:pairs], self.boot[:pairs], self.hosts, self.bound
+            self.kind,
+            self.native[:pairs],
+            self.virtual[:pairs],
+            self.boot[:pairs],
+            self.hosts,
+            self.bound,
+            self.told,
         )
 
     def cells(self) -> Ints:
@@ -113,7 +130,7 @@ class Places:
 def everywhere_alike(pairs: int) -> Places:
     """Return the places of a session that does not say where it ran: one host, one boot."""
     zero = np.zeros(pairs, dtype=np.int64)
-    return Places("together", zero, zero, zero, ("",))
+    return Places("together", zero, zero, zero, ("",), told=False)
 
 
 def recognise(

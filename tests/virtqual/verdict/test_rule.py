@@ -14,16 +14,16 @@ from virtqual.verdict.rule import (
     LOOKS,
     Batch,
     Judgement,
-    Outcome,
+    Answer,
     Reason,
     earlier_pairs_needed,
-    findings,
+    spans,
     judge,
 )
 from virtqual.verdict.slow_runs import SlowRuns, slow
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
-WITHIN, OVER, UNDECIDED, INVALID = Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID
+WITHIN, OVER, UNDECIDED, INVALID = Answer.WITHIN, Answer.OVER, Answer.UNDECIDED, Answer.INVALID
 
 
 def batch(d: object, sigma: float = 0.01, **more: object) -> Batch:
@@ -112,7 +112,7 @@ def test_too_good_to_be_true(factor: float) -> None:
 @pytest.mark.parametrize(
     ("virtual", "native", "outcome"), [(2, 1, UNDECIDED), (2, 2, WITHIN), (1, 0, WITHIN)]
 )
-def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Outcome) -> None:
+def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Answer) -> None:
     assert outcomes(wobble(4, 0.005), refused_virtual=virtual, refused_native=native) == [outcome]
     assert outcomes(wobble(18, 0.005, 0.2), refused_virtual=virtual, refused_native=native) == [OVER]
 
@@ -201,7 +201,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
     worse = np.zeros(23)
     worse[4:8], worse[15] = 0.15, 0.25
     made, result = curve(worse)
-    found = findings(made, result, 0, 0)
+    found = spans(made, result, 0, 0)
     assert [(one.start, one.stop) for one in found] == [(4, 8), (15, 16)]
     assert all(one.low > LIMIT for one in found)
 
@@ -209,7 +209,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
 def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
     made, result = curve(np.full(23, LIMIT + 0.015))
     assert result.outcome[0, 0] == OVER
-    (found,) = findings(made, result, 0, 0)
+    (found,) = spans(made, result, 0, 0)
     assert found.stop - found.start > 11
 
 
@@ -219,7 +219,7 @@ def test_a_curve_within_needs_every_size() -> None:
     worse[6] = 0.12
     made, result = curve(worse, 4)
     assert result.outcome[0, 0] == UNDECIDED
-    assert findings(made, result, 0, 0) == []
+    assert spans(made, result, 0, 0) == []
 
 
 # --- places -------------------------------------------------------------------------------------------------

@@ -1,0 +1,184 @@
+"""Cases as the arrays that the rule judges: series of one shape stand in one batch."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from virtqual.references.noise import Prior
+from virtqual.verdict.estimate import Floats, Noise
+from virtqual.verdict.outcome import Case
+from virtqual.verdict.pairs import Pair, Series
+from virtqual.verdict.places import Places, everywhere_alike, recognise
+from virtqual.verdict.rule import FLOOR, Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One series as the rule takes it: its overhead, or the change of that.
+
+    Parameters
+    ----------
+    case
+        The series with its budget and noise; at least one of its pairs is valid.
+    limit, margin, most_margin
+        In log units, shape (n_points,).
+    change
+        Whether the change since ``case.baseline`` is asked about.
+    """
+
+    case: Case
+    limit: Floats
+    margin: Floats
+    most_margin: Floats
+    change: bool = False
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs that count."""
+        return counted(self.case.series)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where they ran."""
+        return places_of(self.case.series, self.pairs, self.case.bound)
+
+    @cached_property
+    def costs(self) -> tuple[Floats, Floats]:
+        """Logarithms of native and virtual values, larger is worse, each of shape (n_pairs, n_points)."""
+        return costs(self.case.series, self.pairs)
+
+    @cached_property
+    def earlier(self) -> tuple[Floats, Floats, Places] | None:
+        """The same of the earlier session, and where its pairs ran; None where no change is asked about."""
+        series = self.case.baseline
+        if series is None or not self.change:
+            return None
+        pairs = counted(series)
+        return *costs(series, pairs), places_of(series, pairs, self.case.earlier_bound)
+
+    @cached_property
+    def sigma(self) -> Floats:
+        """Known standard deviation of a pair, one for each size and one for their mean."""
+        return known_sigma(self.case.prior, self.case.series.width)
+
+    @property
+    def key(self) -> Hashable:
+        """Questions that have it in common can stand in one batch."""
+        earlier = None
+        if self.earlier is not None:
+            earlier = (len(self.earlier[0]), _key(self.earlier[2]))
+        return (self.costs[0].shape, _key(self.places), earlier, self.case.prior.between_df, self._floor)
+
+    @property
+    def _floor(self) -> float:
+        # Where native cannot be observed, nothing says what would be too good.
+        return -math.inf if self.case.series.yardstick else FLOOR
+
+
+def _key(places: Places) -> Hashable:
+    sides = (places.native, places.virtual, places.boot)
+    return (places.kind, *(side.tobytes() for side in sides), places.hosts, places.bound)
+
+
+@lru_cache(maxsize=4096)
+def known_sigma(prior: Prior, width: int) -> Floats:
+    """Return the known standard deviation of a pair, one for each size and one for their mean."""
+    covariance = prior.covariance(width)
+    sigma = np.sqrt(np.diagonal(covariance))
+    return sigma if width == 1 else np.append(sigma, math.sqrt(float(covariance.mean())))
+
+
+def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
+    """Return the logarithms of native and virtual values, larger is worse; see `Batch`."""
+    sign = 1.0 if series.metric.better == "lower" else -1.0
+    virtual = sign * np.log([pair.virtual.values for pair in pairs if pair.virtual])
+    if series.yardstick:
+        return np.zeros_like(virtual), virtual
+    return sign * np.log([pair.native.values for pair in pairs if pair.native]), virtual
+
+
+def _labels(pairs: Sequence[Pair], what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    native, virtual = (
+        tuple(getattr(getattr(pair, side), what) for pair in pairs) for side in ("native", "virtual")
+    )
+    return native, virtual
+
+
+def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
+    """Return where pairs ran, as far as their samples say.
+
+    A host that nobody names may be any. The nodes' own names tell roles that were exchanged or rotated all
+    the same; if they do not, hosts are taken to be alike, and are not `Places.told`.
+    """
+    boots = _labels(pairs, "boot")[1]
+    native, virtual = _labels(pairs, "host")
+    if series.yardstick:
+        return _recognised(virtual, virtual, boots, bound)
+    if all(native) and all(virtual):
+        return _recognised(native, virtual, boots, bound)
+    native, virtual = _labels(pairs, "place")
+    if all(native) and all(virtual):
+        places = _recognised(native, virtual, boots, bound)
+        if places.kind in ("exchanged", "rotated"):
+            return places
+    return replace(everywhere_alike(len(pairs)), boot=_recognised(boots, boots, boots, bound).boot)
+
+
+_recognised = lru_cache(maxsize=4096)(recognise)
+
+
+def counted(series: Series) -> tuple[Pair, ...]:
+    """Return the valid pairs, but of a rotation those of whole rounds only."""
+    valid = series.valid
+    if len(valid) == len(series.pairs) or len(valid) < 4:
+        return valid
+    native, virtual = _labels(valid, "place")
+    width = len(set(native))
+    if width < 2 or len(set(virtual)) != width or set(native) & set(virtual):
+        return valid
+    rounds = defaultdict(list)
+    for pair in valid:
+        rounds[pair.number // width].append(pair)
+    whole = tuple(pair for part in rounds.values() if len(part) == width for pair in part)
+    return whole if whole and recognise(*_labels(whole, "place")).kind == "rotated" else valid
+
+
+def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
+    """Return questions of one key as a batch: a row for each session, with as many questions each."""
+    first = sessions[0][0]
+
+    def stack(what: str) -> Floats:
+        return np.array([[getattr(question, what) for question in row] for row in sessions])
+
+    def refused(side: str) -> Floats:
+        return np.array([[q.case.series.refused(side) for q in row] for row in sessions])  # type: ignore[arg-type]
+
+    both = np.array([[question.costs for question in row] for row in sessions])
+    earlier = None
+    if first.earlier is not None:
+        before = np.array([[question.earlier[:2] for question in row] for row in sessions])  # type: ignore[index]
+        earlier = (before[:, :, 0], before[:, :, 1])
+    df, between = (
+        np.array([[[getattr(question.case.prior, what)] for question in row] for row in sessions])
+        for what in ("df", "between")
+    )
+    return Batch(
+        native=both[:, :, 0],
+        virtual=both[:, :, 1],
+        limit=stack("limit"),
+        margin=stack("margin"),
+        noise=Noise(stack("sigma"), df, between, first.case.prior.between_df),
+        places=first.places,
+        refused_native=refused("native"),
+        refused_virtual=refused("virtual"),
+        earlier=earlier,
+        earlier_places=None if first.earlier is None else first.earlier[2],
+        most_margin=stack("most_margin"),
+        floor=first._floor,
+    )
