@@ -100,6 +100,9 @@ class Term:
     margin_up_to
         How wide the margin of a change may become, a fraction, where noise and the earlier session's pairs do
         not resolve `margin`; see `Budget.limits`. None: not at all.
+    at_most
+        The fraction that a number with a unit (`absolute`, `margin`) comes to at most, however small native
+        is. Files must give it where nothing else bounds such a number; None: not bounded.
     """
 
     relative: float | None
@@ -111,6 +114,7 @@ class Term:
     high: float = math.inf
     where: str = ""
     margin_up_to: float | None = None
+    at_most: float | None = None
 
     def covers(self, point: float) -> bool:
         """Return whether `point` lies in its range."""
@@ -122,21 +126,30 @@ class Term:
         if self.relative is not None:
             parts.append(np.full_like(native, self.relative))
         if self.absolute is not None:
-            parts.append(self.absolute.value / native)
+            parts.append(self._fraction(self.absolute, native))
         choose = np.maximum if self.both == "larger" else np.minimum
-        margin = self.margin.value / native if isinstance(self.margin, Quantity) else self.margin
+        margin = self._fraction(self.margin, native) if isinstance(self.margin, Quantity) else self.margin
         return choose.reduce(parts), np.broadcast_to(margin, native.shape)
+
+    def _fraction(self, quantity: Quantity, native: Floats) -> Floats:
+        """Return a number with a unit as a fraction of native values, as far as `at_most` lets it."""
+        return np.minimum(quantity.value / native, math.inf if self.at_most is None else self.at_most)
 
     def text(self, metric: Metric) -> str:
         """Return the budget with its margin as people read it."""
         lower = metric.better == "lower"
+        sign = 1 if lower else -1
         parts = []
         if self.relative is not None:
-            parts.append(f"{'<=' if lower else '>='} {1 + self.relative if lower else 1 - self.relative:g}x")
+            parts.append(f"{'<=' if lower else '>='} {1 + sign * self.relative:g}x")
         if self.absolute is not None:
             parts.append(f"{'+' if lower else '-'}{self.absolute}")
+            if self.at_most is not None:
+                parts[-1] += f" {'up' if lower else 'down'} to {1 + sign * self.at_most:g}x"
         joined = f" or {'more' if self.both == 'larger' else 'less'}, ".join(parts)
         margin = str(self.margin) if isinstance(self.margin, Quantity) else f"{self.margin:g}"
+        if isinstance(self.margin, Quantity) and self.at_most is not None:
+            margin += f", {self.at_most:g} at most"
         if self.margin_up_to is not None:
             margin += f" to {self.margin_up_to:g}"
         return f"{joined} (margin {margin})"
@@ -170,13 +183,14 @@ class Budget:
         absolute: Quantity | None = None,
         reason: str = "stated by the caller",
         both: Literal["larger", "smaller"] = "larger",
+        at_most: float | None = None,
         hypervisor_class: str = "",
         gate: Gate = "overhead",
     ) -> Budget:
         """Return a budget of one term for all sizes."""
         if relative is None and absolute is None:
             raise BudgetError("a budget needs a relative or an absolute part, or both.")
-        term = Term(relative, absolute, margin, Reason("policy", reason), both)
+        term = Term(relative, absolute, margin, Reason("policy", reason), both, at_most=at_most)
         return cls((term,), hypervisor_class, gate)
 
     def term(self, point: float | None) -> Term:

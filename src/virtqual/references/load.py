@@ -360,9 +360,7 @@ class _Loader:
     def _rule(self, document: Document, key: Key, entry: BudgetEntry, gate: Gate) -> _Rule:
         for metric in self._members(document, key, entry):
             self._check_budget(document, key, entry, metric)
-        if gate == "change" and entry.absolute is not None:
-            message = "a change is a ratio of two overheads and has no unit: give it as `relative`."
-            self._problem(document, (*key, "absolute"), message)
+        self._check_numbers_with_unit(document, key, entry, gate)
         if gate == "overhead" and entry.margin_up_to is not None:
             message = "only the margin of a change may widen: how many pairs an overhead gets is open."
             self._problem(document, (*key, "margin_up_to"), message)
@@ -385,8 +383,32 @@ class _Loader:
             high=math.inf if entry.sizes is None else entry.sizes.high,
             where=document.where(key),
             margin_up_to=entry.margin_up_to,
+            at_most=entry.at_most,
         )
         return _Rule(entry, gate, term)
+
+    def _check_numbers_with_unit(self, document: Document, key: Key, entry: BudgetEntry, gate: Gate) -> None:
+        """Report what a small native value would let allow anything."""
+        absolute, margin = entry.absolute is not None, isinstance(entry.margin, QuantityEntry)
+        if gate == "change":
+            for name, has_unit in (("absolute", absolute), ("margin", margin)):
+                if has_unit:
+                    message = "a change is a ratio of two overheads and has no unit: give it as a fraction."
+                    self._problem(document, (*key, name), message)
+            absolute = margin = False
+        absolute = absolute and entry.both != "smaller"
+        if (absolute or margin) and entry.at_most is None:
+            message = (
+                f"is missing: which fraction may {'`absolute`' if absolute else '`margin`'} come to at most "
+                "where native is small? Without it, it would allow anything there."
+            )
+            self._problem(document, (*key, "at_most"), message)
+        elif not (absolute or margin) and entry.at_most is not None:
+            message = "bounds nothing here: remove it. It goes with a number with a unit."
+            self._problem(document, (*key, "at_most"), message)
+        elif absolute and entry.at_most is not None and entry.at_most <= (entry.relative or 0.0):
+            message = "must be larger than `relative`, or `absolute` never counts."
+            self._problem(document, (*key, "at_most"), message)
 
     def _check_budget(self, document: Document, key: Key, entry: BudgetEntry, metric: Metric) -> None:
         if entry.sizes is not None and metric.kind == "scalar":
@@ -396,10 +418,13 @@ class _Loader:
             if isinstance(part, QuantityEntry) and part.unit != metric.unit:
                 message = f"wrong unit {part.unit!r}: {metric.name} is in {metric.unit}."
                 self._problem(document, (*key, name, "unit"), message)
-        margin = entry.margin_up_to or (entry.margin if isinstance(entry.margin, float | int) else 0.0)
-        if metric.better == "higher" and (entry.relative or 0.0) + margin >= 1:
+        most = entry.at_most or 0.0
+        margin = entry.margin_up_to or (most if isinstance(entry.margin, QuantityEntry) else entry.margin)
+        budget = most if entry.absolute is not None and entry.both != "smaller" else entry.relative or 0.0
+        if metric.better == "higher" and budget + margin >= 1:
             message = f"impossible: budget plus margin would allow all of {metric.name} to be lost."
-            self._problem(document, (*key, "relative" if entry.relative else "margin"), message)
+            blamed = "at_most" if most else "relative" if entry.relative else "margin"
+            self._problem(document, (*key, blamed), message)
 
     # -- noise --------------------------------------------------------------------------------------
 

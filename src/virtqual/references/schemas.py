@@ -11,6 +11,7 @@ from virtqual.files.datafile import DataModel
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -68,6 +69,7 @@ class BudgetEntry(TargetEntry):
     relative: NotNegative | None = None
     absolute: QuantityEntry | None = None
     both: Literal["larger", "smaller"] | None = None
+    at_most: Fraction | None = None
     margin: Positive | QuantityEntry
     margin_up_to: Positive | None = None
     reason: ReasonEntry

@@ -34,6 +34,21 @@ def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
     assert np.exp(limit + margin) == pytest.approx([1.3, 1.051])
 
 
+def test_a_number_with_a_unit_comes_to_no_more_than_is_said(metrics):
+    native = np.array([0.2, 0.8, 2.0])
+    budget = Budget.of(0.1, absolute=Quantity(0.1, "us"), at_most=0.2, margin=0.1)
+    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.1])
+    assert np.exp(limit + margin) == pytest.approx([1.3, 1.225, 1.2])
+    budget = Budget.of(absolute=Quantity(0.1, "us"), at_most=0.2, margin=Quantity(0.2, "us"))
+    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.05])
+    assert np.exp(limit + margin) == pytest.approx([1.4, 1.325, 1.15])
+    budget = Budget.of(absolute=Quantity(9.0, "MB/s"), at_most=0.2, margin=0.1)
+    limit, _ = budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([4.0, 90.0]))
+    assert np.exp(-limit) == pytest.approx([0.8, 0.9])
+
+
 def test_what_would_lose_everything_is_named_with_its_size(metrics):
     budget = Budget.of(absolute=Quantity(5.0, "MB/s"), margin=0.1)
     message = r"^mpi_bandwidth at 2 B: budget plus margin allow everything to be lost \(135% of 4 MB/s\)\.$"
@@ -56,6 +71,16 @@ def test_what_would_lose_everything_is_named_with_its_size(metrics):
             Budget.of(0.1, absolute=Quantity(2, "us"), margin=0.1, both="smaller"),
             "mpi_latency",
             "<= 1.1x or less, +2 us (margin 0.1)",
+        ),
+        (
+            Budget.of(0.1, absolute=Quantity(0.1, "us"), at_most=0.2, margin=0.1),
+            "mpi_latency",
+            "<= 1.1x or more, +0.1 us up to 1.2x (margin 0.1)",
+        ),
+        (
+            Budget.of(absolute=Quantity(2, "GFLOP/s"), at_most=0.2, margin=Quantity(1, "GFLOP/s")),
+            "hpl",
+            "-2 GFLOP/s down to 0.8x (margin 1 GFLOP/s, 0.2 at most)",
         ),
     ],
 )

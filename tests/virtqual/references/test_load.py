@@ -23,7 +23,7 @@ schema: virtqual-budgets/1
 class: {name: good, gate: overhead, qualifies: true, accelerators: [kvm], description: d, reason: r}
 budgets:
   - {family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}
-  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, margin: 0.1, reason: {claim: A1}}
+  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, at_most: 0.2, margin: 0.1, reason: {claim: A1}}
 """
 NOISE = """\
 schema: virtqual-noise/1
@@ -184,7 +184,7 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         (
             BUDGET,
             "margin: 0.05",
-            "margin: {value: 1, unit: km}",
+            "at_most: 0.1, margin: {value: 1, unit: km}",
             4,
             "budgets[0].margin.unit",
             "wrong unit 'km'",
@@ -210,6 +210,50 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
             "needs `relative` or `absolute`",
         ),
         (BUDGET, "both: larger, ", "", 5, "budgets[1]", "`both: larger` or `both: smaller`"),
+        (BUDGET, "at_most: 0.2, ", "", 5, "budgets[1].at_most", "which fraction may `absolute` come to"),
+        (BUDGET, "at_most: 0.2", "at_most: 0.05", 5, "budgets[1].at_most", "must be larger than `relative`"),
+        (BUDGET, "at_most: 0.2", "at_most: 1", 5, "budgets[1].at_most", "less than 1"),
+        (BUDGET, "both: larger", "both: smaller", 5, "budgets[1].at_most", "bounds nothing here"),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "relative: 0.05, at_most: 0.1, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "bounds nothing here",
+        ),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "absolute: {value: 1, unit: m/s}, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "which fraction may `absolute` come to",
+        ),
+        (
+            BUDGET,
+            "margin: 0.05",
+            "margin: {value: 1, unit: m/s}",
+            4,
+            "budgets[0].at_most",
+            "which fraction may `margin` come to",
+        ),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "absolute: {value: 1, unit: m/s}, at_most: 0.95, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "would allow all of speed to be lost",
+        ),
+        (
+            BUDGET,
+            "margin: 0.05",
+            "at_most: 0.95, margin: {value: 1, unit: m/s}",
+            4,
+            "budgets[0].at_most",
+            "would allow all of speed to be lost",
+        ),
         (BUDGET, "reason: {policy: ours}", "note: none", 4, "budgets[0].reason", "is missing"),
         (BUDGET, "{policy: ours}", "{}", 4, "budgets[0].reason", "either `claim`"),
         (
@@ -327,6 +371,9 @@ def test_a_change_budget_has_no_unit(tree):
     )
     with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].absolute: a change is a ratio"):
         load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
+    changes = changes.replace("absolute", "relative: 0.1, margin").replace("margin: 0.1, ", "")
+    with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].margin: a change is a ratio"):
+        load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +445,7 @@ def test_reasons_and_quantities_as_people_read_them(tree):
     texts = [
         references.budget(name, "good").terms[0].text(references.metrics[name]) for name in ("speed", "delay")
     ]
-    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us (margin 0.1)"]
+    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us up to 1.2x (margin 0.1)"]
 
 
 def test_noise_may_be_stated_for_a_setting(tree):
@@ -443,6 +490,17 @@ def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
         assert limit == pytest.approx(np.full(3, limit[0])), name
         # Emulation is judged by its change alone.
         assert np.expm1(limit + margin).max() <= (0.2 if found.gate == "overhead" else 0.35) + 1e-9
+
+
+def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(references):
+    native = np.array([0.05, 0.2, 0.8, 100.0])
+    for name, found in references.classes.items():
+        for metric in (m for m in references.metrics.values() if m.family in ("mpi-latency", "rdma-latency")):
+            budget = references.budget(metric.name, name)
+            limit, _ = budget.limits(metric, (1.0, 2.0, 4.0, 8.0), native)
+            relative = np.expm1(limit[3])
+            twice = 2 if found.gate == "overhead" else 1
+            assert np.expm1(limit[:2]) == pytest.approx(twice * relative), (name, metric.name)
 
 
 def test_every_class_can_judge_build_against_build(references):
