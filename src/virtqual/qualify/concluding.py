@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtqual.errors import InfrastructureError
+from virtqual.harness import catalogue
 from virtqual.references.load import known as references
 from virtqual.report import junit
 from virtqual.session.conclusion import conclude
@@ -61,12 +62,15 @@ def concluded(
         # What cannot be judged has been measured all the same, and is kept.
         ended_by(log, error)
         raise
+    asked = references().qualifications.get(session.hypervisor_class)
     conclude(
         session,
         judged,
         interrupted=interrupted,
         broken=[*broken, *failed],
         qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+        asked=asked,
+        cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     _written(log, session)

@@ -152,7 +152,10 @@ class Conclusion(BaseModel):
     all_outcomes
         How many verdicts have which outcome.
     qualified
-        ``yes``, ``yes (N accepted by waiver)`` or ``no (reason)``.
+        ``yes``, ``yes (N accepted by waiver, without FEATURE)`` or ``no (reason)``.
+    missing
+        Cases that the class asks for and that were not judged, where nothing else keeps the build from being
+        qualified.
     conclusion
         One sentence.
     exit_code
@@ -164,6 +167,7 @@ class Conclusion(BaseModel):
     outcome: str = "UNFINISHED"
     all_outcomes: dict[str, int] = {}
     qualified: str = "no (unfinished)"
+    missing: list[str] = []
     conclusion: str = ""
     exit_code: int = 5
 
