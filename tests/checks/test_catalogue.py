@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from virtqual.references import load_references
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -70,6 +71,17 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     too_large = {"namd_stmv_vms"}
     assert {name for name, *_ in entries} == defined - fetched - too_large
     assert set(re.findall(r"^  (\w+).*: the input .* is not here", done.stdout, re.MULTILINE)) == fetched
+    # What is asked for of a build before it is called qualified exists, in the scope that is said.
+    asked = {
+        (one.check.replace(" %", " "), found.scope)
+        for found in load_references(checks.parent / "references").qualifications.values()
+        for one in found.checks
+    }
+    named = re.findall(r"^- (\w+.*)\n    .*\n    tags: (.*)\n", done.stdout, re.MULTILINE)
+    there = {(name, scope) for name, tags in named for scope in tags.split(", ")}
+    there |= {(name.split(" ")[0], scope) for name, scope in there}
+    assert asked
+    assert asked <= there
     assert "asks for: +stream, 2 VMs of one host" in done.stdout
     why = r"^  (\w+): overcommitted.*: 4 VMs have 4 cores together, their host 2$"
     overcommitted = set(re.findall(why, done.stdout, re.MULTILINE))

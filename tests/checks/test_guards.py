@@ -27,6 +27,12 @@ def test_control_a_good_run_passes(site):
     assert "PASSED" in done.stdout
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     assert set(results(site).values()) == {"pass"}
+    # It says which cases there are besides: one of them alone qualifies nothing.
+    (file,) = (site.path / "state/sessions").glob("*/session.json")
+    missing = json.loads(file.read_text())["missing"]
+    assert [case for case in missing if case.startswith("lammps ")] == [
+        f"lammps %problem={problem}" for problem in ("chain", "eam", "rhodo")
+    ]
 
 
 def test_partitions_that_do_not_run_the_same_software_are_refused(site):

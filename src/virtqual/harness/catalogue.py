@@ -87,6 +87,8 @@ class Entry(BaseModel):
         return ", ".join(filter(None, wanted)) or "nothing of a stack"
 
 
+#: Name of the file in a session's directory that has them.
+FILE = "catalogue.json"
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
 
@@ -125,6 +127,11 @@ def write(entries: Sequence[Entry], path: Path) -> None:
 def read(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a file, none if there is no such file."""
     return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
+
+
+def cases(entries: Iterable[Entry], scope: str) -> list[str]:
+    """Return the cases of a scope, whether they can run or not, as sessions name them."""
+    return [entry.name.replace(" ", " %") for entry in entries if scope in entry.tags]
 
 
 def listing(

@@ -132,6 +132,11 @@ def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
+def loaded() -> tuple[catalogue.Entry, ...]:
+    """Return every check that this ReFrame has loaded, whatever was selected."""
+    return tuple(_loaded)
+
+
 def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
         if concretized:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError
+from virtqual.harness import catalogue
 from virtqual.references.load import known as references
 from virtqual.report import junit
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.session import Session
+from virtqual.session.store import readable
 from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.slow_runs import NONE, SlowRuns
+
+NIGHTS = 30
+"""Earlier sessions that are looked through for slow runs of this build: a month of nights."""
 
 
 def concluded(
@@ -56,21 +64,39 @@ def concluded(
         if failure.kind == "infrastructure"
     ]
     try:
-        judged = judge(session, earlier=earlier, looks=looks, share=share)
+        judged = judge(session, earlier=earlier, looks=looks, share=share, slow_before=_slow_before(session))
     except Exception as error:
         # What cannot be judged has been measured all the same, and is kept.
         ended_by(log, error)
         raise
+    asked = references().qualifications.get(session.hypervisor_class)
     conclude(
         session,
         judged,
         interrupted=interrupted,
         broken=[*broken, *failed],
         qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+        asked=asked,
+        cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     _written(log, session)
     return session
+
+
+def _slow_before(session: Session) -> SlowRuns:
+    """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
+    mine = (session.system, session.hypervisor, session.stack.get("hash"))
+    before = NONE
+    others = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
+    for one in islice(others, NIGHTS):
+        seen = one.slow_runs
+        if seen and one.session < session.session:
+            if (one.system, one.hypervisor, one.stack.get("hash")) == mine:
+                before += SlowRuns(
+                    seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor
+                )
+    return before
 
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:

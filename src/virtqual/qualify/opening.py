@@ -258,8 +258,13 @@ def refused_beforehand(job: Qualification) -> Session | None:
 def _identity(system: System) -> dict[str, dict[str, object]]:
     virtual = system.virtual
     sides: dict[str, dict[str, object]] = {
-        side: {"partition": system.partition(side).name, "processor": system.partition(side).processor}
+        side: {
+            "partition": known.name,
+            "processor": known.processor,
+            "features": systems.offers(known.features, known.extras),
+        }
         for side in systems.SIDES
+        for known in [system.partition(side)]
     }
     sides["virtual"] |= {"hypervisor": virtual.hypervisor.model_dump(), "guest": virtual.guest}
     sides["virtual"]["placement"] = placement.of(system)

@@ -28,6 +28,7 @@ from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
 from rich.console import Console
 
 from virtqual.errors import VirtqualError
+from virtqual.harness import catalogue, guards
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import pairs
 from virtqual.harness.recorder import Recorder
@@ -164,6 +165,8 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
             held=None if os.environ.get(PIPELINE) else held,
             say=getlogger().info,
         )
+        for log in opened.logs.values():
+            catalogue.write(guards.loaded(), log.directory / catalogue.FILE)
         share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
         run = PlainRun(opened.logs, opened.earlier, share)
         for case in restored:

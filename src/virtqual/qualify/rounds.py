@@ -31,7 +31,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
-    listed = job.log.directory / "catalogue.json"
+    listed = job.log.directory / catalogue.FILE
     env = {
         "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
         "VIRTQUAL_CATALOGUE": str(listed),

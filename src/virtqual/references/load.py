@@ -17,11 +17,13 @@ from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior
+from virtqual.references.qualifications import Asked, Qualification
 from virtqual.references.schemas import (
     BudgetEntry,
     BudgetsFile,
     NoiseEntry,
     NoiseFile,
+    QualificationFile,
     QuantityEntry,
     TargetEntry,
     WaiversFile,
@@ -105,11 +107,14 @@ class References:
         Hypervisor classes by name.
     waivers
         All, expired or not.
+    qualifications
+        The checks that a class asks for, by its name.
     """
 
     metrics: Metrics
     classes: Mapping[str, HypervisorClass]
     waivers: tuple[Waiver, ...] = ()
+    qualifications: Mapping[str, Qualification] = field(default_factory=dict)
     _rules: Mapping[str, tuple[_Rule, ...]] = field(default_factory=dict, repr=False)
     _noise: tuple[_Noise, ...] = field(default=(), repr=False)
 
@@ -217,13 +222,13 @@ def _applies(target: TargetEntry, metric: Metric, setting: str | None) -> bool:
 
 
 def load_references(directory: Path | str) -> References:
-    """Read ``references/``: metrics, budgets, noise, waivers.
+    """Read ``references/``: metrics, budgets, noise, waivers, qualifications.
 
     Parameters
     ----------
     directory
-        A directory that holds ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published`` and
-        ``waivers.yaml`` may be missing.
+        A directory that holds ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published``,
+        ``qualifications`` and ``waivers.yaml`` may be missing.
 
     Raises
     ------
@@ -244,6 +249,8 @@ def load_references(directory: Path | str) -> References:
             loader.noise(path, path.parent.name)
         if (directory / "waivers.yaml").exists():
             loader.waivers(directory / "waivers.yaml")
+        for path in sorted(directory.glob("qualifications/*.yaml")):
+            loader.qualification(path)
     if problems:
         raise DataError(problems)
     return loader.references()
@@ -281,12 +288,14 @@ class _Loader:
         self._noise: list[_Noise] = []
         self._noise_where: dict[tuple[object, ...], str] = {}
         self._waivers: list[Waiver] = []
+        self._qualifications: dict[str, Qualification] = {}
 
     def references(self) -> References:
         return References(
             self._metrics,
             dict(self._classes),
             tuple(self._waivers),
+            self._qualifications,
             self._rules,
             tuple(sorted(self._noise, key=_Noise.rank)),
         )
@@ -506,6 +515,29 @@ class _Loader:
                 ):
                     self._problem(document, key, f"the same result is waived already at {other.where}.")
             self._waivers.append(waiver)
+
+    # -- qualifications -----------------------------------------------------------------------------
+
+    def qualification(self, path: Path) -> None:
+        read = self._read(path, QualificationFile)
+        if read is None:
+            return
+        document, content = read
+        checks: list[Asked] = []
+        for index, entry in enumerate(content.checks):
+            asked = Asked(entry.check, entry.where)
+            if any(other.check == asked.check for other in checks):
+                self._problem(document, ("checks", index, "check"), f"{asked.check!r} is asked for already.")
+            checks.append(asked)
+        for index, name in enumerate(content.classes):
+            key = ("classes", index)
+            if name not in self._classes:
+                self._problem(document, key, f"unknown class {name!r}: {near(name, self._classes)}")
+            elif not self._classes[name].qualifies:
+                self._problem(document, key, f"class {name!r} qualifies no build: remove it here.")
+            elif name in self._qualifications:
+                self._problem(document, key, f"what class {name!r} asks for stands in another file already.")
+            self._qualifications[name] = Qualification(content.scope, tuple(checks))
 
 
 def _contradict(rule: _Rule, other: _Rule) -> bool:

@@ -157,3 +157,21 @@ class WaiversFile(DataModel):
 
     schema_: Annotated[Literal["virtqual-waivers/1"], Field(alias="schema")]
     waivers: list[WaiverEntry]
+
+
+class AskedEntry(DataModel):
+    """A check that must be judged, with its parameters as sessions name them, or by its name alone."""
+
+    check: Annotated[str, Field(pattern=r"^\w+( %\w+=\S+)*$")]
+    # Of any other word nobody could tell whether it is misspelt, and what it asks for would never be missed.
+    where: Literal["multinode", "numa", "rdma"] | None = None
+
+
+class QualificationFile(DataModel):
+    """``references/qualifications/*.yaml``: without these checks no build is qualified."""
+
+    schema_: Annotated[Literal["virtqual-qualification/1"], Field(alias="schema")]
+    classes: Annotated[list[Text], Field(min_length=1)]
+    scope: Literal["quick", "full"]
+    reason: Text
+    checks: Annotated[list[AskedEntry], Field(min_length=1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -164,8 +165,23 @@ class Terminal:
         for verdict in session.verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
+        if session.slow_runs and session.slow_runs.found:
+            self._say(Text(f"OVER slow runs: {session.slow_runs.text}", style=_STYLE["OVER"]))
+        self._hosts(session.verdicts)
         for waiver in session.waivers:
             self._say(f"waiver: {waiver}")
+
+    def _hosts(self, verdicts: Sequence[VerdictRecord]) -> None:
+        """Say how each host differs from the others of its kind, where the pairs tell."""
+        by_host: dict[str, list[float]] = defaultdict(list)
+        for verdict in verdicts:
+            for host, factor in verdict.hosts.items():
+                by_host[host].append(factor)
+        for host, factors in sorted(by_host.items()):
+            middle = statistics.median(factors) - 1
+            word = "slower" if middle > 0 else "faster"
+            metrics = f"{len(factors)} metric{'' if len(factors) == 1 else 's'}"
+            self._dim(f"host {host}: {abs(middle):.1%} {word} than the others of its kind ({metrics})")
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:

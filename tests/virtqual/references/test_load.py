@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from virtqual.files.datafile import DataError
-from virtqual.references import NoReferenceError, expiry_problems, load_references
+from virtqual.references import Asked, NoReferenceError, Qualification, expiry_problems, load_references
 from virtqual.references.metrics import UnknownMetricError
 from virtqual.verdict.pairs import Series
 
@@ -36,6 +36,15 @@ schema: virtqual-waivers/1
 waivers:
   - {metric: speed, gate: overhead, up_to: 0.9, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
 """
+QUALIFICATION = """\
+schema: virtqual-qualification/1
+classes: [good]
+scope: full
+reason: r
+checks:
+  - {check: lammps %problem=lj}
+  - {check: rdma_latency, where: rdma}
+"""
 CLAIMS = "schema: virtqual-published/1\nclaims:\n  - {id: A1}\n"
 
 
@@ -49,6 +58,7 @@ def tree(tmp_path):
             "budgets/good.yaml": BUDGETS,
             "noise/n.yaml": NOISE,
             "waivers.yaml": WAIVERS,
+            "qualifications/q.yaml": QUALIFICATION,
             "published/study.yaml": CLAIMS,
         }
         if file:
@@ -156,6 +166,7 @@ def test_no_noise_at_all_is_an_error(tree):
         references.prior("speed")
 
 
+ASKED = "qualifications/q.yaml"
 BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}"
 
 
@@ -339,6 +350,34 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         ("waivers.yaml", "up_to: 0.9", "up_to: 1", 3, "waivers[0].up_to", "1x is no worse than native"),
         ("waivers.yaml", "owner: me, ", "", 3, "waivers[0].owner", "is missing"),
         ("waivers.yaml", "2026-05-31", "soon", 3, "waivers[0].expires", "valid date"),
+        (
+            ASKED,
+            "classes: [good]",
+            "classes: [god]",
+            2,
+            "classes[0]",
+            "unknown class 'god': did you mean good",
+        ),
+        (ASKED, "classes: [good]", "classes: []", 2, "classes", "at least 1 item"),
+        (
+            ASKED,
+            "classes: [good]",
+            "classes: [good, good]",
+            2,
+            "classes[1]",
+            "stands in another file already",
+        ),
+        (ASKED, "scope: full", "scope: all", 3, "scope", "'quick' or 'full'"),
+        (
+            ASKED,
+            "check: rdma_latency",
+            "check: lammps %problem=lj",
+            7,
+            "checks[1].check",
+            "is asked for already",
+        ),
+        (ASKED, "lammps %problem=lj", "lammps problem=lj", 6, "checks[0].check", "match pattern"),
+        (ASKED, "where: rdma", "where: rmda", 7, "checks[1].where", "'multinode', 'numa' or 'rdma'"),
         ("metrics/m.yaml", "unit: us", "units: us", 5, "metrics[2].units", "is not a key"),
     ],
 )
@@ -407,6 +446,20 @@ def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
 def test_a_class_has_one_file(tree):
     with pytest.raises(DataError, match=r"class 'good' has its budgets already in .*good.yaml:2"):
         load_references(tree(**{"budgets/later.yaml": BUDGETS}))
+
+
+def test_what_a_class_asks_for_stands_in_one_file(tree):
+    asked = load_references(tree()).qualifications["good"]
+    assert asked == Qualification("full", (Asked("lammps %problem=lj"), Asked("rdma_latency", "rdma")))
+    with pytest.raises(
+        DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands in another"
+    ):
+        load_references(tree(**{"qualifications/z.yaml": QUALIFICATION}))
+
+
+def test_a_class_that_never_qualifies_asks_for_nothing(tree):
+    with pytest.raises(DataError, match=r"classes\[0\]: class 'good' qualifies no build: remove it here"):
+        load_references(tree(BUDGET, "qualifies: true", "qualifies: false"))
 
 
 def test_a_result_is_waived_once(tree):
@@ -512,6 +565,15 @@ def test_every_class_can_judge_build_against_build(references):
 def test_every_metric_has_noise_with_a_source(references):
     for name in references.classes:
         assert all(references.prior(metric, name).source for metric in judged(references))
+
+
+def test_every_class_that_qualifies_says_what_it_asks_for(references):
+    qualifying = {name for name, found in references.classes.items() if found.qualifies}
+    assert set(references.qualifications) == qualifying
+    for found in references.qualifications.values():
+        # What every centre has: memory, arithmetic, messages between nodes, applications.
+        always = {asked.check.split(" ")[0] for asked in found.checks if asked.where is None}
+        assert always >= {"stream", "hpl", "osu_nodes", "npb", "lammps", "namd_water", "wrf_ideal", "milc"}
 
 
 def test_emulated_results_are_never_qualified(references):

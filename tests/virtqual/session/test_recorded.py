@@ -7,12 +7,16 @@ has what was concluded at that time, by that code.
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from virtqual.harness import catalogue
 from virtqual.qualify import concluding
+from virtqual.references import Asked, Qualification
+from virtqual.references.load import known
 from virtqual.session.log import LOG, Log
 from virtqual.session.session import Session
 
@@ -40,7 +44,28 @@ def test_a_recorded_session_is_judged_as_it_was(recorded, name):
     session = concluding.concluded(recorded(name), recorded(earlier).session() if earlier else None)
     assert [[v.series, v.gate, v.outcome.value, v.pairs] for v in session.verdicts] == was["verdicts"]
     assert (session.outcome, session.exit_code) == (was["outcome"], was["exit_code"])
-    assert session.qualified == was["qualified"]
+    # When they were recorded, whatever was judged was all that a class asked for.
+    assert session.qualified == was["qualified"] or (was["qualified"] == "yes" and session.missing)
+
+
+def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded, monkeypatch):
+    """Which cases there are is in the catalogue that the session's ReFrame has left."""
+    log = recorded("kvm-within")
+    asked = {"kvm": Qualification("quick", (Asked("lammps"),))}
+    monkeypatch.setattr(concluding, "references", lambda: replace(known(), qualifications=asked))
+    cases = [run.check for run in log.session().runs]
+
+    def concluded(*entries):
+        every = [catalogue.Entry(name=name, description="d", tags=tags) for name, tags in entries]
+        catalogue.write(every, log.directory / catalogue.FILE)
+        return concluding.concluded(log, None)
+
+    judged = ("lammps problem=lj", ("full", "quick"))
+    assert set(cases) == {"lammps %problem=lj"}
+    assert concluded(judged, ("lammps problem=rhodo", ("full",))).qualified == "yes"
+    session = concluded(judged, ("lammps problem=chain", ("full", "quick")))
+    assert (session.missing, session.outcome) == (["lammps %problem=chain"], "WITHIN")
+    assert session.qualified == "no (0 of the 1 checks that class kvm asks for were judged: missing lammps)"
 
 
 @pytest.mark.parametrize("name", JUDGED)
