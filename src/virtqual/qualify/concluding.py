@@ -91,11 +91,9 @@ def _slow_before(session: Session) -> SlowRuns:
     others = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
     for one in islice(others, NIGHTS):
         seen = one.slow_runs
-        if seen and one.session < session.session:
-            if (one.system, one.hypervisor, one.stack.get("hash")) == mine:
-                before += SlowRuns(
-                    seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor
-                )
+        same = (one.system, one.hypervisor, one.stack.get("hash")) == mine
+        if seen and same and one.session < session.session:
+            before += SlowRuns(seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor)
     return before
 
 

@@ -19,7 +19,7 @@ def test_each_size_has_the_first_term_that_covers_it(metrics):
     small = Term(0.5, None, 0.1, Reason("policy", "small"), low=1, high=8)
     rest = Term(0.1, None, 0.2, Reason("policy", "rest"), low=8, high=64)
     budget = Budget((small, rest))
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 8.0, 16.0, 64.0), np.full(4, 3.0))
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 8.0, 16.0, 64.0), np.full(4, 3.0))
     assert np.exp(limit) == pytest.approx([1.5, 1.5, 1.1, 1.1])
     assert np.exp(limit + margin) == pytest.approx([1.6, 1.6, 1.3, 1.3])
     with pytest.raises(BudgetError, match=r"^no budget covers size 65\.$"):
@@ -29,7 +29,7 @@ def test_each_size_has_the_first_term_that_covers_it(metrics):
 
 def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
     budget = Budget.of(0.05, absolute=Quantity(0.2, "us"), margin=Quantity(0.1, "us"))
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
     assert np.exp(limit) == pytest.approx([1.2, 1.05])
     assert np.exp(limit + margin) == pytest.approx([1.3, 1.051])
 
@@ -37,15 +37,15 @@ def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
 def test_a_number_with_a_unit_comes_to_no_more_than_is_said(metrics):
     native = np.array([0.2, 0.8, 2.0])
     budget = Budget.of(0.1, absolute=Quantity(0.1, "us"), at_most=0.2, margin=0.1)
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
     assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.1])
     assert np.exp(limit + margin) == pytest.approx([1.3, 1.225, 1.2])
     budget = Budget.of(absolute=Quantity(0.1, "us"), at_most=0.2, margin=Quantity(0.2, "us"))
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
     assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.05])
     assert np.exp(limit + margin) == pytest.approx([1.4, 1.325, 1.15])
     budget = Budget.of(absolute=Quantity(9.0, "MB/s"), at_most=0.2, margin=0.1)
-    limit, _ = budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([4.0, 90.0]))
+    limit, _, _ = budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([4.0, 90.0]))
     assert np.exp(-limit) == pytest.approx([0.8, 0.9])
 
 
@@ -104,7 +104,7 @@ def test_history_by_hand():
 def test_the_margin_of_a_change_is_what_can_be_resolved_within_its_range(metrics, metric, sign):
     term = Term(0.02, None, 0.03, Reason("policy", "p"), margin_up_to=0.12)
     resolved = np.array([0.001, 0.08, 0.9])
-    limit, margin = Budget((term,)).limits(metrics[metric], (1.0, 2.0, 4.0), np.full(3, 9.0), resolved)
+    limit, margin, _ = Budget((term,)).limits(metrics[metric], (1.0, 2.0, 4.0), np.full(3, 9.0), resolved)
     assert margin[1] == pytest.approx(0.08)
     assert np.exp(sign * (limit + margin))[[0, 2]] == pytest.approx([1 + sign * 0.05, 1 + sign * 0.14])
     narrow, stated = Budget((term,)).limits(metrics[metric], (1.0,), np.array([9.0]))
