@@ -433,6 +433,7 @@ class _Loader:
             correlation=entry.correlation,
             common=entry.common,
             between=entry.between,
+            between_df=math.inf if entry.between_df == "bound" else entry.between_df,
         )
         self._noise.append(_Noise(entry, class_name, system, prior, points))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.files.datafile import DataModel
+from virtqual.references.noise import STATED_BETWEEN_DF
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -117,6 +118,7 @@ class NoiseEntry(TargetEntry):
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
     common: NotNegative = 0.0
     between: NotNegative = 0.0
+    between_df: Positive | Literal["bound"] = STATED_BETWEEN_DF
     source: Text
 
     @model_validator(mode="after")
