@@ -55,7 +55,7 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
         entry |= _curve(usable, sigma[:-1], float(sigma[-1]))
     else:
         sigma, weight = history(d, floor)
-        entry["sigma"] = _round(float(sigma[0]))
+        entry["sigma"] = rounded_up(float(sigma[0]))
     # How much nights differ is one property of a machine, and what each size says of it is a rough estimate.
     entry["df"] = float(f"{np.median(weight):.2g}")
     entry |= _between(usable)
@@ -96,9 +96,9 @@ def _curve(series: Sequence[Series], sigma: Floats, whole: float) -> dict[str, A
     assert isinstance(own, tuple)
     return {
         "points": list(series[0].points),
-        "sigma": [_round(value) for value in own],
+        "sigma": [rounded_up(value) for value in own],
         "correlation": round(correlation, 2),
-        "common": _round(common),
+        "common": rounded_up(common),
     }
 
 
@@ -145,10 +145,10 @@ def _between(series: Sequence[Series]) -> dict[str, Any]:
     means = np.array([d.mean() for d in boots])
     within = float(np.mean([d.var(ddof=1) / len(d) for d in boots]))
     between = math.sqrt(max(float(means.var(ddof=1)) - within, 0.0))
-    return {"between": _round(between), "between_df": len(boots) - 1}
+    return {"between": rounded_up(between), "between_df": len(boots) - 1}
 
 
-def _round(value: float) -> float:
+def rounded_up(value: float) -> float:
     """Round up to two significant digits: a prior must not claim less noise than was seen."""
     if value <= 0:
         return 0.0

@@ -41,6 +41,11 @@ def least_noise(series: Sequence[Series]) -> Floats:
     """
     sides: tuple[Side, ...] = ("virtual",) if series[0].yardstick else SIDES
     values = np.concatenate([session.values(side) for session in series for side in sides])
+    return noise_of_digits(values)
+
+
+def noise_of_digits(values: Floats) -> Floats:
+    """Return the same for values of runs, shape (n_runs, n_points)."""
     step = step_of(values)
     noise = [timer_noise(step, value) for value in np.median(values, axis=0)]
     return np.maximum(noise, LEAST_NOISE)

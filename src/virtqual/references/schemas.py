@@ -138,6 +138,39 @@ class NoiseFile(DataModel):
     noise: list[NoiseEntry]
 
 
+class HostsEntry(TargetEntry):
+    """How much two groups of hosts differ at most, in log units (0.01 is 1 %)."""
+
+    native: Annotated[list[Text], Field(min_length=1)]
+    virtual: Annotated[list[Text], Field(min_length=1)]
+    bound: Positive
+    means: Positive | None = None
+    source: Text
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if both := sorted(set(self.native) & set(self.virtual)):
+            raise ValueError(f"{', '.join(both)} of both groups: hosts in both roles need no bound.")
+        return self
+
+
+class SurveyEntry(DataModel):
+    """The sessions that a survey of hosts is made of, for the person who reviews it."""
+
+    sessions: Annotated[list[Text], Field(min_length=1)]
+    date: Text
+    cpu: Text
+    stack: Text
+
+
+class HostsFile(DataModel):
+    """``references/systems/<system>/hosts.yaml``."""
+
+    schema_: Annotated[Literal["virtqual-hosts/1"], Field(alias="schema")]
+    made_of: SurveyEntry
+    hosts: list[HostsEntry]
+
+
 class WaiverEntry(DataModel):
     """An accepted OVER, up to a ratio."""
 

@@ -72,6 +72,11 @@ def host_of(hosts: Mapping[str, Sequence[str]], nodes: Collection[str]) -> str |
     return next((host for host, its in hosts.items() if short <= set(map(_short, its))), None)
 
 
+def names_of(hosts: Iterable[str]) -> frozenset[str]:
+    """Return hosts by the names that `hosts_of` gives them."""
+    return frozenset(map(_short, hosts))
+
+
 def hosts_of(
     hosts: Mapping[str, Sequence[str]], nodes: Iterable[str], side: Literal["native", "virtual"]
 ) -> dict[str, str]:
