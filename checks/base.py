@@ -25,6 +25,7 @@ from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
 from virtqual.runs import Run
+from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
@@ -130,6 +131,7 @@ class Sampled(Guarded):
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
+        nodes = tuple(dict.fromkeys(task.node for task in noted.tasks))
         self.record = Run(
             check=self.case,
             pair=self.slot.pair,
@@ -138,7 +140,8 @@ class Sampled(Guarded):
             end=span.end,
             clock=span.clock,
             job=str(self.job.jobid),
-            nodes=tuple(dict.fromkeys(task.node for task in noted.tasks)),
+            nodes=nodes,
+            hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
             results=tuple(results),
             answers=tuple(self.answers),
             inputs={name: ready.sha256 for name, ready in self.fetched.items()},

@@ -24,7 +24,7 @@ def test_the_list_reads_like_a_catalogue(site):
 
 
 # Four VMs of one core each share a host of two cores.
-SHARING = {"vms_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
+SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
 
 
 # What `-t` selects by (docs/checks.md).

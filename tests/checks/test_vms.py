@@ -18,7 +18,7 @@ SITE = {
     "FAKE_NODES": "2",
     "FAKE_SMT_cloud": str(os.cpu_count()),
     "FAKE_SCALE": "small",
-    "FAKE_EXTRAS_cloud": json.dumps({"vms_of_hosts": HOSTS, "memory_mib": 1024}),
+    "FAKE_EXTRAS_cloud": json.dumps({"nodes_of_hosts": HOSTS, "memory_mib": 1024}),
     "FAKE_SECONDS": "1",
 }
 ONE_PAIR = {**SITE, "VIRTQUAL_PAIRS": "0:0"}

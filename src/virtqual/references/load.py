@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -15,12 +15,14 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, DataModelT, Document, Problem, files, parse
 from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
+from virtqual.references.hosts import HostBound
 from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior
 from virtqual.references.qualifications import Asked, Qualification
 from virtqual.references.schemas import (
     BudgetEntry,
     BudgetsFile,
+    HostsFile,
     NoiseEntry,
     NoiseFile,
     QualificationFile,
@@ -96,6 +98,18 @@ class _Noise:
 
 
 @dataclass(frozen=True)
+class _Survey:
+    """One entry of a system's file of hosts."""
+
+    target: TargetEntry
+    system: str
+    bound: HostBound
+
+    def rank(self) -> tuple[bool, bool]:
+        return (self.target.metric is None, self.target.setting is None)
+
+
+@dataclass(frozen=True)
 class References:
     """Everything under ``references/`` that judging needs.
 
@@ -117,6 +131,7 @@ class References:
     qualifications: Mapping[str, Qualification] = field(default_factory=dict)
     _rules: Mapping[str, tuple[_Rule, ...]] = field(default_factory=dict, repr=False)
     _noise: tuple[_Noise, ...] = field(default=(), repr=False)
+    _surveys: tuple[_Survey, ...] = field(default=(), repr=False)
 
     def hypervisor_class(self, name: str) -> HypervisorClass:
         """Return a class by name.
@@ -206,6 +221,40 @@ class References:
             "add it to references/noise."
         )
 
+    def host_bound(
+        self,
+        measured: Measured,
+        system: str,
+        native_hosts: Collection[str],
+        virtual_hosts: Collection[str],
+        *,
+        rotated: bool = False,
+    ) -> float:
+        """Return how much hosts in fixed roles differ at most, by the system's survey.
+
+        Parameters
+        ----------
+        measured
+            A series.
+        system
+            Name of the system.
+        native_hosts, virtual_hosts
+            Hosts of the runs of either side as their samples name them, in any order.
+        rotated
+            Whether the session rotates over them: then the means of both groups are what may differ.
+
+        Returns
+        -------
+        float
+            In log units; infinite where no survey covers these hosts.
+        """
+        for survey in self._surveys:
+            if survey.system == system and _applies(survey.target, measured.metric, measured.setting):
+                bound = survey.bound.of(native_hosts, virtual_hosts, rotated=rotated)
+                if math.isfinite(bound):
+                    return bound
+        return math.inf
+
     def expired(self, today: date) -> tuple[Waiver, ...]:
         """Return the waivers that no longer hold."""
         return tuple(waiver for waiver in self.waivers if not waiver.holds(today))
@@ -222,7 +271,7 @@ def _applies(target: TargetEntry, metric: Metric, setting: str | None) -> bool:
 
 
 def load_references(directory: Path | str) -> References:
-    """Read ``references/``: metrics, budgets, noise, waivers, qualifications.
+    """Read ``references/``: metrics, budgets, noise, hosts, waivers, qualifications.
 
     Parameters
     ----------
@@ -247,6 +296,8 @@ def load_references(directory: Path | str) -> References:
             loader.noise(path, None)
         for path in sorted(directory.glob("systems/*/noise.yaml")):
             loader.noise(path, path.parent.name)
+        for path in sorted(directory.glob("systems/*/hosts.yaml")):
+            loader.hosts(path, path.parent.name)
         if (directory / "waivers.yaml").exists():
             loader.waivers(directory / "waivers.yaml")
         for path in sorted(directory.glob("qualifications/*.yaml")):
@@ -287,6 +338,7 @@ class _Loader:
         self._rules: dict[str, tuple[_Rule, ...]] = {}
         self._noise: list[_Noise] = []
         self._noise_where: dict[tuple[object, ...], str] = {}
+        self._surveys: list[_Survey] = []
         self._waivers: list[Waiver] = []
         self._qualifications: dict[str, Qualification] = {}
 
@@ -298,6 +350,7 @@ class _Loader:
             self._qualifications,
             self._rules,
             tuple(sorted(self._noise, key=_Noise.rank)),
+            tuple(sorted(self._surveys, key=_Survey.rank)),
         )
 
     def _read(self, path: Path, model: type[DataModelT]) -> tuple[Document, DataModelT] | None:
@@ -467,8 +520,22 @@ class _Loader:
             correlation=entry.correlation,
             common=entry.common,
             between=entry.between,
+            between_df=math.inf if entry.between_df == "bound" else entry.between_df,
         )
         self._noise.append(_Noise(entry, class_name, system, prior, points))
+
+    # -- hosts --------------------------------------------------------------------------------------
+
+    def hosts(self, path: Path, system: str) -> None:
+        read = self._read(path, HostsFile)
+        if read is None:
+            return
+        document, content = read
+        for index, entry in enumerate(content.hosts):
+            self._members(document, ("hosts", index), entry)
+            native, virtual = frozenset(entry.native), frozenset(entry.virtual)
+            bound = HostBound(native, virtual, entry.bound, entry.means)
+            self._surveys.append(_Survey(entry, system, bound))
 
     # -- waivers ------------------------------------------------------------------------------------
 

@@ -7,6 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+STATED_BETWEEN_DF = 4.0
+"""What a stated spread of boots counts for, in degrees of freedom, where nobody says how it is known.
+
+An opinion that is believed like a bound makes nearly every session against an earlier one OVER where boots
+vary by several times as much ("Boots that nobody measured" in docs/decision-rule.md). With 4 the boots that
+sessions show soon outweigh it, and it costs little where it is small beside the noise of the pairs.
+"""
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -25,8 +33,10 @@ class Prior:
     common
         Standard deviation of what a pair's whole curve shares.
     between
-        Standard deviation of the overhead from one session to the next (another boot, another day);
-        counted only where two sessions are compared.
+        Standard deviation of what a new boot of the virtual machine changes by itself.
+    between_df
+        Degrees of freedom of `between`: boots less one where it was measured, `STATED_BETWEEN_DF` where it is
+        somebody's opinion, infinite where it is stated as a bound that boots do not exceed.
 
     Raises
     ------
@@ -40,7 +50,7 @@ class Prior:
     correlation: float = 0.5
     common: float = 0.0
     between: float = 0.0
-    between_df: float = np.inf
+    between_df: float = STATED_BETWEEN_DF
 
     def __post_init__(self) -> None:
         if not np.all(np.isfinite(self.sigma)) or np.min(self.sigma) <= 0:
@@ -51,6 +61,8 @@ class Prior:
             raise ValueError(f"correlation lies in [0, 1): {self.correlation}.")
         if min(self.common, self.between) < 0:
             raise ValueError("common and between are standard deviations: not below 0.")
+        if not self.between_df > 0:
+            raise ValueError(f"between_df must be above 0: {self.between_df}.")
 
     def covariance(self, width: int) -> NDArray[np.float64]:
         """Return the covariance of one pair's differences, shape (width, width).

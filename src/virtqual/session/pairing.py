@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from virtqual.admission.admit import Refused
 from virtqual.errors import UsageError
+from virtqual.identity import seen
 from virtqual.references import Budget, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
 from virtqual.runs import Declared, Result, Run
@@ -195,6 +196,9 @@ def _baseline(series: Series, earlier: Series | None) -> tuple[Series | None, tu
 
 
 def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Sample:
+    boots = [
+        node.boot if (node := run.identity.get(name)) and seen(node.boot) else None for name in run.nodes
+    ]
     return Sample(
         side=run.side,
         number=run.pair,
@@ -204,4 +208,13 @@ def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Samp
         invalid=result.invalid,
         origin=run.origin,
         points=result.points,
+        node="+".join(sorted(run.nodes)),
+        host=_together([run.hosts.get(node) for node in run.nodes]),
+        boot=_together(boots) if run.side == "virtual" else "",
     )
+
+
+def _together(names: Iterable[str | None]) -> str:
+    """Return names joined, each once: a machine with two nodes is one. Empty where one is not known."""
+    found = set(names)
+    return "" if None in found else "+".join(sorted(name for name in found if name))
