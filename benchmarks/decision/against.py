@@ -10,12 +10,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from virtqual.verdict.decision import decide, resolved_margin
+from virtqual.verdict.design import Design
 
 from sessions import SCREEN, series
 from virtqual.references.budgets import Budget, Reason, Term
 from virtqual.verdict import Case, Outcome, Prior, judge_session
-from virtqual.verdict.decision import decide, resolved_margin
-from virtqual.verdict.design import Design
 from virtqual.verdict.judge import HEADROOM
 
 FIRST = 4  # pairs of the first look; see virtqual.qualify.plan

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from noise_models import runs
 from scipy import stats
-
 from virtqual.verdict.decision import decide
 from virtqual.verdict.design import Design
 

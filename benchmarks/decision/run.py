@@ -21,12 +21,12 @@ import numpy as np
 from noise_models import COMMON, NEIGHBOURS, SIZES, curves, differences, measured, resampled, runs
 from rules import INVALID, OVER, UNDECIDED, WITHIN, Decided, plain_t, sequential, static_reference
 from scipy import stats
+from virtqual.verdict.design import Design
 
 from sessions import SCREEN, check, draw
 from sessions import run as run_sessions
 from virtqual.references.noise import sigma_of_history
 from virtqual.verdict import Outcome
-from virtqual.verdict.design import Design
 
 DESIGN = Design()
 HISTORY = 21  # A/A pairs of history: 20 degrees of freedom

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from virtqual.verdict.decision import decide
+from virtqual.verdict.design import Design
 
 from virtqual.references import Budget
 from virtqual.references.metrics import Metric
 from virtqual.verdict import Case, Outcome, Prior, judge_session
-from virtqual.verdict.decision import decide
-from virtqual.verdict.design import Design
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
 TESTS, PER_TEST, SIGMA = 12, 17, 0.0188

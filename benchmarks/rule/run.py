@@ -24,7 +24,7 @@ import sessions as draw
 from virtqual.verdict import estimate
 from virtqual.verdict.estimate import Noise
 from virtqual.verdict.places import host_effects, overhead
-from virtqual.verdict.rule import LOOKS, Batch, Judgement, Answer, earlier_pairs_needed, judge
+from virtqual.verdict.rule import LOOKS, Answer, Batch, Judgement, earlier_pairs_needed, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA
 
 CONFIDENCE = 0.95
@@ -261,9 +261,7 @@ def power(table: Table, rng: np.random.Generator) -> None:
         200,
         lambda count: draw.scalars(rng, "Gaussian", count, draw.overheads(200, BUDGET + 0.05)).judged(),
     )
-    table.rate(
-        "of 200 metrics: budget + 5%, SD 2.0%: found", judged.outcome[:, 0] == Answer.OVER, least=True
-    )
+    table.rate("of 200 metrics: budget + 5%, SD 2.0%: found", judged.outcome[:, 0] == Answer.OVER, least=True)
 
 
 def curves(table: Table, rng: np.random.Generator) -> None:
@@ -358,9 +356,7 @@ def nodes(table: Table, rng: np.random.Generator) -> None:
         "rotated over 8, SD 2 %: budget + 10 % found", judged.outcome[:, 0] == Answer.OVER, 0.98, least=True
     )
     judged = draw.collect(count, 11, lambda c: draw.rotated(rng, c, np.zeros(11), 0.02).judged(), width)
-    table.rate(
-        "rotated over 8, SD 2 %: overhead 0 WITHIN", judged.outcome == Answer.WITHIN, 0.95, least=True
-    )
+    table.rate("rotated over 8, SD 2 %: overhead 0 WITHIN", judged.outcome == Answer.WITHIN, 0.95, least=True)
     judged = draw.collect(
         count, 11, lambda c: draw.exchanged(rng, c, draw.overheads(11, BUDGET + 0.05), 0.03).judged()
     )

@@ -22,6 +22,6 @@ def samples_of(
             sign = 1 if metric.better == "lower" else -1
             shift = sign * np.asarray(row, dtype=float) if side == "virtual" else np.zeros(len(row))
             values = tuple(float(value) for value in native * np.exp(shift))
-            samples.append(Sample(side, number, values, clock, clock + 5))
+            samples.append(Sample(side, number, values, clock, clock + 5, host="host"))
             clock += 10
     return samples

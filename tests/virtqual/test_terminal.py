@@ -44,7 +44,7 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
     assert text().count(BRACKETS) == 6
     waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "9", BRACKETS, BRACKETS, date(2026, 6, 1))
-    series = make(metrics["hpl"], [0.5] * 4, setting="[x] a")
+    series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
     case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
     verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
     said = session(conclusion=BRACKETS)

@@ -15,7 +15,6 @@ from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Round, Session
 from virtqual.site.slurm import cancel
-from virtqual.verdict.rule import LOOKS
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -92,7 +91,7 @@ def _cancel_what_is_left(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    todo = [Round(number=1, first=0, last=(job.request.pairs or LOOKS[0]) - 1)]
+    todo = [Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)]
     while todo:
         for part in todo:
             run_round(job, job.log.session(), part)

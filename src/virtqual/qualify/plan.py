@@ -23,16 +23,15 @@ def affordable(request: Request) -> tuple[int, ...]:
     Raises
     ------
     UsageError
-        They are too few to find anything over budget, or fewer than are asked for at once.
+        They are too few to decide by, or fewer than are asked for at once.
     """
-    looks = tuple(look for look in LOOKS if look <= request.max_pairs)
-    if len(looks) < 2:
-        raise UsageError(
-            f"--max-pairs {request.max_pairs}: at least {LOOKS[1]} are needed to find anything over budget"
-        )
+    if request.max_pairs < LOOKS[0]:
+        raise UsageError(f"--max-pairs {request.max_pairs}: at least {LOOKS[0]} are needed to decide")
     if request.pairs and request.pairs > request.max_pairs:
         raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
-    return looks
+    # Where a second look is not allowed, a single one decides by all pairs.
+    single = request.max_pairs < LOOKS[1]
+    return (request.max_pairs,) if single else tuple(look for look in LOOKS if look <= request.max_pairs)
 
 
 def following(job: Qualification, session: Session, judged: Judged) -> list[Round]:

@@ -234,7 +234,7 @@ def _row(verdict: VerdictRecord, *, beside: bool) -> tuple[str | Text, ...]:
     values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
         mid, low, high = (_short(value) for value in (estimate.ratio, estimate.low, estimate.high))
-        shown = f"{mid} ({low}-{high})"
+        shown = f"{mid} ({low}-{high})" if estimate.lower is not None else mid
     else:
         shown = "-"
     outcome = verdict.outcome.value

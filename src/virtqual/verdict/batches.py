@@ -15,7 +15,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.outcome import Case
 from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import FLOOR, Batch
+from virtqual.verdict.rule import FLOOR, Batch, Judgement, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,3 +182,23 @@ def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
         most_margin=stack("most_margin"),
         floor=first._floor,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What the rule says of one question: a row of a batch."""
+
+    question: Question
+    batch: Batch
+    judged: Judgement
+    session: int
+    series: int
+
+    def __getattr__(self, name: str) -> Floats:
+        values: Floats = getattr(self.judged, name)[self.session, self.series]
+        return values
+
+    @cached_property
+    def alone(self) -> tuple[Batch, Judgement]:
+        """The row as a batch of its own."""
+        return only(self.batch, self.judged, self.session, self.series)

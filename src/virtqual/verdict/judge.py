@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from virtqual.references.budgets import BudgetError
 from virtqual.verdict import reasons, rule
-from virtqual.verdict.batches import Question, batch_of
+from virtqual.verdict.batches import Question, Row, batch_of
 from virtqual.verdict.estimate import Floats, with_whole
 from virtqual.verdict.outcome import Case, Finding, Interval, Outcome, Point, Verdict
 from virtqual.verdict.pairs import PairingError
 from virtqual.verdict.places import host_effects
-from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Batch, Judgement, Reason
+from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Reason
 
 OUTCOMES = {
     Answer.UNDECIDED: Outcome.UNDECIDED,
@@ -25,26 +23,6 @@ OUTCOMES = {
     Answer.OVER: Outcome.OVER,
     Answer.INVALID: Outcome.INVALID,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """What the rule says of one question: a row of a batch."""
-
-    question: Question
-    batch: Batch
-    judged: Judgement
-    session: int
-    series: int
-
-    def __getattr__(self, name: str) -> Floats:
-        values: Floats = getattr(self.judged, name)[self.session, self.series]
-        return values
-
-    @cached_property
-    def alone(self) -> tuple[Batch, Judgement]:
-        """The row as a batch of its own."""
-        return rule.only(self.batch, self.judged, self.session, self.series)
 
 
 def judge_all(
@@ -106,7 +84,7 @@ def _settled(case: Case, least: int) -> tuple[Outcome, tuple[str, ...], int | No
     refused = (*case.refused, *filter(None, [series.not_alternated]))
     if refused or mostly_invalid(attempted, valid):
         return Outcome.INVALID, refused, None
-    if valid == 0 or (valid < least and case.gate == "change" and baseline is None):
+    if valid == 0:
         return Outcome.UNDECIDED, (reasons.too_few(valid, least),), least
     if case.gate == "change" and baseline is None:
         return Outcome.BASELINE, (), None
@@ -238,7 +216,9 @@ def _middle(values: Floats) -> float:
 
 
 def _intervals(row: Row) -> list[Interval]:
-    """Return mean and bounds for each size, and of a curve for their mean."""
+    """Return mean and bounds for each size, and of a curve for their mean; no bounds before the first look."""
+    if not row.pairs:
+        return [Interval(float(mean), -math.inf, math.inf) for mean in row.mean]
     return [Interval(*map(float, ends)) for ends in zip(row.mean, row.low, row.high, strict=True)]
 
 

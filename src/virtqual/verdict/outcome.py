@@ -55,10 +55,11 @@ class Interval:
         return math.exp(-self.log), math.exp(-self.upper), math.exp(-self.lower)
 
     def text(self, metric: Metric) -> str:
-        """Return such as ``1.22x worse (1.17x to 1.27x)``."""
+        """Return such as ``1.22x worse (1.17x to 1.27x)``; without bounds where there are none."""
         ratio, low, high = (times(value) for value in self.ratio(metric))
         word = "" if ratio == "1.000x" else " worse" if self.log > 0 else " better"
-        return f"{ratio}{word} ({low} to {high})"
+        bounds = f" ({low} to {high})" if math.isfinite(self.lower) and math.isfinite(self.upper) else ""
+        return f"{ratio}{word}{bounds}"
 
 
 def times(ratio: float) -> str:

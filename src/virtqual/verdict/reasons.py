@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
+from virtqual.verdict.batches import Row
 from virtqual.verdict.outcome import number
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.rule import (
@@ -19,9 +19,6 @@ from virtqual.verdict.rule import (
     earlier_pairs_needed,
     resolved_margin,
 )
-
-if TYPE_CHECKING:
-    from virtqual.verdict.judge import Row
 
 TOO_GOOD = (
     f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "

@@ -61,8 +61,8 @@ def test_what_the_earlier_session_did_not_measure_has_no_change(hypervisor_class
 
 
 def test_a_metric_of_the_earlier_session_that_is_no_more_is_left_alone():
-    before = [*runs(12), *runs(metric="gone", check="other")]
-    assert judged(runs(12), runs=before).outcome is Outcome.WITHIN
+    before = [*runs(18), *runs(metric="gone", check="other")]
+    assert judged(runs(18), runs=before).outcome is Outcome.WITHIN
 
 
 @pytest.mark.parametrize("name", [LOG, DOCUMENT])

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-
-from virtqual.references.noise import Prior, sigma_of_history
 from virtqual.verdict.decision import (
     contiguous,
     contrast,
@@ -16,6 +14,8 @@ from virtqual.verdict.decision import (
     window_variance,
 )
 from virtqual.verdict.design import Design
+
+from virtqual.references.noise import Prior, sigma_of_history
 
 ONE = np.array([[0.02**2]])
 

@@ -12,13 +12,13 @@ from virtqual.verdict.estimate import MOST_DF, Noise, history, pulled_in, timer_
 from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
     LOOKS,
+    Answer,
     Batch,
     Judgement,
-    Answer,
     Reason,
     earlier_pairs_needed,
-    spans,
     judge,
+    spans,
 )
 from virtqual.verdict.slow_runs import SlowRuns, slow
 
