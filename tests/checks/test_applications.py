@@ -150,8 +150,8 @@ def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped)
     processes = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= os.cpu_count()]
     lammps = found["lammps_scaling"]
     assert [point for point in curve(lammps) if point in processes] == processes
-    # The stand-in's loop takes 2 s however many processes there are, and 4.58 % of it are communication.
-    assert curve(lammps)[1] == pytest.approx(43200, rel=0.02)
+    # The stand-in's loop takes 0.5 s however many processes there are, and 4.58 % of it are communication.
+    assert curve(lammps)[1] == pytest.approx(172800, rel=0.02)
     assert lammps["communication"] == pytest.approx(0.0458)
     assert curve(found["wrf_scaling"])[1] == pytest.approx(86400 / 0.98104)
     assert "4.6% of the time in communication (native)" in outcome(done)
