@@ -88,7 +88,7 @@ def test_a_dry_run_has_it_too(site):
 
 
 def test_a_session_of_virtqual_has_it_in_its_round_with_pair_0(site):
-    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "1")
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2")
     assert done.returncode in (0, 1, 3, 4), outcome(done)
     said = events(site)
     slots = submitted(said)
