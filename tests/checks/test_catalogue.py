@@ -110,7 +110,14 @@ def test_rdma_of_the_virtual_partition_alone_is_measured(site):
         return [re.sub(" /[0-9a-f]+", "", site.run(*line, how, **env).stdout) for how in ("-LC", "-L")]
 
     concrete, catalogue = listed(FAKE_FEATURES_cloud="rdma")
-    for sample, partition in (("0N", "bare"), ("0V", "cloud"), ("1V", "cloud"), ("1N", "bare")):
+    for sample, partition in (
+        ("warm-up-N", "bare"),
+        ("warm-up-V", "cloud"),
+        ("0N", "bare"),
+        ("0V", "cloud"),
+        ("1V", "cloud"),
+        ("1N", "bare"),
+    ):
         assert f"rdma_latency %sample={sample} %operation=write @testsite:{partition}+micro" in concrete
     assert "rdma_latency_overhead %operation=write @testsite:cloud+micro" in concrete
     assert "- rdma_latency operation=write" in catalogue

@@ -148,20 +148,20 @@ lammps:
 
 
 def test_native_within_its_absolute_reference_passes(site):
-    write_reference(site, REFERENCE.format(problem="lj", value=2.0))
+    write_reference(site, REFERENCE.format(problem="lj", value=0.5))
     done = site.reframe(*LJ)
     assert done.returncode == 0, outcome(done)
 
 
 def test_native_missing_its_absolute_reference_fails_and_skips_the_verdict(site):
-    write_reference(site, REFERENCE.format(problem="lj", value=1.0))
+    write_reference(site, REFERENCE.format(problem="lj", value=0.25))
     done = site.reframe(*LJ)
     assert done.returncode != 0
     assert results(site)["lammps_overhead %problem=lj@cloud"] == "fail_deps" or "skip" in str(results(site))
 
 
 def test_a_mistyped_reference_key_is_not_silently_ignored(site):
-    write_reference(site, REFERENCE.format(problem="ljj", value=2.0))
+    write_reference(site, REFERENCE.format(problem="ljj", value=0.5))
     done = site.reframe(*LJ)
     assert done.returncode != 0
     assert "no reference value found" in outcome(done)

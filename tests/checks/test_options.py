@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 LJ = ("-n", "lammps.*lj")
-SAMPLES = ("0N", "0V", "1V", "1N")
+SAMPLES = ("warm-up-N", "warm-up-V", "0N", "0V", "1V", "1N", "2N", "2V", "3V", "3N")
 
 
 def outcome(done) -> str:
@@ -32,7 +32,7 @@ def dry_run(site, *options: str, **env: str) -> str:
 
 
 def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
-    assert "Ran 5/5" in dry_run(site)
+    assert f"Ran {len(SAMPLES) + 1}/{len(SAMPLES) + 1}" in dry_run(site)
     assert len(scripts(site)) == len(SAMPLES)
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
 
@@ -48,7 +48,7 @@ def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
 )
 def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option, partition, limit):
     dry_run(site, *option, FAKE_TIME_LIMIT=partition)
-    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * 4
+    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * len(SAMPLES)
 
 
 def test_job_options_reach_both_sides(site):
@@ -83,7 +83,7 @@ def test_names_tags_and_environments_select(site):
 
 def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
     text = listed(site, "-LC", *LJ, "--exclude-tag", "verdict")
-    assert "Concretized 4 test case(s)" in text
+    assert f"Concretized {len(SAMPLES)} test case(s)" in text
     assert "lammps_overhead" not in text
 
 
@@ -92,7 +92,7 @@ def test_every_hash_of_the_detailed_list_selects_its_test(site):
     hashes = dict(reversed(pair.split(" ")) for pair in entry[1].split(", "))
     assert hashes.keys() == {*SAMPLES, "verdict"}
     # A verdict brings its samples along, and a sample those before it in the order.
-    for what, count in {"verdict": 5, "1N": 4, "0V": 2}.items():
+    for what, count in {"verdict": 11, "1N": 6, "0V": 4, "warm-up-N": 1}.items():
         concrete = listed(site, "-LC", "-n", hashes[what])
         assert f"Concretized {count} test case(s)" in concrete
         assert hashes[what] in concrete

@@ -59,11 +59,11 @@ def test_a_reference_that_native_misses_refuses_the_verdict(site):
     directory.mkdir(parents=True)
     (directory / "lammps.yaml").write_text(
         "lammps:\n  $index: [$system, problem]\n  testsite:\n    lj:\n"
-        "      lammps_loop_time: [1.0, null, 0.05, s]\n"
+        "      lammps_loop_time: [0.25, null, 0.05, s]\n"
     )
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "expected 1.0" in done.stdout
+    assert "expected 0.25" in done.stdout
 
 
 def test_a_program_that_fails_is_infrastructure(site):

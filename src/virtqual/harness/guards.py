@@ -25,7 +25,7 @@ from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.core.pipeline import CompileOnlyRegressionTest
 from reframe.frontend import cli, dependencies
-from reframe.frontend.executors import Runner
+from reframe.frontend.executors import RegressionTask, Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
 from reframe.utility import import_module_from_file, jsonext
 
@@ -49,6 +49,7 @@ def install() -> None:
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
         CompileOnlyRegressionTest.check_sanity = _with_build_job(CompileOnlyRegressionTest.check_sanity)
+        RegressionTask.log_result = _without_warm_ups(RegressionTask.log_result)
         jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
@@ -174,6 +175,16 @@ def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:
             self._job = None
 
     return checked
+
+
+def _without_warm_ups(log_result: Callable[..., None]) -> Callable[..., None]:
+    """Leave runs before the first pair out of the perf log, whose columns the first entry decides."""
+
+    def logged(self: Any) -> None:
+        if not getattr(self.check, "warm_up", False):
+            log_result(self)
+
+    return logged
 
 
 class _ImportsOfPackages:

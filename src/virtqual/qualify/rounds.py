@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from virtqual.harness import catalogue, process
+from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
@@ -37,7 +37,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
     }
-    seconds = plan.expected(job, session, part.checks, part.last - part.first + 1)
+    seconds = plan.expected(job, session, part.checks, len(order.order(part.first, part.last)) // 2)
     job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
     line = _command(job, part, files)
     try:

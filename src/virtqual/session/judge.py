@@ -93,7 +93,7 @@ def judge(
         For what only a bug of the harness produces.
     """
     known, rules, name = references(), policy(), session.hypervisor_class
-    admitted = admitted_of(session)
+    admitted = admitted_of(session, earlier=earlier)
     before = None
     if earlier is not None:
         # What disturbed or refused runs of the earlier session makes them no better a measure now.
@@ -116,10 +116,14 @@ def judge(
     return Judged(admitted, canaries(admitted.runs), verdict)
 
 
-def admitted_of(session: Session, hypervisor_class: str = "") -> Admitted:
-    """Return which runs of a session may be compared, under its own class or another one."""
+def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Session | None = None) -> Admitted:
+    """Return which runs of a session may be compared, under its own class or another one.
+
+    Where it is held against an `earlier` session, no run may repeat one of that session's.
+    """
     failed = [(failure.check, failure.why) for failure in session.failures]
-    return admit(session.runs, policy(), hypervisor_class or session.hypervisor_class, failed)
+    chosen = hypervisor_class or session.hypervisor_class
+    return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else ())
 
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
