@@ -216,7 +216,7 @@ def _middle(values: Floats) -> float:
 
 
 def _intervals(row: Row) -> list[Interval]:
-    """Return mean and bounds for each size, and of a curve for their mean; no bounds before the first look."""
+    """Return mean and bounds of each size and of the whole curve; no bounds before the first look."""
     if not row.pairs:
         return [Interval(float(mean), -math.inf, math.inf) for mean in row.mean]
     return [Interval(*map(float, ends)) for ends in zip(row.mean, row.low, row.high, strict=True)]
