@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from virtqual.references import Budget, Gate, NoReferenceError, Prior, Reference
 from virtqual.references.metrics import Metric
 from virtqual.runs import Declared, Result, Run
 from virtqual.verdict import Case
+from virtqual.verdict.batches import counted, places_of
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
 #: Noise of a metric that no reviewed file knows: as the noisiest family of references/noise/default.yaml.
@@ -146,8 +148,19 @@ def cases_of(
                 if declared
                 else _of_references(series, references, hypervisor_class, gate, system)
             )
-            cases.append(Case(series, budget, prior, baseline=baseline, refused=reasons))
+            bounds = (_host_bound(one, references, system) for one in (series, baseline))
+            cases.append(Case(series, budget, prior, baseline, reasons, *bounds))
     return cases
+
+
+def _host_bound(series: Series | None, references: References, system: str) -> float:
+    """Return how much the hosts of both sides differ at most, log units; infinity if no survey says."""
+    if series is None or not series.valid:
+        return math.inf
+    places = places_of(series, counted(series))
+    if places.kind not in ("fixed", "rotated"):
+        return math.inf
+    return references.host_bound(series, system, *places.roles, rotated=places.kind == "rotated")
 
 
 def _of_references(
