@@ -20,6 +20,7 @@ from virtqual.session.session import Head, Session
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number
+from virtqual.verdict.record import EstimateRecord
 
 _STYLE = {
     "WITHIN": "green",
@@ -225,12 +226,12 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     for title in ("verdict", "pairs"):
         table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
     for verdict in verdicts:
-        table.add_row(*_row(verdict, beside=verdict.change is not None and not only_change))
+        estimate = verdict.judged or (None if only_change else verdict.overhead)
+        table.add_row(*_row(verdict, estimate, beside=verdict.change is not None and not only_change))
     return table
 
 
-def _row(verdict: VerdictRecord, *, beside: bool) -> tuple[str | Text, ...]:
-    estimate = verdict.judged or verdict.overhead
+def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
         mid, low, high = (_short(value) for value in (estimate.ratio, estimate.low, estimate.high))

@@ -9,7 +9,7 @@ from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.references import Gate, Qualification
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
-from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of
+from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, gravest, record_of
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -83,14 +83,14 @@ def conclude(
     elif answer is Outcome.INVALID or unmeasured:
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
-        session.conclusion = f"Refused: {count} could not be judged honestly; the reasons are above."
-        if any(one.outcome is Outcome.OVER and not one.waived for one in session.verdicts):
-            session.conclusion += f" Of the others: {_sentence(session, Outcome.OVER)}"
+        session.conclusion = f"Refused: {count} could not be judged; the reasons are above."
+        if others := [one for one in session.verdicts if one.outcome is not Outcome.INVALID]:
+            session.conclusion += f" Of the others: {_sentence(session, gravest(others), others)}"
     elif verdict is not None:
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
-        session.conclusion = _sentence(session, answer)
-        if verdict.slow_found:
-            session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
+        session.conclusion = _sentence(session, answer, session.verdicts)
+    if verdict and verdict.slow_found and not (interrupted or broken):
+        session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
     session.missing = []
     session.qualified = _qualified(session, verdict, qualifies, studied)
     if session.qualified == "yes":
@@ -161,12 +161,12 @@ def _passed(session: Session, case: str) -> bool:
     return bool(verdicts) and all(one.outcome is Outcome.WITHIN or one.waived for one in verdicts)
 
 
-def _sentence(session: Session, answer: Outcome) -> str:
+def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:
     limits: dict[Gate, str] = {
         "overhead": "overhead budget",
         "change": f"allowed change since session {session.against}",
     }
-    build, verdicts = session.hypervisor, session.verdicts
+    build = session.hypervisor
     totals = Counter(verdict.gate for verdict in verdicts)
     accepted = sum(verdict.waived for verdict in verdicts)
     total = max(totals.values())

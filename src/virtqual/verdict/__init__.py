@@ -4,7 +4,14 @@ from virtqual.references.noise import Prior
 from virtqual.verdict.message import message
 from virtqual.verdict.outcome import Case, Finding, Interval, Outcome, Point, Verdict
 from virtqual.verdict.record import VerdictRecord, record_of
-from virtqual.verdict.session import Need, SessionError, SessionVerdict, judge_session, judge_sessions
+from virtqual.verdict.session import (
+    Need,
+    SessionError,
+    SessionVerdict,
+    gravest,
+    judge_session,
+    judge_sessions,
+)
 
 __all__ = [
     "Case",
@@ -18,6 +25,7 @@ __all__ = [
     "SessionVerdict",
     "Verdict",
     "VerdictRecord",
+    "gravest",
     "judge_session",
     "judge_sessions",
     "message",

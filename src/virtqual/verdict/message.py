@@ -30,10 +30,13 @@ def message(verdict: Verdict) -> str:
         subject = f"baseline recorded, {subject}"
     beside = "not observable" if native is None else number(native)
     allowed = "change allowed" if verdict.gate == "change" else "budget"
+    # Of a baseline nothing is judged.
+    limits = f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
+    if verdict.outcome is Outcome.BASELINE:
+        limits = ""
     text = (
         f"{head}: {subject}{what}; native {beside}, virtual {number(virtual)} {metric.unit}; "
-        f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
-        f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
+        f"{limits}{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     )
     tail = list(verdict.reasons)
     series = verdict.case.series

@@ -13,6 +13,7 @@ from virtqual.references.waivers import Waiver
 from virtqual.verdict.batches import counted
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Case, Outcome, Verdict
+from virtqual.verdict.record import VerdictRecord
 from virtqual.verdict.rule import ALPHA, LOOKS
 from virtqual.verdict.slow_runs import NONE, SLOW_ALPHA, SlowRuns, slow_runs_of
 
@@ -22,6 +23,12 @@ _ORDER = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Ou
 
 class SessionError(ValueError):
     """Cases that cannot be judged together."""
+
+
+def gravest(verdicts: Iterable[Verdict | VerdictRecord]) -> Outcome:
+    """Return one answer for many: the first of `_ORDER` that occurs; INVALID for none."""
+    present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts}
+    return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,8 @@ class SessionVerdict:
         A waived OVER does not count; `accepted` says how many there are. Slow runs that were found are OVER.
         A session in which nothing was judged is INVALID.
         """
-        present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in self.verdicts}
-        if self.slow_found and present:
-            present.add(Outcome.OVER)
-        return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
+        answer = gravest(self.verdicts)
+        return Outcome.OVER if self.slow_found and answer is not Outcome.INVALID else answer
 
     @property
     def accepted(self) -> int:
