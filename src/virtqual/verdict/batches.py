@@ -73,7 +73,10 @@ class Question:
         earlier = None
         if self.earlier is not None:
             earlier = (len(self.earlier[0]), _key(self.earlier[2]))
-        return (self.costs[0].shape, _key(self.places), earlier, self.case.prior.between_df, self._floor)
+        prior = self.case.prior
+        # Whether boots are stated to vary is one answer for a batch; see `virtqual.verdict.places`.
+        boots = (prior.between > 0, prior.between_df)
+        return (self.costs[0].shape, _key(self.places), earlier, boots, self._floor)
 
     @property
     def _floor(self) -> float:
