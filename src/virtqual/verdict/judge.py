@@ -85,7 +85,9 @@ def _settled(case: Case, least: int) -> tuple[Outcome, tuple[str, ...], int | No
     if baseline is not None and (series.id, series.points) != (baseline.id, baseline.points):
         what = "points" if series.id == baseline.id else "series"
         raise PairingError(f"{series.id}: the earlier session has other {what} ({baseline.id}).")
-    refused = (*case.refused, *filter(None, [series.not_alternated]))
+    earlier = baseline.not_alternated if baseline is not None else ""
+    order = [series.not_alternated, earlier and f"earlier session: {earlier}"]
+    refused = (*case.refused, *filter(None, order))
     if refused or mostly_invalid(attempted, valid):
         return Outcome.INVALID, refused, None
     if valid == 0:
