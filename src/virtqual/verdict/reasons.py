@@ -55,7 +55,8 @@ def of(row: Row, looks: Sequence[int]) -> tuple[str, ...]:
     if reason is Reason.CENSORED:
         virtual, native = series.refused("virtual"), series.refused("native")
         return (
-            f"{virtual} virtual runs were refused and {native} native ones: what is left out might decide",
+            f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
+            "what is left out might decide",
         )
     if reason is Reason.TOO_GOOD:
         return (TOO_GOOD,)
