@@ -106,9 +106,13 @@ def _margin(row: Row) -> str:
 
 def _hosts(row: Row) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
-    native, virtual = (", ".join(names) for names in row.question.places.roles)
+    places, earlier = row.question.places, row.question.earlier
+    where = ""
+    if not math.isinf(places.bias) and earlier is not None:
+        places, where = earlier[2], "in the earlier session "
+    native, virtual = (", ".join(names) for names in places.roles)
     return (
-        f"native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow guest, and "
+        f"{where}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow guest, and "
         "no number of pairs tells them apart; exchange the hosts' roles, or survey them "
         "(virtqual record --hosts)"
     )

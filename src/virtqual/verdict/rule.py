@@ -198,11 +198,13 @@ class _Series:
         self.earlier: tuple[Floats, Floats] | None = None
         if batch.earlier is not None:
             count = batch.earlier[0].shape[-2]
+            where = batch.earlier_places or everywhere_alike(count)
+            whole = count - count % where.width
             self.earlier = (
-                with_whole(batch.earlier[0].reshape(self.rows, count, points)),
-                with_whole(batch.earlier[1].reshape(self.rows, count, points)),
+                with_whole(batch.earlier[0].reshape(self.rows, count, points)[:, :whole]),
+                with_whole(batch.earlier[1].reshape(self.rows, count, points)[:, :whole]),
             )
-            self.earlier_places = batch.earlier_places or everywhere_alike(count)
+            self.earlier_places = where.first(whole)
         self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if self.earlier is not None:
             resolved = self._resolved(looks, beta)
