@@ -122,7 +122,7 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
     boots = _labels(pairs, "boot")[1]
     native, virtual = _labels(pairs, "host")
     if series.yardstick:
-        return _recognised(virtual, virtual, boots, bound)
+        return replace(_recognised(virtual, virtual, boots, bound), told=all(virtual))
     if all(native) and all(virtual):
         return _recognised(native, virtual, boots, bound)
     native, virtual = _labels(pairs, "place")

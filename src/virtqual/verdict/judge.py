@@ -71,7 +71,7 @@ def judge_all(
     shown = {row.question.case: row for row in _rows(beside, looks, alpha)}
     return [
         [
-            _verdict(case, why, question and rows[question], shown.get(case), looks)
+            _verdict(case, why, None if question is None else rows[question], shown.get(case), looks)
             for case, why, question in zip(cases, whys, questions, strict=True)
         ]
         for cases, whys, questions in zip(sessions, settled, asked, strict=True)

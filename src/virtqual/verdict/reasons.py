@@ -112,7 +112,7 @@ def _hosts(row: Row) -> str:
         places, where = earlier[2], "in the earlier session "
     native, virtual = (", ".join(names) for names in places.roles)
     return (
-        f"{where}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow guest, and "
-        "no number of pairs tells them apart; exchange the hosts' roles, or survey them "
+        f"{where}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "
+        "guest, and no number of pairs tells them apart; exchange the hosts' roles, or survey them "
         "(virtqual record --hosts)"
     )
