@@ -249,21 +249,13 @@ def test_one_case_in_two_sessions_has_the_answer_of_each(case):
         assert answers == [Outcome.OVER if len(one) == 1 else Outcome.UNDECIDED for one in sessions]
 
 
-def test_the_stated_boots_of_one_series_are_not_those_of_another(case):
+def test_the_stated_boots_of_one_series_are_not_those_of_another(metrics):
     """A series whose boots nobody states must not take them for known because its neighbour's are."""
-    how = {"boots": ["1"] * 4 + ["2"] * 4}
+    d = around(0.0, 8, 0.002) + np.repeat([0.06, -0.06], 4)
 
     def torn(setting, prior):
-        made = case(0.0, 8, setting, prior=prior)
-        shift = np.repeat([0.06, -0.06], 4)
-        runs = [run for pair in made.series.pairs for run in (pair.native, pair.virtual)]
-        runs = [
-            replace(run, values=(run.values[0] * np.exp(-shift[run.number]),))
-            if run.side == "virtual"
-            else run
-            for run in runs
-        ]
-        return replace(made, series=pair_up(made.series.metric, setting, (), runs))
+        runs = samples_of(metrics["hpl"], [[value] for value in d], boots=["1"] * 4 + ["2"] * 4)
+        return Case(pair_up(metrics["hpl"], setting, (), runs), FIVE, prior)
 
     mine, other = torn("x", PRIOR), torn("y", Prior(0.02, 20, "", between=0.03))
     alone = judge_session([mine]).verdict("hpl@x")
