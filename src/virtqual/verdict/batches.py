@@ -73,7 +73,10 @@ class Question:
         earlier = None
         if self.earlier is not None:
             earlier = (len(self.earlier[0]), _key(self.earlier[2]))
-        return (self.costs[0].shape, _key(self.places), earlier, self.case.prior.between_df, self._floor)
+        prior = self.case.prior
+        # Whether boots are stated to vary is one answer for a batch; see `virtqual.verdict.places`.
+        boots = (prior.between > 0, prior.between_df)
+        return (self.costs[0].shape, _key(self.places), earlier, boots, self._floor)
 
     @property
     def _floor(self) -> float:
@@ -119,7 +122,7 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
     boots = _labels(pairs, "boot")[1]
     native, virtual = _labels(pairs, "host")
     if series.yardstick:
-        return _recognised(virtual, virtual, boots, bound)
+        return replace(_recognised(virtual, virtual, boots, bound), told=all(virtual))
     if all(native) and all(virtual):
         return _recognised(native, virtual, boots, bound)
     native, virtual = _labels(pairs, "place")

@@ -52,11 +52,15 @@ def judge_all(
         If a budget cannot be applied to its metric and values.
     """
     settled = [[_settled(case, looks[0]) for case in cases] for cases in sessions]
+    # One case may stand in several sessions, in other company in each: its question is the session's own.
     asked = [
-        [_question(case, case.gate == "change") for case, why in zip(cases, whys, strict=True) if why is None]
+        [
+            None if why is not None else _question(case, case.gate == "change")
+            for case, why in zip(cases, whys, strict=True)
+        ]
         for cases, whys in zip(sessions, settled, strict=True)
     ]
-    rows = {row.question.case: row for row in _rows(asked, looks, alpha)}
+    rows = {row.question: row for row in _rows([list(filter(None, one)) for one in asked], looks, alpha)}
     # Overheads that are not what is asked about are shown beside it, each as a session of its own.
     beside = [
         [_question(case, False)]
@@ -67,10 +71,10 @@ def judge_all(
     shown = {row.question.case: row for row in _rows(beside, looks, alpha)}
     return [
         [
-            _verdict(case, why, rows.get(case), shown.get(case), looks)
-            for case, why in zip(cases, whys, strict=True)
+            _verdict(case, why, None if question is None else rows[question], shown.get(case), looks)
+            for case, why, question in zip(cases, whys, questions, strict=True)
         ]
-        for cases, whys in zip(sessions, settled, strict=True)
+        for cases, whys, questions in zip(sessions, settled, asked, strict=True)
     ]
 
 
@@ -81,7 +85,9 @@ def _settled(case: Case, least: int) -> tuple[Outcome, tuple[str, ...], int | No
     if baseline is not None and (series.id, series.points) != (baseline.id, baseline.points):
         what = "points" if series.id == baseline.id else "series"
         raise PairingError(f"{series.id}: the earlier session has other {what} ({baseline.id}).")
-    refused = (*case.refused, *filter(None, [series.not_alternated]))
+    earlier = baseline.not_alternated if baseline is not None else ""
+    order = [series.not_alternated, earlier and f"earlier session: {earlier}"]
+    refused = (*case.refused, *filter(None, order))
     if refused or mostly_invalid(attempted, valid):
         return Outcome.INVALID, refused, None
     if valid == 0:

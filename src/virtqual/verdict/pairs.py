@@ -221,9 +221,9 @@ class Series:
         return d
 
     def refused(self, side: Side) -> int:
-        """Return how many runs of a side do not count."""
+        """Return how many runs of a side do not count, or left nothing where their peers did."""
         samples = (getattr(pair, side) for pair in self.pairs)
-        return sum(sample is not None and sample.refused for sample in samples)
+        return sum(sample is None or sample.refused for sample in samples)
 
     @property
     def not_alternated(self) -> str:

@@ -203,7 +203,7 @@ def overhead(
         None where the pairs from `start` do not hold both directions of an exchange.
     """
     if places.kind == "rotated":
-        return _of_nodes(native, virtual, places)
+        return _of_nodes(native, virtual, places, noise)
     fitted = np.column_stack([np.ones(len(places.native)), places.nuisance()])
     fresh = fitted[start:]
     if np.linalg.matrix_rank(fresh) < fitted.shape[1]:
@@ -251,13 +251,15 @@ def _boots(
     return (df0 * known + (boots - 1) * seen) / (df0 + boots - 1), df0 + boots - 1
 
 
-def _of_nodes(native: Floats, virtual: Floats, places: Places) -> Estimate:
+def _of_nodes(native: Floats, virtual: Floats, places: Places, noise: Noise) -> Estimate:
     """Return the estimate of a rotation: the means of hosts are the sample.
 
     Each round holds every host once, so what all of a round shares falls out of the difference; what one side
-    of it shares does not, and is a part of its own.
+    of it shares does not, and is a part of its own. Hosts never look more alike than the known noise lets
+    them: a coarse timer shows the same number on all.
     """
     parts, means, df = [], [], 0.0
+    least = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * native.shape[-2])
     for name, side, host in (
         ("native nodes", native, places.native),
         ("virtual nodes", virtual, places.virtual),
@@ -265,7 +267,7 @@ def _of_nodes(native: Floats, virtual: Floats, places: Places) -> Estimate:
         by_host = np.stack([side[..., host == one, :].mean(axis=-2) for one in np.unique(host)], axis=-2)
         k = by_host.shape[-2]
         means.append(by_host.mean(axis=-2))
-        parts.append(Part(name, by_host.var(axis=-2, ddof=1) / k, k - 1.0))
+        parts.append(Part(name, np.maximum(by_host.var(axis=-2, ddof=1) / k, least), k - 1.0))
         df += k - 1.0
     d = virtual - native
     rounds = d.shape[-2] // places.width

@@ -55,7 +55,8 @@ def of(row: Row, looks: Sequence[int]) -> tuple[str, ...]:
     if reason is Reason.CENSORED:
         virtual, native = series.refused("virtual"), series.refused("native")
         return (
-            f"{virtual} virtual runs were refused and {native} native ones: what is left out might decide",
+            f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
+            "what is left out might decide",
         )
     if reason is Reason.TOO_GOOD:
         return (TOO_GOOD,)
@@ -105,9 +106,13 @@ def _margin(row: Row) -> str:
 
 def _hosts(row: Row) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
-    native, virtual = (", ".join(names) for names in row.question.places.roles)
+    places, earlier = row.question.places, row.question.earlier
+    where = ""
+    if not math.isinf(places.bias) and earlier is not None:
+        places, where = earlier[2], "in the earlier session "
+    native, virtual = (", ".join(names) for names in places.roles)
     return (
-        f"native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow guest, and "
-        "no number of pairs tells them apart; exchange the hosts' roles, or survey them "
+        f"{where}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "
+        "guest, and no number of pairs tells them apart; exchange the hosts' roles, or survey them "
         "(virtqual record --hosts)"
     )

@@ -198,11 +198,13 @@ class _Series:
         self.earlier: tuple[Floats, Floats] | None = None
         if batch.earlier is not None:
             count = batch.earlier[0].shape[-2]
+            where = batch.earlier_places or everywhere_alike(count)
+            whole = count - count % where.width
             self.earlier = (
-                with_whole(batch.earlier[0].reshape(self.rows, count, points)),
-                with_whole(batch.earlier[1].reshape(self.rows, count, points)),
+                with_whole(batch.earlier[0].reshape(self.rows, count, points)[:, :whole]),
+                with_whole(batch.earlier[1].reshape(self.rows, count, points)[:, :whole]),
             )
-            self.earlier_places = batch.earlier_places or everywhere_alike(count)
+            self.earlier_places = where.first(whole)
         self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if self.earlier is not None:
             resolved = self._resolved(looks, beta)
@@ -336,7 +338,7 @@ def judge(
             before = one.flagged[active]
             if len(active):
                 _acquit(one, active, pairs, beta / len(looks))
-            tried.append((_evidence(one, active, before, pairs), active))
+            tried.append((_evidence(one, active, before, pairs, look), active))
         _convict(state, [p for p, _ in tried], flagged, alpha, looks)
         for one, (_, active) in zip(state, tried, strict=True):
             if len(active):
@@ -383,13 +385,18 @@ def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> 
     one.reason[rows[open_]] = reason[open_]
 
 
-def _evidence(one: _Series, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int) -> Floats:
+def _evidence(
+    one: _Series, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int, look: int
+) -> Floats:
     """Return each series' p-value of "within budget"; infinite where it cannot be convicted at this look."""
     p = np.full(one.rows, np.inf)
     if one.shares:
         groups = [(rows, 0)] if len(rows) else []
     else:
-        groups = [(rows[flagged == start], int(start)) for start in np.unique(flagged[flagged > 0])]
+        # Where a session stopped between two looks, one fresh pair may say nothing of its own noise.
+        starts = [int(start) for start in np.unique(flagged[flagged > 0])]
+        enough = [start for start in starts if pairs - start >= min(LOOKS[0], look - start)]
+        groups = [(rows[flagged == start], start) for start in enough]
     for some, start in groups:
         estimate = one.estimate(some, pairs, start, convict=True)
         if estimate is not None:

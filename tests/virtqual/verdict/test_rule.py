@@ -18,6 +18,7 @@ from virtqual.verdict.rule import (
     Reason,
     earlier_pairs_needed,
     judge,
+    only,
     spans,
 )
 from virtqual.verdict.slow_runs import SlowRuns, slow
@@ -201,7 +202,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
     worse = np.zeros(23)
     worse[4:8], worse[15] = 0.15, 0.25
     made, result = curve(worse)
-    found = spans(made, result, 0, 0)
+    found = spans(*only(made, result, 0, 0))
     assert [(one.start, one.stop) for one in found] == [(4, 8), (15, 16)]
     assert all(one.low > LIMIT for one in found)
 
@@ -209,7 +210,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
 def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
     made, result = curve(np.full(23, LIMIT + 0.015))
     assert result.outcome[0, 0] == OVER
-    (found,) = spans(made, result, 0, 0)
+    (found,) = spans(*only(made, result, 0, 0))
     assert found.stop - found.start > 11
 
 
@@ -217,9 +218,7 @@ def test_a_curve_within_needs_every_size() -> None:
     worse = np.zeros(23)
     assert curve(worse)[1].outcome[0, 0] == WITHIN
     worse[6] = 0.12
-    made, result = curve(worse, 4)
-    assert result.outcome[0, 0] == UNDECIDED
-    assert spans(made, result, 0, 0) == []
+    assert curve(worse, 4)[1].outcome[0, 0] == UNDECIDED
 
 
 # --- places -------------------------------------------------------------------------------------------------
