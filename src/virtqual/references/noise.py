@@ -11,7 +11,7 @@ STATED_BETWEEN_DF = 4.0
 """What a stated spread of boots counts for, in degrees of freedom, where nobody says how it is known.
 
 An opinion that is believed like a bound makes nearly every session against an earlier one OVER where boots
-vary by several times as much ("Boots that nobody measured" in docs/decision-rule.md). With 4 the boots that
+vary by several times as much ("Boots that nobody measured" in docs/decision.md). With 4 the boots that
 sessions show soon outweigh it, and it costs little where it is small beside the noise of the pairs.
 """
 

@@ -1,4 +1,4 @@
-"""What the decision rule must do, whatever was measured; its error rates are in benchmarks/rule."""
+"""What the decision rule must do, whatever was measured; its error rates are in benchmarks/decision."""
 
 import math
 
