@@ -50,8 +50,8 @@ def command(
 ) -> None:
     """Judge pairs of native and virtual runs that any harness measured; see docs/judge-your-own.md.
 
-    The file has the columns session, metric, setting, size, unit, better, pair, side, value, start, end, node,
-    host and boot. Every session is judged for itself.
+    The file has the columns session, metric, setting, size, unit, better, pair, side, value, start, end,
+    node, host and boot. Every session is judged for itself.
 
     Exit code: of the gravest session, 4 refused, 1 over budget, 3 undecided, else 0; 2 usage.
     """

@@ -31,9 +31,7 @@ def series_line(session: str, verdict: Verdict) -> dict[str, Any]:
         "pairs": verdict.pairs,
         "next_pairs": verdict.next_pairs,
         "reasons": list(verdict.reasons),
-        "findings": [
-            finding_record(one, verdict.metric).model_dump(mode="json") for one in verdict.findings
-        ],
+        "findings": [finding_record(one, verdict.metric).model_dump(mode="json") for one in verdict.findings],
         "nodes": {host: _number(math.exp(log)) for host, log in verdict.hosts.items()},
     }
 

@@ -1,7 +1,7 @@
 """Pairs that anybody measured, with any harness, read from a file: CSV, or JSON lines with the same keys.
 
-One row is one value. Rows of one session, metric, setting, pair and side are one sample: one row for a scalar, a
-row for each size of a curve. Every mistake is told by file, line and column, and no row is left aside.
+One row is one value. Rows of one session, metric, setting, pair and side are one sample: one row for a
+scalar, a row for each size of a curve. Every mistake is told by file, line and column; no row is left aside.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
 from virtqual.files.records import text_of
 from virtqual.files.wording import near
 from virtqual.references.metrics import Metric
-from virtqual.verdict.pairs import SIDES, PairingError, Sample, Series, pair_up
+from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
 COLUMNS = (
     "session",
@@ -172,10 +172,6 @@ _Complain = Callable[[int, str, str], None]
 _Row = tuple[int, Sequence[str]]
 
 
-class _Stop(Exception):
-    """So many mistakes, or such a one, that reading on says nothing more."""
-
-
 def _lines(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
@@ -198,9 +194,8 @@ def _csv_rows(text: str, problem: _Complain) -> Iterator[_Row]:
                 if not order:
                     return
             elif len(row) != len(COLUMNS):
-                problem(
-                    first, "", f"has {len(row)} fields, the header {len(COLUMNS)}: quote a field with a comma."
-                )
+                told = f"has {len(row)} fields, the header {len(COLUMNS)}: quote a field that has a comma."
+                problem(first, "", told)
             else:
                 yield first, [row[index].strip() for index in order]
     except csv.Error as error:
@@ -340,9 +335,7 @@ class _Reader:
         if "@" in metric:
             self.problem(line, "metric", f"is {metric!r}: a name has no @, which stands before its setting.")
         if better not in DIRECTIONS:
-            self.problem(
-                line, "better", f"is {better!r}: write lower (for a time) or higher (for a rate)."
-            )
+            self.problem(line, "better", f"is {better!r}: write lower (for a time) or higher (for a rate).")
         if self._mistakes > before:
             return None
         made = Measured(line, session, metric, setting, unit, better, bool(size))
@@ -372,14 +365,14 @@ class _Reader:
     def _pair(self, line: int, text: str) -> int:
         if text.isdecimal() and text.isascii() and len(text) <= _DIGITS:
             return int(text)
-        self.problem(line, "pair", f"is {text!r}: write a whole number from 0, the same for both runs of a pair.")
+        self.problem(line, "pair", f"is {text!r}: write a whole number from 0, one for both runs of a pair.")
         return 0
 
     def _value(self, line: int, text: str) -> float:
         try:
             return float(text) if "_" not in text else float("x")
         except ValueError:
-            self.problem(line, "value", f"is {text!r}: write a number such as 12.5, or nan where a run gave none.")
+            self.problem(line, "value", f"is {text!r}: write a number, or nan where a run gave none.")
             return math.nan
 
     def _time(self, line: int, column: str, text: str) -> _Number:
@@ -424,8 +417,9 @@ class _Reader:
                 here, there = (", ".join(f"{size:g}" for size in sorted(run.sizes)) for run in (other, one))
                 self.problem(
                     other.line, "size",
-                    f"the {SIDES[key % 2]} run of pair {key // 2} has the sizes {here}; the {SIDES[first % 2]} run of "
-                    f"pair {first // 2} in line {one.line} has {there}: all runs of a series have the same.",
+                    f"the {SIDES[key % 2]} run of pair {key // 2} has the sizes {here}; the "
+                    f"{SIDES[first % 2]} run of pair {first // 2} in line {one.line} has {there}: all runs of "
+                    "a series have the same.",
                 )  # fmt: skip
 
 

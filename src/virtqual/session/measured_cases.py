@@ -154,7 +154,8 @@ class _Maker:
             budget = self._budget(measured, series, gate)
             if budget is None:
                 continue
-            baseline, refused = None, ()
+            baseline: Series | None = None
+            refused: tuple[str, ...] = ()
             if gate == "change" and before is not None:
                 earlier = before.get(series.id)
                 baseline, refused = baseline_of(series, earlier)
@@ -162,8 +163,8 @@ class _Maker:
                     self._problem(
                         measured,
                         "unit",
-                        f"is {measured.unit!r}, and {earlier.metric.unit!r} in the session of --against: a change "
-                        "needs one unit.",
+                        f"is {measured.unit!r}, and {earlier.metric.unit!r} in the session of --against: a "
+                        "change needs one unit.",
                     )
             found.append(Case(series, budget, self._prior(series), baseline=baseline, refused=refused))
         return found
@@ -190,8 +191,8 @@ class _Maker:
             self._problem(
                 measured,
                 column,
-                f"is {mine} for {known.name}, and {theirs} in references/metrics: convert the values, or give "
-                "the metric another name.",
+                f"is {mine} for {known.name}, and {theirs} in references/metrics: convert the values, or "
+                "give the metric another name.",
             )
         try:
             for point in series.points:
