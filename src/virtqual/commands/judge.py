@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ def command(
         if against == "":
             raise UsageError("--against names no session; leave it out to compare with none")
         file = Path("/dev/stdin") if str(file) == "-" else file
-        with _progress() as say:
+        with _progress() as say, _keeping_all():
             say(f"reading {file}")
             measured = read(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
             names = list(measured)
@@ -99,6 +100,16 @@ def _progress() -> Iterator[Callable[[str], None]]:
         return
     with console.status("") as status:
         yield lambda text: status.update(Text(text))
+
+
+@contextmanager
+def _keeping_all() -> Iterator[None]:
+    """Look for no garbage: all that is read is kept to the end, and looking at it took half of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _reasons(answer: SessionVerdict) -> list[str]:

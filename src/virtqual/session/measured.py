@@ -418,8 +418,8 @@ class _Reader:
                 self.problem(
                     other.line, "size",
                     f"the {SIDES[key % 2]} run of pair {key // 2} has the sizes {here}; the "
-                    f"{SIDES[first % 2]} run of pair {first // 2} in line {one.line} has {there}: all runs of "
-                    "a series have the same.",
+                    f"{SIDES[first % 2]} run of pair {first // 2} in line {one.line} has {there}: all runs "
+                    "of a series have the same.",
                 )  # fmt: skip
 
 
