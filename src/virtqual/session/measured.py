@@ -62,12 +62,16 @@ class _Labels(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """One sample as far as it was read; the sizes of a scalar are empty."""
+    """One sample as far as it was read: its values by size, which is None for a scalar."""
 
     line: int
     labels: _Labels
-    sizes: list[float]
-    values: list[float]
+    values: dict[_Number, float]
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Its sizes, rising."""
+        return tuple(sorted(size for size in self.values if size is not None))
 
 
 @dataclass(eq=False, slots=True)
@@ -98,7 +102,7 @@ class Measured:
     @property
     def points(self) -> tuple[float, ...]:
         """The sizes of its first sample."""
-        return tuple(sorted(next(iter(self.runs.values())).sizes))
+        return next(iter(self.runs.values())).sizes if self.curve else ()
 
     def series(self, metric: Metric) -> Series:
         """Return it as pairs, and forget its rows.
@@ -118,12 +122,12 @@ def _sample(key: int, run: _Run) -> Sample:
     # A node that is no virtual machine is a host itself.
     host = labels.host or (labels.node if side == "native" else "")
     values = run.values
-    if len(run.sizes) > 1:
-        values = [value for _, value in sorted(zip(run.sizes, values, strict=True))]
+    if len(values) > 1:
+        values = dict(sorted(values.items()))
     return Sample(
         side,
         key // 2,
-        tuple(values),
+        tuple(values.values()),
         math.nan if labels.start is None else labels.start,
         math.nan if labels.end is None else labels.end,
         node=labels.node,
@@ -295,8 +299,7 @@ class _Reader:
         key = 2 * number + (side == "virtual")
         run = series.runs.get(key)
         if run is None:
-            sizes = [] if point is None else [point]
-            series.runs[key] = _Run(line, labels, sizes, [measured])
+            series.runs[key] = _Run(line, labels, {point: measured})
         else:
             self._more(line, run, labels, point, measured, f"{side} run of pair {number}")
 
@@ -304,7 +307,7 @@ class _Reader:
         self, line: int, run: _Run, labels: _Labels, point: _Number, measured: float, what: str
     ) -> None:
         """Take one more row of a sample."""
-        if point is None or point in run.sizes:
+        if point in run.values:
             at = "" if point is None else f" at size {point:g}"
             column = "pair" if point is None else "size"
             self.problem(
@@ -319,8 +322,7 @@ class _Reader:
                     f"is {_shown(mine)}, and {_shown(theirs)} in line {run.line}: the rows of one run (the "
                     f"{what}) have one start, end, node, host and boot.",
                 )
-        run.sizes.append(point)
-        run.values.append(measured)
+        run.values[point] = measured
 
     def _named(
         self, line: int, session: str, metric: str, setting: str, size: str, unit: str, better: str
@@ -413,8 +415,8 @@ class _Reader:
     def _check_sizes(self, series: Measured) -> None:
         (first, one), *others = series.runs.items()
         for key, other in others:
-            if set(other.sizes) != set(one.sizes):
-                here, there = (", ".join(f"{size:g}" for size in sorted(run.sizes)) for run in (other, one))
+            if other.values.keys() != one.values.keys():
+                here, there = (", ".join(f"{size:g}" for size in run.sizes) for run in (other, one))
                 self.problem(
                     other.line, "size",
                     f"the {SIDES[key % 2]} run of pair {key // 2} has the sizes {here}; the "

@@ -18,10 +18,10 @@ from virtqual.session.pairing import DECLARED_NOISE, baseline_of
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import PairingError, Series
 
-#: Noise of a metric that no reviewed file knows. It is that of a metric that its check declares, but counts for
-#: one degree of freedom: a file may come from any machine. If pairs vary by 12 % in truth, then of sessions of 11
-#: series that are all just at their budget 1.3 % have one OVER, and with six degrees of freedom 7 % would;
-#: where they vary by 5 % or less, the pairs that are needed are nearly the same.
+#: Noise of a metric that no reviewed file knows. It is that of a metric that its check declares, but counts
+#: for one degree of freedom: a file may come from any machine. Of sessions of 11 series that are all just at
+#: their budget, 1.3 % have a false OVER where pairs vary by 12 %; with six degrees of freedom 7 % would have.
+#: Where they vary by 5 % or less, nearly the same number of pairs is needed.
 UNKNOWN_NOISE = Prior(
     DECLARED_NOISE.sigma, 1, "stated: nothing is known of the metric", between=DECLARED_NOISE.between
 )

@@ -189,7 +189,7 @@ def test_slow_runs_keep_a_session_from_being_within(judge):
 def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
     table = rows(1.01, 18, session="old") + rows(1.01, 18, seed=2, session="same")
     table += rows(1.12, 18, seed=3, session="new") + rows(setting="large", session="new")
-    series, sessions = lines(judge(table, *STATED, "--json", "--against", "old"))
+    series, _ = lines(judge(table, *STATED, "--json", "--against", "old"))
     outcomes = {(one["session"], one["setting"], one["gate"]): one["outcome"] for one in series}
     assert outcomes == {
         ("old", "small", "overhead"): "WITHIN",
@@ -248,7 +248,8 @@ def test_exchanged_hosts_are_told_apart(judge):
             value = (1.16 if host == "a" else 1.0) * (1 + 0.002 * (pair % 3 - 1))
             row = rows(pairs=1)[0] | {
                 "pair": pair, "side": side, "value": value, "start": clock, "end": clock + 5,
-                "node": f"vm-{host}" if side == "virtual" else host, "host": host if side == "virtual" else "",
+                "node": f"vm-{host}" if side == "virtual" else host,
+                "host": host if side == "virtual" else "",
             }  # fmt: skip
             table.append(row)
             clock += 10
@@ -323,6 +324,9 @@ def change(row, **fields):
     return table
 
 
+MISSPELT = text_of(rows()).replace("boot", "boto", 1)
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
@@ -345,8 +349,8 @@ def change(row, **fields):
         (change(1, size="1"), "the native run of pair 0 has a value at size 1 already, in line 2"),
         (change(1, node="other", size="2"), "pairs.csv:3: node: is 'other', and empty in line 2"),
         (rows(pairs=1) * 2, "pairs.csv:4: pair: the native run of pair 0 has a value already, in line 2"),
-        (text_of(rows()).replace("boot", "boto", 1), "pairs.csv:1: boto: is no column of this file: did you mean boot"),
-        (text_of(rows()).replace("boot", "boto", 1), "pairs.csv:1: boot: is missing in the header"),
+        (MISSPELT, "pairs.csv:1: boto: is no column of this file: did you mean boot"),
+        (MISSPELT, "pairs.csv:1: boot: is missing in the header"),
         (text_of(rows()).replace("host", "node", 1), "pairs.csv:1: node: stands twice"),
         (text_of(rows()) + "s,elapsed\n", "pairs.csv:18: has 2 fields, the header 14"),
         (text_of(rows()) + '"s', "pairs.csv:18: is no CSV"),
@@ -401,12 +405,13 @@ _numbers = st.sampled_from(["1", "2", "0", "1e308", "1e-320", "-1", "nan", "inf"
 _row = st.fixed_dictionaries(
     dict.fromkeys(("session", "metric", "setting", "unit", "node", "host", "boot"), _words)
     | dict.fromkeys(("size", "pair", "value", "start", "end"), _numbers)
-    | {"better": st.sampled_from(["lower", "higher", "x"]), "side": st.sampled_from(["native", "virtual", "x"])}
+    | {"better": st.sampled_from(["lower", "higher", "x"])}
+    | {"side": st.sampled_from(["native", "virtual", "x"])}
 )  # fmt: skip
 _sane = st.fixed_dictionaries(
     {
-        "session": st.just("s"), "metric": st.just("m"), "setting": st.sampled_from("ab"), "size": st.just(""),
-        "unit": st.just("s"), "better": st.just("higher"), "pair": st.integers(0, 6),
+        "session": st.just("s"), "metric": st.just("m"), "setting": st.sampled_from("ab"),
+        "size": st.just(""), "unit": st.just("s"), "better": st.just("higher"), "pair": st.integers(0, 6),
         "side": st.sampled_from(["native", "virtual"]), "start": st.sampled_from(["", 0, 10, 20, 1e7]),
         "value": st.floats(allow_nan=True, allow_infinity=True), "end": st.sampled_from(["", 5, 15, 25]),
         "node": st.sampled_from(["", "n"]), "host": st.sampled_from(["", "h", "g+h"]), "boot": st.just(""),
