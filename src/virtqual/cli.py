@@ -31,6 +31,7 @@ COMMANDS = (
     "identity",
     "host",
     "inputs",
+    "judge",
     "preflight",
     "record",
     "replay",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.references.metrics import Metric
+from virtqual.references.metrics import Direction, Metric
 
 Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]
@@ -135,6 +137,11 @@ class Term:
         margin = self._fraction(self.margin, native) if isinstance(self.margin, Quantity) else self.margin
         return choose.reduce(parts), np.broadcast_to(margin, native.shape)
 
+    @property
+    def of_ratios(self) -> bool:
+        """Whether it is a ratio whatever native is: no part of it has a unit."""
+        return self.absolute is None and not isinstance(self.margin, Quantity)
+
     def _fraction(self, quantity: Quantity, native: Floats) -> Floats:
         """Return a number with a unit as a fraction of native values, as far as `at_most` lets it."""
         return np.minimum(quantity.value / native, math.inf if self.at_most is None else self.at_most)
@@ -239,6 +246,14 @@ class Budget:
         BudgetError
             If a part is in another unit, a size has no budget, or a bandwidth could fall to zero.
         """
+        if all(term.of_ratios for term in self.terms):
+            with suppress(BudgetError):  # which is told with the values
+                return _limits_of_ratios(self, metric.better, points)
+        return self._limits(metric, points, native)
+
+    def _limits(
+        self, metric: Metric, points: tuple[float, ...], native: Floats
+    ) -> tuple[Floats, Floats, Floats]:
         terms = [self.term(point) for point in points or (None,)]
         fraction, extra, most = (np.empty(len(native)) for _ in range(3))
         for term in dict.fromkeys(terms):
@@ -260,3 +275,15 @@ class Budget:
         limit: Floats = sign * np.log1p(sign * fraction)
         margin: Floats = sign * np.log1p(sign * (fraction + extra)) - limit
         return limit, margin, sign * np.log1p(sign * (fraction + most)) - limit
+
+
+@lru_cache(maxsize=4096)
+def _limits_of_ratios(
+    budget: Budget, better: Direction, points: tuple[float, ...]
+) -> tuple[Floats, Floats, Floats]:
+    """Return the limits that are the same whatever native is: worked out once for all series alike."""
+    metric = Metric.model_construct(name="", unit="", better=better, family="", description="")
+    found = budget._limits(metric, points, np.ones(max(len(points), 1)))
+    for limit in found:
+        limit.flags.writeable = False
+    return found

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from virtqual.harness.process import Event
 from virtqual.report import preflight
-from virtqual.session.session import Head, Session
+from virtqual.session.session import Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number
@@ -141,7 +141,7 @@ class Terminal:
     def end(self, session: Session, directory: str) -> None:
         """Show the table, what is not within budget, the conclusion, and where the results are."""
         self._say()
-        self._verdicts(session)
+        self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         self._findings(session)
         self._not_measured(session)
         if not any(run.reference == "held" for run in session.runs):
@@ -155,21 +155,24 @@ class Terminal:
     def _dim(self, text: str) -> None:
         self._say(Text(text, style="dim"))
 
-    def _verdicts(self, session: Session) -> None:
-        if not session.verdicts:
+    def verdicts(
+        self, verdicts: Sequence[VerdictRecord], slow_runs: SlowRunsRecord | None, waivers: Sequence[str] = ()
+    ) -> None:
+        """Show the table of verdicts, and say below it what is not within budget."""
+        if not verdicts:
             return
-        self._say(table_of(session.verdicts))
-        if any(verdict.points for verdict in session.verdicts):
+        self._say(table_of(verdicts))
+        if any(verdict.points for verdict in verdicts):
             self._dim("Of a curve: geometric means over its sizes.")
-        for why in dict.fromkeys(v.not_observable for v in session.verdicts if v.not_observable):
+        for why in dict.fromkeys(v.not_observable for v in verdicts if v.not_observable):
             self._dim(f"Native -: not observable, {why}; a change of the virtual side is judged alone.")
-        for verdict in session.verdicts:
+        for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
-        if session.slow_runs and session.slow_runs.found:
-            self._say(Text(f"OVER slow runs: {session.slow_runs.text}", style=_STYLE["OVER"]))
-        self._hosts(session.verdicts)
-        for waiver in session.waivers:
+        if slow_runs and slow_runs.found:
+            self._say(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
+        self._hosts(verdicts)
+        for waiver in waivers:
             self._say(f"waiver: {waiver}")
 
     def _hosts(self, verdicts: Sequence[VerdictRecord]) -> None:

@@ -105,12 +105,13 @@ def _keep(session: Session, judged: Judged | None) -> None:
     session.refused = judged.admitted.refused
     if judged.verdict:
         session.verdicts = [record_of(verdict) for verdict in judged.verdict.verdicts]
-        session.slow_runs = _slow_runs(judged.verdict)
+        session.slow_runs = slow_runs_record(judged.verdict)
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
 
 
-def _slow_runs(verdict: SessionVerdict) -> SlowRunsRecord:
+def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
+    """Return what a session file keeps of slow runs."""
     seen = verdict.slow_runs
     return SlowRunsRecord(
         virtual=int(seen.virtual),

@@ -138,7 +138,7 @@ def cases_of(
                 reasons = (*reasons, f"native not observable: {series.yardstick}")
             baseline = None
             if gate == "change" and before:
-                baseline, more = _baseline(series, earlier.get(name))
+                baseline, more = baseline_of(series, earlier.get(name))
                 for check in dict.fromkeys((checks[name], was.get(name, ""))):
                     reasons = (*reasons, *before.unfit.get(check, ()))
                 reasons = (*reasons, *more)
@@ -197,7 +197,7 @@ def _declared(result: Result) -> Metric:
     )
 
 
-def _baseline(series: Series, earlier: Series | None) -> tuple[Series | None, tuple[str, ...]]:
+def baseline_of(series: Series, earlier: Series | None) -> tuple[Series | None, tuple[str, ...]]:
     """Return the earlier session's series, or why it is none to compare with."""
     if earlier is None:
         return None, ("the earlier session did not measure it",)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -72,21 +73,16 @@ class Question:
         """Questions that have it in common can stand in one batch."""
         earlier = None
         if self.earlier is not None:
-            earlier = (len(self.earlier[0]), _key(self.earlier[2]))
+            earlier = (len(self.earlier[0]), self.earlier[2].key)
         prior = self.case.prior
         # Whether boots are stated to vary is one answer for a batch; see `virtqual.verdict.places`.
         boots = (prior.between > 0, prior.between_df)
-        return (self.costs[0].shape, _key(self.places), earlier, boots, self._floor)
+        return (self.costs[0].shape, self.places.key, earlier, boots, self._floor)
 
     @property
     def _floor(self) -> float:
         # Where native cannot be observed, nothing says what would be too good.
         return -math.inf if self.case.series.yardstick else FLOOR
-
-
-def _key(places: Places) -> Hashable:
-    sides = (places.native, places.virtual, places.boot)
-    return (places.kind, *(side.tobytes() for side in sides), places.hosts, places.bound)
 
 
 @lru_cache(maxsize=4096)
@@ -100,17 +96,19 @@ def known_sigma(prior: Prior, width: int) -> Floats:
 def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
     """Return the logarithms of native and virtual values, larger is worse; see `Batch`."""
     sign = 1.0 if series.metric.better == "lower" else -1.0
-    virtual = sign * np.log([pair.virtual.values for pair in pairs if pair.virtual])
-    if series.yardstick:
-        return np.zeros_like(virtual), virtual
-    return sign * np.log([pair.native.values for pair in pairs if pair.native]), virtual
+    if pairs is series.valid:
+        native, virtual = series.values("native"), series.values("virtual")
+    else:
+        native, virtual = (
+            np.array([getattr(pair, side).values for pair in pairs]) for side in ("native", "virtual")
+        )
+    virtual = sign * np.log(virtual)
+    return np.zeros_like(virtual) if series.yardstick else sign * np.log(native), virtual
 
 
 def _labels(pairs: Sequence[Pair], what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    native, virtual = (
-        tuple(getattr(getattr(pair, side), what) for pair in pairs) for side in ("native", "virtual")
-    )
-    return native, virtual
+    of = attrgetter(what)
+    return tuple([of(pair.native) for pair in pairs]), tuple([of(pair.virtual) for pair in pairs])
 
 
 def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
@@ -130,7 +128,12 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
         places = _recognised(native, virtual, boots, bound)
         if places.kind in ("exchanged", "rotated"):
             return places
-    return replace(everywhere_alike(len(pairs)), boot=_recognised(boots, boots, boots, bound).boot)
+    return _untold(boots)
+
+
+@lru_cache(maxsize=4096)
+def _untold(boots: tuple[str, ...]) -> Places:
+    return replace(everywhere_alike(len(boots)), boot=recognise(boots, boots, boots).boot)
 
 
 _recognised = lru_cache(maxsize=4096)(recognise)
@@ -196,6 +199,7 @@ class Row:
     judged: Judgement
     session: int
     series: int
+    following: int = 0
 
     def __getattr__(self, name: str) -> Floats:
         values: Floats = getattr(self.judged, name)[self.session, self.series]

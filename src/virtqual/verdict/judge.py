@@ -106,9 +106,8 @@ def mostly_invalid(attempted: int, valid: int) -> bool:
 
 def _question(case: Case, change: bool) -> Question:
     series = case.series
-    base = series.values(series.base)
     try:
-        limits = case.budget.limits(series.metric, series.points, np.median(base, axis=0))
+        limits = case.budget.limits(series.metric, series.points, series.medians(series.base))
     except BudgetError:
         # A refused series is shown without its budget.
         if not case.refused:
@@ -132,9 +131,10 @@ def _rows(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
         for grid, batch, judged in zip(
             grids, batches, rule.judge(batches, looks=looks, alpha=alpha), strict=True
         ):
+            following = judged.next_pairs(looks).tolist()
             for session, row in enumerate(grid):
                 for series, question in enumerate(row):
-                    yield Row(question, batch, judged, session, series)
+                    yield Row(question, batch, judged, session, series, following[session][series])
 
 
 def _verdict(
@@ -150,7 +150,7 @@ def _verdict(
     if row is not None:
         outcome = OUTCOMES[Answer(int(row.outcome))]
         why = reasons.of(row, looks)
-        following = _following(row, looks)
+        following = row.following * row.question.places.width or None  # of a rotation whole rounds
     if overhead is None:
         return Verdict(
             outcome,
@@ -170,19 +170,20 @@ def _verdict(
     if _too_good(beside) and not case.refused:
         outcome, why, following = Outcome.INVALID, (*why, reasons.TOO_GOOD), None
     asked = row or overhead
-    medians = {side: np.median(series.values(side), axis=0) for side in ("native", "virtual")}
+    native, virtual = series.medians("native"), series.medians("virtual")
     seen = None if series.yardstick else _intervals(overhead)
     change = _intervals(row) if row is not None and case.gate == "change" else None
-    judged = _intervals(asked)
+    judged = _intervals(asked) if asked is not overhead or seen is None else seen
+    margin = asked.margin
     points = tuple(
         Point(
             size=series.points[i] if series.points else None,
-            native=None if series.yardstick else float(medians["native"][i]),
-            virtual=float(medians["virtual"][i]),
+            native=None if series.yardstick else float(native[i]),
+            virtual=float(virtual[i]),
             overhead=None if seen is None else seen[i],
             judged=judged[i],
             limit=float(asked.question.limit[i]),
-            margin=float(asked.margin[i]),
+            margin=float(margin[i]),
         )
         for i in range(series.width)
     )
@@ -191,8 +192,8 @@ def _verdict(
         outcome,
         overhead=None if seen is None else seen[-1],
         change=None if change is None else change[-1],
-        native=None if series.yardstick else _middle(medians["native"]),
-        virtual=_middle(medians["virtual"]),
+        native=None if series.yardstick else _middle(native),
+        virtual=_middle(virtual),
         limit=min(point.limit for point in points) if known else None,
         margin=min(point.margin for point in points) if known else None,
         points=points,
@@ -206,26 +207,21 @@ def _verdict(
     )
 
 
-def _following(row: Row, looks: Sequence[int]) -> int | None:
-    """Return with how many valid pairs to decide again; of a rotation whole rounds."""
-    pairs = int(row.judged.next_pairs(looks)[row.session, row.series])
-    return pairs * row.question.places.width or None
-
-
 def _too_good(beside: Row | None) -> bool:
     """Return whether the overhead is too good to be true, where that is not what is asked about."""
     return beside is not None and beside.reason == Reason.TOO_GOOD
 
 
 def _middle(values: Floats) -> float:
-    return float(np.exp(np.mean(np.log(values))))
+    return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
 def _intervals(row: Row) -> list[Interval]:
     """Return mean and bounds of each size and of the whole curve; no bounds before the first look."""
+    mean = row.mean.tolist()
     if not row.pairs:
-        return [Interval(float(mean), -math.inf, math.inf) for mean in row.mean]
-    return [Interval(*map(float, ends)) for ends in zip(row.mean, row.low, row.high, strict=True)]
+        return [Interval(one, -math.inf, math.inf) for one in mean]
+    return list(map(Interval, mean, row.low.tolist(), row.high.tolist()))
 
 
 def _findings(row: Row, points: Sequence[Point], looks: Sequence[int]) -> tuple[Finding, ...]:

@@ -40,6 +40,8 @@ MOST_GAP = 6 * 3600.0
 """Seconds that may pass between the runs of a pair: by day and by night a machine has other temperatures and
 other neighbours. A queue in which the other side waits for longer makes no pairs."""
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 EITHER_ORDER = 4
 """One pair in so many, at least, must run each side first: a first run is colder, and a machine drifts."""
 
@@ -48,7 +50,7 @@ class PairingError(ValueError):
     """Samples that no working harness produces; see the module's text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One run on one side.
 
@@ -80,7 +82,7 @@ class Sample:
     start: float
     end: float
     invalid: tuple[str, ...] = ()
-    origin: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    origin: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     points: tuple[float, ...] = ()
     node: str = ""
     host: str = ""
@@ -102,7 +104,7 @@ class Sample:
         return bool(self.invalid) or not all(math.isfinite(v) and v > 0 for v in self.values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A native and a virtual sample of one number.
 
@@ -129,7 +131,10 @@ class Pair:
     @property
     def untimed(self) -> bool:
         """Whether nobody says when its runs were."""
-        return any(math.isnan(s.start) or math.isnan(s.end) for s in (self.native, self.virtual) if s)
+        for sample in (self.native, self.virtual):
+            if sample is not None and (math.isnan(sample.start) or math.isnan(sample.end)):
+                return True
+        return False
 
     @property
     def first(self) -> Side | None:
@@ -194,6 +199,13 @@ class Series:
             found[side].flags.writeable = False
         return found
 
+    def medians(self, side: Side) -> Floats:
+        """Return the median of one side over the valid pairs, shape (n_points,), in the unit."""
+        # Of so few values several times as fast as numpy's.
+        ordered = np.sort(self.values(side), axis=0)
+        middle: Floats = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        return middle
+
     @property
     def base(self) -> Side:
         """The side by whose values absolute parts of a budget become ratios."""
@@ -222,6 +234,8 @@ class Series:
 
     def refused(self, side: Side) -> int:
         """Return how many runs of a side do not count, or left nothing where their peers did."""
+        if len(self.valid) == len(self.pairs):
+            return 0  # a refused run leaves no valid pair
         samples = (getattr(pair, side) for pair in self.pairs)
         return sum(sample is None or sample.refused for sample in samples)
 

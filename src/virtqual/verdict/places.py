@@ -20,8 +20,9 @@ fixed
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -58,7 +59,13 @@ class Places:
     bound: float = math.inf
     told: bool = True
 
-    @property
+    @cached_property
+    def key(self) -> Hashable:
+        """What places have in common that are the same."""
+        sides = (self.native, self.virtual, self.boot)
+        return (self.kind, *(side.tobytes() for side in sides), self.hosts, self.bound)
+
+    @cached_property
     def width(self) -> int:
         """How many pairs make one: those of a round run at the same time."""
         return len(np.unique(self.native)) if self.kind == "rotated" else 1

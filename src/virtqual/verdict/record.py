@@ -170,7 +170,7 @@ def record_of(verdict: Verdict) -> VerdictRecord:
         pairs=verdict.pairs,
         next_pairs=verdict.next_pairs,
         points=tuple(_point(point, point.size, metric) for point in verdict.points if point.size is not None),
-        findings=tuple(_finding(finding, metric) for finding in verdict.findings),
+        findings=tuple(finding_record(finding, metric) for finding in verdict.findings),
         reasons=verdict.reasons,
         waiver="" if verdict.waiver is None else f"{verdict.waiver.accepted}: {verdict.waiver.reason}",
         waived=verdict.waived,
@@ -209,7 +209,8 @@ def _point(point: Point, size: float, metric: Metric) -> PointRecord:
     )
 
 
-def _finding(finding: Finding, metric: Metric) -> FindingRecord:
+def finding_record(finding: Finding, metric: Metric) -> FindingRecord:
+    """Return a range over budget as plain data."""
     return FindingRecord(
         low=finding.low,
         high=finding.high,

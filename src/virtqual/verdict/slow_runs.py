@@ -7,6 +7,7 @@ and a very different user. Means are the wrong place to look: runs are counted.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from scipy import stats
 from virtqual.verdict.batches import costs, known_sigma
 from virtqual.verdict.estimate import Bools, Floats, Ints, with_whole
 from virtqual.verdict.outcome import Case
-from virtqual.verdict.pairs import SIDES, Side
+from virtqual.verdict.pairs import SIDES, Series, Side
 
 SLOW = math.log(1.25)
 """How much longer than its side's typical run a slow run takes: more than a budget with its margin allows."""
@@ -137,23 +138,31 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         One for each series; the runs of its valid pairs count.
     """
     seen: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
+    alike: dict[tuple[int, int], list[Case]] = defaultdict(list)
     for case in cases:
-        pairs = case.series.valid
-        if not pairs:
-            continue
-        sigma = known_sigma(case.prior, case.series.width)
-        native, virtual = costs(case.series, pairs)
-        for side, values in (("native", native), ("virtual", virtual)):
-            if case.series.yardstick and side == "native":
-                continue
-            runs = seen["native" if side == "native" else "virtual"]
-            for pair, excess in zip(pairs, slowness(with_whole(values), sigma), strict=True):
-                sample = pair.native if side == "native" else pair.virtual
-                assert sample is not None  # of a valid pair
-                run = sample.run if not pair.untimed else (case.series.id, *sample.run)
-                runs[run] = max(runs.get(run, 0.0), float(excess))
+        if case.series.valid:
+            alike[len(case.series.valid), case.series.width].append(case)
+    for members in alike.values():
+        sigma = np.array([known_sigma(case.prior, case.series.width) for case in members])
+        both = [costs(case.series, case.series.valid) for case in members]
+        for side, values in zip(SIDES, zip(*both, strict=True), strict=True):
+            slower = slowness(with_whole(np.array(values)), sigma).tolist()
+            for case, excesses in zip(members, slower, strict=True):
+                if not (case.series.yardstick and side == "native"):
+                    _note(seen[side], case.series, side, excesses)
     slow_ones = {side: [excess for excess in runs.values() if excess > 0] for side, runs in seen.items()}
     factor = math.exp(float(np.median(slow_ones["virtual"]))) if slow_ones["virtual"] else 0.0
     return SlowRuns(
         len(slow_ones["virtual"]), len(seen["virtual"]), len(slow_ones["native"]), len(seen["native"]), factor
     )
+
+
+def _note(runs: dict[Hashable, float], series: Series, side: Side, excesses: Iterable[float]) -> None:
+    """Note how slow each run of one side was: the most that any of its metrics says."""
+    for pair, excess in zip(series.valid, excesses, strict=True):
+        sample = pair.native if side == "native" else pair.virtual
+        assert sample is not None  # of a valid pair
+        # Nobody says which samples without times are of one run.
+        run = (series.id, *sample.run) if pair.untimed else sample.run
+        if excess or run not in runs:
+            runs[run] = max(runs.get(run, 0.0), excess)
