@@ -16,7 +16,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.outcome import Case
 from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import FLOOR, Batch, Judgement, only
+from virtqual.verdict.rule import FLOOR, SHARED_BOOT, Batch, Judgement, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,8 @@ class Question:
         if self.earlier is not None:
             earlier = (len(self.earlier[0]), self.earlier[2].key)
         prior = self.case.prior
-        # Whether boots are stated to vary is one answer for a batch; see `virtqual.verdict.places`.
-        boots = (prior.between > 0, prior.between_df)
+        # Whether boots are stated to vary, and by much, is one answer for a batch; see `rule.SHARED_BOOT`.
+        boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)
         return (self.costs[0].shape, self.places.key, earlier, boots, self._floor)
 
     @property

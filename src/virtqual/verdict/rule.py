@@ -52,6 +52,10 @@ SPREAD_FROM = 6
 """From how many pairs on a session's own spread can refuse it: five degrees of freedom are the least that
 tell a spread from its half."""
 
+SHARED_BOOT = 0.5
+"""From what spread of boots on, in standard deviations of a pair, pairs of one boot are not fresh to each other:
+it is then the larger part of the mean of four pairs, and what is flagged would be boots."""
+
 FOUND = 0.95
 """Chance of an answer that is meant where it is said how many pairs one would take."""
 
@@ -212,7 +216,7 @@ class _Series:
             self.unresolved = np.any(resolved > most, axis=-1)
             self.margin = np.maximum(self.margin, np.minimum(resolved, most))
         # With one look no earlier one has picked what is tried, so all pairs count and all series share.
-        self.shares = self.earlier is not None or len(looks) == 1 or self._share_what_varies(looks[0])
+        self.shares = self.earlier is not None or len(looks) == 1 or self._share_what_varies(looks)
         self.outcome = np.zeros(self.rows, dtype=np.int64)
         self.reason = np.full(self.rows, int(Reason.TOO_FEW_PAIRS))
         self.flagged = np.zeros(self.rows, dtype=np.int64)
@@ -224,13 +228,14 @@ class _Series:
         values = np.asarray(values, dtype=np.float64)
         return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
 
-    def _share_what_varies(self, first: int) -> bool:
-        """Whether pairs before and after the first look share a host or a boot that differs from others."""
+    def _share_what_varies(self, looks: Sequence[int]) -> bool:
+        """Whether pairs before and after a look share a host or a boot that differs from others."""
         if self.places.kind == "rotated":
             return True
-        boots = np.unique(self.places.boot)
-        varies = bool(np.any(np.asarray(self.noise.between) > 0)) or len(boots) > 1
-        return varies and bool(set(self.places.boot[:first]) & set(self.places.boot[first:]))
+        boot = self.places.boot
+        stated = np.asarray(self.noise.between) > SHARED_BOOT * np.asarray(self.noise.sigma)[:, -1:]
+        varies = bool(np.any(stated)) or len(np.unique(boot)) > 1
+        return varies and any(set(boot[:look]) & set(boot[look:]) for look in looks[:-1])
 
     def _resolved(self, looks: Sequence[int], beta: float) -> Floats:
         """Return the margin of a change that the last look resolves, from what is known beforehand."""
