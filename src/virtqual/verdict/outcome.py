@@ -51,8 +51,8 @@ class Interval:
     def ratio(self, metric: Metric) -> tuple[float, float, float]:
         """Return virtual/native in the metric's own terms: estimate, smaller and larger end."""
         if metric.better == "lower":
-            return math.exp(self.log), math.exp(self.lower), math.exp(self.upper)
-        return math.exp(-self.log), math.exp(-self.upper), math.exp(-self.lower)
+            return _exp(self.log), _exp(self.lower), _exp(self.upper)
+        return _exp(-self.log), _exp(-self.upper), _exp(-self.lower)
 
     def text(self, metric: Metric) -> str:
         """Return such as ``1.22x worse (1.17x to 1.27x)``; without bounds where there are none."""
@@ -60,6 +60,11 @@ class Interval:
         word = "" if ratio == "1.000x" else " worse" if self.log > 0 else " better"
         bounds = f" ({low} to {high})" if math.isfinite(self.lower) and math.isfinite(self.upper) else ""
         return f"{ratio}{word}{bounds}"
+
+
+def _exp(log: float) -> float:
+    # Bounds of a few values that have nothing in common may be beyond all numbers.
+    return math.exp(log) if log < 700 else math.inf
 
 
 def times(ratio: float) -> str:
