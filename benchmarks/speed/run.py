@@ -3,9 +3,9 @@
     python benchmarks/speed/run.py
 
 Judges a session of 200 metrics with 18 pairs each (goal: 1 CPU second of this process), a million samples by
-the rule alone (10 CPU seconds and 1 GiB), and files of 100,000 series of four pairs by `virtqual judge --json`
-with all that belongs to it (60 s and 2 GiB): as one session, and as 9,000 sessions of 11 series. The exit code
-is 1 if a goal is missed.
+the rule alone (10 CPU seconds and 1 GiB), and files of 100,000 series of four pairs by `virtqual judge`, with
+reading and `--json` (60 s and 2 GiB): as one session, and as 9,000 sessions of 11 series. The exit code is 1
+if a goal is missed.
 """
 
 from __future__ import annotations

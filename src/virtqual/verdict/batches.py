@@ -73,7 +73,8 @@ class Question:
         """Questions that have it in common can stand in one batch."""
         earlier = None
         if self.earlier is not None:
-            earlier = (len(self.earlier[0]), self.earlier[2].key)
+            # Hosts cancel where they have the same names.
+            earlier = (len(self.earlier[0]), self.earlier[2].key, self.earlier[2].hosts, self.places.hosts)
         return (self.costs[0].shape, self.places.key, earlier, self.case.prior.between_df, self._floor)
 
     @property
