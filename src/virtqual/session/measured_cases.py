@@ -14,17 +14,10 @@ from virtqual.files.wording import near
 from virtqual.references import Budget, BudgetError, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
 from virtqual.session.measured import SHOWN, Measured
-from virtqual.session.pairing import DECLARED_NOISE, baseline_of
+from virtqual.session.pairing import DECLARED_NOISE, baseline_of, declared_noise
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import PairingError, Series
 
-#: Noise of a metric that no reviewed file knows. It is that of a metric that its check declares, but counts
-#: for one degree of freedom: a file may come from any machine. Of sessions of 11 series that are all just at
-#: their budget, 1.3 % have a false OVER where pairs vary by 12 %; with six degrees of freedom 7 % would have.
-#: Where they vary by 5 % or less, nearly the same number of pairs is needed.
-UNKNOWN_NOISE = Prior(
-    DECLARED_NOISE.sigma, 1, "stated: nothing is known of the metric", between=DECLARED_NOISE.between
-)
 #: The least noise that an earlier session is believed: values that repeat to the last digit have one, too.
 LEAST_NOISE = 0.002
 
@@ -222,7 +215,9 @@ class _Maker:
                 return self._allowed.references.prior(series, self._allowed.hypervisor_class)
             except NoReferenceError:
                 pass
-        return UNKNOWN_NOISE if baseline is None or len(baseline.valid) < 2 else _noise_of(baseline)
+        if baseline is None:
+            return declared_noise("overhead")
+        return _noise_of(baseline) if len(baseline.valid) >= 2 else DECLARED_NOISE
 
 
 def _noise_of(earlier: Series) -> Prior:
@@ -235,7 +230,7 @@ def _noise_of(earlier: Series) -> Prior:
     spread = np.maximum(earlier.differences().std(axis=0, ddof=1), LEAST_NOISE)
     df = (len(earlier.valid) - 1) / 2
     source = "the spread of the session that the others are held against"
-    return Prior(tuple(map(float, spread)), df, source, between=UNKNOWN_NOISE.between)
+    return Prior(tuple(map(float, spread)), df, source, between=DECLARED_NOISE.between)
 
 
 _TO_DO = "state it by --budget 1.05 --margin 0.03, or give the metric a budget under references/."

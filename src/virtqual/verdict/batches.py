@@ -73,7 +73,8 @@ class Question:
         """Questions that have it in common can stand in one batch."""
         earlier = None
         if self.earlier is not None:
-            earlier = (len(self.earlier[0]), self.earlier[2].key)
+            # Hosts cancel where they have the same names.
+            earlier = (len(self.earlier[0]), self.earlier[2].key, self.earlier[2].hosts, self.places.hosts)
         prior = self.case.prior
         # Whether boots are stated to vary, and by much, is one answer for a batch; see `rule.SHARED_BOOT`.
         boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)

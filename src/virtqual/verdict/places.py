@@ -61,9 +61,9 @@ class Places:
 
     @cached_property
     def key(self) -> Hashable:
-        """What places have in common that are the same."""
+        """What places have in common that are the same but for the names of hosts."""
         sides = (self.native, self.virtual, self.boot)
-        return (self.kind, *(side.tobytes() for side in sides), self.hosts, self.bound)
+        return (self.kind, *(side.tobytes() for side in sides), self.bound)
 
     @cached_property
     def width(self) -> int:

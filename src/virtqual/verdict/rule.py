@@ -53,8 +53,8 @@ SPREAD_FROM = 6
 tell a spread from its half."""
 
 SHARED_BOOT = 0.5
-"""From what spread of boots on, in standard deviations of a pair, pairs of one boot are not fresh: the boot is
-then the larger part of the mean of four pairs, and what is flagged would be boots."""
+"""From what spread of boots on, in standard deviations of a pair, pairs of one boot are not fresh: then the
+boot is the larger part of the mean of four pairs, and what is flagged would be boots."""
 
 FOUND = 0.95
 """Chance of an answer that is meant where it is said how many pairs one would take."""

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -398,6 +399,18 @@ def test_a_directory_and_a_file_that_is_not_there_are_refused(tmp_path):
         done = CliRunner().invoke(cli.app, ["judge", str(file), *STATED])
         assert done.exit_code == 2
         assert "no table of pairs (" in done.output
+
+
+def test_the_page_shows_what_the_command_prints(monkeypatch):
+    """The example of docs/judge-your-own.md, which a shell loop measured."""
+    docs = Path(__file__).parents[3] / "docs"
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(cli.app, ["judge", str(docs / "judge-your-own.csv"), *STATED])
+    page = (docs / "judge-your-own.md").read_text("utf-8")
+    assert "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip() in page
+    assert f"exit\ncode is {done.exit_code}" in page
+    for key in (*COLUMNS, *SERIES_KEYS, *SESSION_KEYS, *SLOW_KEYS):
+        assert f"`{key}`" in page
 
 
 _words = st.sampled_from(["a", "b", "", "x@y", "nän"])
