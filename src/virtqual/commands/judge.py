@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,12 +124,16 @@ def _reasons(answer: SessionVerdict) -> list[str]:
 
 
 def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
-    write = sys.stdout.write
-    for name, answer in zip(names, answers, strict=True):
-        for verdict in answer.verdicts:
-            write(json.dumps(series_line(name, verdict)) + "\n")
-        slow = slow_runs_record(answer).model_dump(mode="json")
-        write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+    try:
+        for name, answer in zip(names, answers, strict=True):
+            for verdict in answer.verdicts:
+                sys.stdout.write(json.dumps(series_line(name, verdict)) + "\n")
+            slow = slow_runs_record(answer).model_dump(mode="json")
+            sys.stdout.write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough, such as `head`: the exit code is the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
