@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,20 +62,25 @@ def command(
         if against == "":
             raise UsageError("--against names no session; leave it out to compare with none")
         file = Path("/dev/stdin") if str(file) == "-" else file
-        with _progress() as say, _keeping_all():
-            say(f"reading {file}")
-            measured = read(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
-            names = list(measured)
-            cases = cases_of_file(str(file), measured, allowed, against or "")
-            say(f"judging {sum(map(len, cases)):,} series")
-            chosen = known().hypervisor_class(hypervisor_class) if hypervisor_class else None
-            try:
-                answers = judge_sessions(cases, hypervisor_class=chosen)
-            except BudgetError as error:
-                raise UsageError(f"{file}: {error}") from error
-        (_print_lines if as_json else _print_tables)(names, answers)
+        names, answers = _judged(file, allowed, against or "")
+    (_print_lines if as_json else _print_tables)(names, answers)
     found = {answer.outcome for answer in answers}
     raise typer.Exit(EXIT_CODES[next((one for one in _GRAVEST if one in found), Outcome.BASELINE)])
+
+
+def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
+    """Return the names of the sessions of a file, and what is said of each."""
+    name = allowed.hypervisor_class
+    with _progress() as say, _keeping_all():
+        say(f"reading {file}")
+        measured = read(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+        cases = cases_of_file(str(file), measured, allowed, against)
+        say(f"judging {sum(map(len, cases)):,} series")
+        chosen = allowed.references.hypervisor_class(name) if name else None
+        try:
+            return list(measured), judge_sessions(cases, hypervisor_class=chosen)
+        except BudgetError as error:
+            raise UsageError(f"{file}: {error}") from error
 
 
 def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) -> Allowed:
@@ -123,12 +129,16 @@ def _reasons(answer: SessionVerdict) -> list[str]:
 
 
 def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
-    write = sys.stdout.write
-    for name, answer in zip(names, answers, strict=True):
-        for verdict in answer.verdicts:
-            write(json.dumps(series_line(name, verdict)) + "\n")
-        slow = slow_runs_record(answer).model_dump(mode="json")
-        write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+    try:
+        for name, answer in zip(names, answers, strict=True):
+            for verdict in answer.verdicts:
+                sys.stdout.write(json.dumps(series_line(name, verdict)) + "\n")
+            slow = slow_runs_record(answer).model_dump(mode="json")
+            sys.stdout.write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough, such as `head`: the exit code is the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:

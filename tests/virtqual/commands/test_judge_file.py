@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -411,6 +413,18 @@ def test_the_page_shows_what_the_command_prints(monkeypatch):
     assert f"exit\ncode is {done.exit_code}" in page
     for key in (*COLUMNS, *SERIES_KEYS, *SESSION_KEYS, *SLOW_KEYS):
         assert f"`{key}`" in page
+
+
+def test_whoever_reads_the_lines_may_stop_early(tmp_path):
+    file = tmp_path / "pairs.csv"
+    table = [row for number in range(300) for row in rows(1.3, 4, setting=f"{number}" * 100)]
+    file.write_text(text_of(table), encoding="utf-8")
+    command = [sys.executable, "-m", "virtqual.commands.judge", str(file), *STATED, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
+        json.loads(done.stdout.readline())
+        done.stdout.close()
+        assert done.stderr.read() == ""
+    assert done.returncode in (1, 3)
 
 
 _words = st.sampled_from(["a", "b", "", "x@y", "nän"])
