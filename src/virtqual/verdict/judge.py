@@ -14,7 +14,7 @@ from virtqual.verdict.batches import Question, Row, batch_of
 from virtqual.verdict.estimate import Floats, with_whole
 from virtqual.verdict.outcome import Case, Finding, Interval, Outcome, Point, Verdict
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.places import host_effects
+from virtqual.verdict.places import Places, host_effects
 from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Reason
 
 OUTCOMES = {
@@ -202,7 +202,7 @@ def _verdict(
         next_pairs=following,
         reasons=(*why, *reasons.left_out(series)),
         case=case,
-        places=overhead.question.places,
+        places=_places(asked.question),
         hosts=_hosts(overhead.question),
     )
 
@@ -245,6 +245,15 @@ def _findings(row: Row, points: Sequence[Point], looks: Sequence[int]) -> tuple[
             )
         )
     return tuple(sorted(found, key=lambda finding: finding.limit - finding.judged.log))
+
+
+def _places(question: Question) -> Places:
+    """Return where the pairs ran; the earlier session's, where it is those that leave a change to hosts."""
+    places = question.places
+    earlier = places if question.earlier is None else question.earlier[2]
+    if places.confounded or not earlier.confounded or places.cancels(earlier):
+        return places
+    return earlier
 
 
 def _hosts(question: Question) -> dict[str, float]:

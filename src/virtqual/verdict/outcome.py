@@ -218,7 +218,8 @@ class Verdict:
     case
         The series with its budget and noise.
     places
-        Where the pairs ran, as far as it is known.
+        Where the pairs ran, as far as it is known; of a change the earlier session's, where it is those that
+        leave it to the hosts.
     hosts
         By how much each host is slower than the others of its kind, in log units, where the pairs tell.
     waiver

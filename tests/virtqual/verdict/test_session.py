@@ -178,6 +178,30 @@ def test_a_rotation_without_a_survey_does_not_qualify(case):
     assert session.qualified == (False, says)
 
 
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ((["host"], ["host"]), ""),
+        ((["other"], ["other"]), ""),
+        (([""], [""]), "nobody says which hosts carry the virtual machines"),
+        (
+            (list("ab"), list("xyyx")),
+            "hosts confounded: native a, b, virtual x, y, and no survey bounds the difference",
+        ),
+    ],
+)
+def test_hosts_of_the_earlier_session_leave_a_change_to_them_as_well(case, metrics, make, then, why):
+    """What it called overhead may have been one of hosts, behind which a slower build hides now."""
+    native, virtual = (
+        np.resize([name] if name in ("host", "other", "") else list(name), 12) for name in then
+    )
+    hosts = {"native": [str(name) for name in native], "virtual": [str(name) for name in virtual]}
+    before = make(metrics["hpl"], around(0.0, 12), hosts=hosts)
+    session = judge_session([case(0.0, 8, budget=CHANGE, baseline=before)], hypervisor_class=KVM)
+    assert session.outcome is Outcome.WITHIN
+    assert session.qualified == (not why, why)
+
+
 def test_a_guest_without_native_beside_it_does_not_qualify_on_a_host_that_nobody_names(metrics, make):
     now, before = (
         replace(
