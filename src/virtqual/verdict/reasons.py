@@ -93,14 +93,15 @@ def _margin(row: Row) -> str:
     resolved = float(np.max(resolved_margin(noise, LOOKS[-1], pairs, BETA / len(LOOKS))))
     needed = earlier_pairs_needed(noise, most)
     enough = (
-        "no number of pairs is enough"
-        if math.isinf(needed)
-        else f"it takes {needed:.0f} pairs (virtqual qualify --pairs {needed:.0f})"
+        f"it takes {needed:.0f} pairs (virtqual qualify --pairs {needed:.0f}), or fewer with a history"
+        if needed <= LOOKS[-1]
+        else f"{LOOKS[-1]} pairs are not enough either, and it takes a history"
     )
+    sign = 1 if row.question.case.series.metric.better == "lower" else -1
+    hidden, allowed = (abs(math.expm1(sign * margin)) for margin in (resolved, most))
     return (
-        f"the earlier session has {pairs} pairs: a change could hide up to {math.expm1(resolved):.1%} above "
-        f"what is allowed, more than {math.expm1(most):.0%}; with the noise that is known, {enough}; a "
-        "history of the noise (virtqual record) makes it fewer"
+        f"the earlier session has {pairs} pairs: a change could hide up to {hidden:.1%} above what is "
+        f"allowed, more than {allowed:.0%}; with the noise that is known, {enough} of the noise (virtqual record)"
     )
 
 
