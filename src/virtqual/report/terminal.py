@@ -185,7 +185,7 @@ class Terminal:
             middle = statistics.median(factors) - 1
             word = "slower" if middle > 0 else "faster"
             metrics = f"{len(factors)} metric{'' if len(factors) == 1 else 's'}"
-            self._dim(f"host {host}: {abs(middle):.1%} {word} than the others of its kind ({metrics})")
+            self._dim(f"host {host}: {abs(middle):.1%} {word} than the mean of its kind ({metrics})")
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:

@@ -257,7 +257,7 @@ def _places(question: Question) -> Places:
 
 
 def _hosts(question: Question) -> dict[str, float]:
-    """Return by how much each host is slower than the others of its kind, over a whole curve."""
+    """Return by how much each host is slower than the mean of its kind, over a whole curve."""
     places = question.places
     if places.kind not in ("exchanged", "rotated"):
         return {}

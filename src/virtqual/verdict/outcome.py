@@ -221,7 +221,7 @@ class Verdict:
         Where the pairs ran, as far as it is known; of a change the earlier session's, where it is those that
         leave it to the hosts.
     hosts
-        By how much each host is slower than the others of its kind, in log units, where the pairs tell.
+        By how much each host is slower than the mean of its kind, in log units, where the pairs tell.
     waiver
         The waiver that is about an OVER; it may have expired, or accept less.
     waived

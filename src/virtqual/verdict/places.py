@@ -343,7 +343,7 @@ def _matched(native: Floats, virtual: Floats, places: Places, noise: Noise, conv
 
 
 def host_effects(native: Floats, virtual: Floats, places: Places) -> tuple[Floats, Bools]:
-    """Return how much slower each host is than the others of its kind, whatever runs on it.
+    """Return how much slower each host is than the mean of its kind, whatever runs on it.
 
     Parameters
     ----------

@@ -101,7 +101,8 @@ def _margin(row: Row) -> str:
     hidden, allowed = (abs(math.expm1(sign * margin)) for margin in (resolved, most))
     return (
         f"the earlier session has {pairs} pairs: a change could hide up to {hidden:.1%} above what is "
-        f"allowed, more than {allowed:.0%}; with the noise that is known, {enough} of the noise (virtqual record)"
+        f"allowed, more than {allowed:.0%}; with the noise that is known, {enough} of the noise "
+        "(virtqual record)"
     )
 
 

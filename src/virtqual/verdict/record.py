@@ -102,7 +102,7 @@ class VerdictRecord(_Record):
     not_observable
         Why native cannot be observed; empty where it is.
     hosts
-        By what factor each host is slower than the others of its kind, where the pairs tell.
+        By what factor each host is slower than the mean of its kind, where the pairs tell.
     confounded
         Whether an overhead may be one of hosts.
     message

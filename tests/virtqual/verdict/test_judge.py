@@ -622,7 +622,10 @@ def test_where_no_number_of_earlier_pairs_is_enough_that_is_said(metrics, make, 
     prior = Prior(0.03, 20, "", between=0.05)
     verdict = judged(steady(0.0, 8), CHANGE, prior=prior, before=make(metrics["hpl"], steady(0.0, 12)))
     assert verdict.outcome is Outcome.INVALID
-    assert "with the noise that is known, 18 pairs are not enough either, and it takes a history" in verdict.reasons[0]
+    assert (
+        "with the noise that is known, 18 pairs are not enough either, and it takes a history"
+        in verdict.reasons[0]
+    )
 
 
 def test_the_same_hosts_cancel_in_a_change_and_others_do_not(metrics, make, judged):

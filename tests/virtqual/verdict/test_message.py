@@ -66,8 +66,8 @@ def test_an_earlier_session_that_is_too_short(metrics, make):
     text = message(alone(now, FIVE, Prior(0.03, 20, "A/A history"), baseline=before))
     assert text.splitlines()[1] == (
         "the earlier session has 4 pairs: a change could hide up to 7.3% above what is allowed, more than "
-        "5%; with the noise that is known, it takes 13 pairs (virtqual qualify --pairs 13), or fewer with a history "
-        "of the noise (virtqual record)"
+        "5%; with the noise that is known, it takes 13 pairs (virtqual qualify --pairs 13), or fewer with a "
+        "history of the noise (virtqual record)"
     )
 
 
