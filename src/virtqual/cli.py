@@ -96,6 +96,7 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
     ] = "serial",
+    only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
 
@@ -126,5 +127,8 @@ def qualify(
             max_pairs=max_pairs,
             policy=policy,
         )
+        if only_check:
+            main_job.check(request)
+            return
         session = main_job.qualify(request, Terminal())
     raise typer.Exit(session.exit_code)

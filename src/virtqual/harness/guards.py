@@ -32,6 +32,7 @@ from reframe.utility import import_module_from_file, jsonext
 from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.process import NOTHING_SELECTED, PARENT
+from virtqual.site.configuration import ABSENT
 
 #: What the loader found, before anything was selected.
 _loaded: list[catalogue.Entry] = []
@@ -68,6 +69,7 @@ def _end_with_parent() -> None:
 
 def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
+        _refuse_absent()
         if not testcases:
             system = runtime.runtime().system
             getlogger().error(
@@ -85,6 +87,14 @@ def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
+
+
+def _refuse_absent() -> None:
+    """End ReFrame where its system is not there at the moment: every check would lack a program."""
+    system = runtime.runtime().system
+    if any(partition.name == ABSENT for partition in system.partitions):
+        getlogger().error(f"system {system.name!r} cannot be used: {system.descr}")
+        sys.exit(1)
 
 
 def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
@@ -140,6 +150,7 @@ def loaded() -> tuple[catalogue.Entry, ...]:
 
 def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        _refuse_absent()
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
         _share_in_pipelines(testcases)

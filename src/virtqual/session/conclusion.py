@@ -83,7 +83,7 @@ def conclude(
     elif answer is Outcome.INVALID or unmeasured:
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
-        session.conclusion = f"Refused: {count} could not be judged honestly; the reasons are above."
+        session.conclusion = f"Refused: {count} could not be judged; the reasons are above."
         if any(one.outcome is Outcome.OVER and not one.waived for one in session.verdicts):
             session.conclusion += f" Of the others: {_sentence(session, Outcome.OVER)}"
     elif verdict is not None:
