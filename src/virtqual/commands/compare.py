@@ -45,6 +45,11 @@ def command(
             said = "; ".join(f"{name}: {word}" for name, word in zip(names, words, strict=True))
             _say.print(Text(f"{fact}: ", "dim").append(said, "default"))
         _say.print(_table(rows, names))
+        _say.print(
+            "Ratios of medians; native/A and virtual/A: that side of a session against the native side of A, "
+            "- where A did not measure the series.",
+            style="dim",
+        )
         _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
 
 
@@ -58,9 +63,9 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     for row in rows:
         name = row.series.replace("@", " ") if row.series != before else ""
         before = row.series
-        table.add_row(
-            name, names[row.session], *(f"{value:.3f}" for value in (row.overhead, row.native, row.virtual))
-        )
+        values = (row.overhead, row.native, row.virtual)
+        shown = ("-" if value is None else f"{value:.3f}" for value in values)
+        table.add_row(name, names[row.session], *shown)
     return table
 
 

@@ -53,6 +53,7 @@ def command(
         console = Console(highlight=False, markup=False)
         report.show(findings, console)
         report.show_canaries(said, console)
+        report.explain_claims(findings, said, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)

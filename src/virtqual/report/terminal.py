@@ -31,6 +31,10 @@ _STYLE = {
 }
 
 
+# As `virtqual.harness.catalogue.Entry.absent` words it.
+_FEATURE = re.compile(r"no program with the feature '(.+)' in the stack")
+
+
 class Terminal:
     """Shows a session in 80 columns; without a terminal it prints one line a case, and no colours."""
 
@@ -194,9 +198,11 @@ class Terminal:
             by_reason: dict[str, list[str]] = defaultdict(list)
             for line in session.not_run:
                 name, _, reason = line.partition(": ")
+                if feature := _FEATURE.fullmatch(reason):
+                    name, reason = f"{name} ({feature[1]})", "no program in the stack for"
                 by_reason[reason].append(name)
             for reason, names in by_reason.items():
-                self._say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
+                self._say(Padding(Text(f"{reason}: {', '.join(names)}", style="dim"), (0, 0, 0, 2)))
 
 
 def _case(event: Event) -> str:
