@@ -100,8 +100,8 @@ def qualify(
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
 
-    Exit code: 0 within budget or a baseline recorded, 1 over budget, 2 usage, 3 undecided, 4 refused,
-    5 infrastructure, 130 interrupted.
+    Exit code: 0 within budget or a baseline recorded; 1 over budget; 2 usage;
+    3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
     from virtqual.report.terminal import Terminal

@@ -26,9 +26,10 @@ def command(
 ) -> None:
     """Put sessions side by side: another build, another placement, another setting of the firmware.
 
-    Shown are virtual against native in each session, and both sides against the first session's native side.
-    With node interleaving off in the first and on in the second session these are the OpenStack study's four
-    configurations: VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
+    Shown are virtual against native in each session, and both sides against the
+    first session's native side. With node interleaving off in the first and on in
+    the second session these are the OpenStack study's four configurations:
+    VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
     """
     with speaking():
         if len(sessions) < 2:

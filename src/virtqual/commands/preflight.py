@@ -38,7 +38,8 @@ def command(
 ) -> None:
     """Say what makes native and virtual differ besides the hypervisor, and what to do about it.
 
-    Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be examined.
+    Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be
+    examined.
     """
     with speaking():
         chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)

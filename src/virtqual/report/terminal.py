@@ -230,7 +230,7 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     # The change is the question where it is the only one; beside an overhead it gets a line of its own.
     only_change = gates == {"change"} and any(verdict.change is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("metric", overflow="fold", max_width=24)
+    table.add_column("metric", overflow="fold")
     for title in ("native", "virtual"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
