@@ -2,11 +2,14 @@
 
 import math
 from datetime import date
+from inspect import cleandoc
 from io import StringIO
 
 import pytest
 from rich.console import Console
+from typer.main import get_command
 
+from virtqual import cli
 from virtqual.harness.process import parse_line
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
@@ -117,3 +120,25 @@ def test_without_a_terminal_each_run_is_a_line(shown):
     terminal.event(told("      OK ] ( 4/32) site_check /abc"))
     assert "3/32 0 s fail pair 1 virtual cache_triad threads=1" in text()
     assert "4/32 0 s ok site_check on virt" in text()
+
+
+def test_what_was_not_run_is_told_once_for_each_reason(shown):
+    terminal, text = shown
+    not_run = [
+        f"{name}: no program with the feature {name[:4]!r} in the stack" for name in ("namd", "milc_2")
+    ]
+    terminal.end(session(not_run=[*not_run, "stream_vms: needs 2 VMs", "namd_vms: needs 2 VMs"]), "/x")
+    assert (
+        "no program in the stack for: namd (namd), milc_2 (milc) needs 2 VMs: stream_vms, namd_vms" in text()
+    )
+
+
+def test_help_is_folded_between_words_in_80_columns():
+    """A paragraph after the first keeps its lines: one that is too long would be broken twice."""
+    group = get_command(cli.app)
+    commands = [group.get_command(None, name) for name in group.list_commands(None)]
+    for command in [*commands, *group.get_command(None, "stack").commands.values()]:
+        _, *paragraphs = cleandoc(command.help or "").split("\n\n")
+        assert max((len(line) for one in paragraphs for line in one.splitlines()), default=0) <= 78, (
+            command.name
+        )

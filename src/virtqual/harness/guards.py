@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from reframe.core import runtime
 from reframe.core.exceptions import ReframeFatalError
@@ -67,23 +69,30 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def _end(message: str) -> NoReturn:
+    """End ReFrame with an error, in lines of whole words where a person sees it."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - len("ERROR: ")
+        message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
+    getlogger().error(message)
+    sys.exit(1)
+
+
 def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
         _refuse_absent()
         if not testcases:
             system = runtime.runtime().system
-            getlogger().error(
+            _end(
                 f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
                 f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
             )
-            sys.exit(1)
         if option := _breaks_pairs(self, testcases):
-            getlogger().error(
+            _end(
                 f"{option} cannot be used with paired samples, which run once, in turn: "
                 "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
-            sys.exit(1)
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
@@ -93,8 +102,7 @@ def _refuse_absent() -> None:
     """End ReFrame where its system is not there at the moment: every check would lack a program."""
     system = runtime.runtime().system
     if any(partition.name == ABSENT for partition in system.partitions):
-        getlogger().error(f"system {system.name!r} cannot be used: {system.descr}")
-        sys.exit(1)
+        _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 
 def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:

@@ -45,6 +45,7 @@ class Terminal:
         self._began = 0.0
         self._expected: float | None = None
         self._done = self._total = 0
+        self._first: float | None = None
 
     def _say(self, what: RenderableType = "", **how: Any) -> None:
         """Print what people wrote as they wrote it: brackets are no markup."""
@@ -90,8 +91,8 @@ class Terminal:
     def round_begins(self, number: int, what: str, seconds: float | None) -> None:
         """Say what this round runs and how long that should take."""
         self._expected, self._began = seconds, time.monotonic()
-        self._done = self._total = 0
-        when = f"about {_duration(seconds)}" if seconds else "duration not known yet: nothing has run here"
+        self._done, self._total, self._first = 0, 0, None
+        when = f"about {_duration(seconds)}" if seconds else "duration not known yet"
         head = Text("\n").append(f"round {number}", "bold")
         self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
         if self.console.is_terminal:
@@ -109,6 +110,9 @@ class Terminal:
 
     def event(self, event: Event) -> None:
         """Show progress."""
+        if self._first is None:
+            # The time before it is ReFrame's own start, and no part of a run.
+            self._first = time.monotonic()
         if event.total:
             self._done, self._total = event.done, event.total
         if event.kind != "run" and not self._progress:
@@ -124,11 +128,12 @@ class Terminal:
 
     def _left(self) -> str:
         """Return how many runs have ended, and how long the rest should take."""
-        spent = time.monotonic() - self._began
+        now = time.monotonic()
         if self._done:
+            spent = now - (self._first or self._began)
             left = _duration(spent * (self._total - self._done) / self._done)
             return f"{self._done}/{self._total} ~{left} left"
-        return f"~{_duration(max(self._expected - spent, 0))} left" if self._expected else ""
+        return f"~{_duration(max(self._expected - (now - self._began), 0))} left" if self._expected else ""
 
     def round_ends(self) -> None:
         """Close the progress display."""
