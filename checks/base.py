@@ -179,9 +179,9 @@ class Sampled(Guarded):
 
     @run_before("performance")
     def report_values(self):
-        """Hand what was read to ReFrame; nothing is parsed a second time."""
+        """Hand what was read to ReFrame, in six digits; nothing is parsed a second time."""
         self.perf_variables = {
-            name: sn.make_performance_function(sn.defer(value), self.units[name])
+            name: sn.make_performance_function(sn.defer(float(f"{value:.6g}")), self.units[name])
             for name, value in self.measured.items()
         }
 

@@ -97,11 +97,12 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
     ] = "serial",
+    only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
 
-    Exit code: 0 within budget or a baseline recorded, 1 over budget, 2 usage, 3 undecided, 4 refused,
-    5 infrastructure, 130 interrupted.
+    Exit code: 0 within budget or a baseline recorded; 1 over budget; 2 usage;
+    3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
     from virtqual.report.terminal import Terminal
@@ -127,5 +128,8 @@ def qualify(
             max_pairs=max_pairs,
             policy=policy,
         )
+        if only_check:
+            main_job.check(request)
+            return
         session = main_job.qualify(request, Terminal())
     raise typer.Exit(session.exit_code)

@@ -23,6 +23,15 @@ def test_the_list_reads_like_a_catalogue(site):
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
 
 
+def test_a_system_that_is_not_there_is_no_system_that_lacks_every_program(site):
+    checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
+    for option in ("-L", "-r"):
+        done = site.run("reframe", "-c", checks, option, "--system", "vcluster")
+        assert done.returncode != 0
+        assert "the one-machine cluster is not up: run `vcluster up`" in done.stdout + done.stderr
+        assert "no program with the feature" not in done.stdout
+
+
 # Four VMs of one core each share a host of two cores.
 SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
 

@@ -1,10 +1,14 @@
 """How many pairs a session may take."""
 
+from types import SimpleNamespace
+
 import pytest
+from made_runs import keep, made_run, session_of
 from typer.testing import CliRunner
 
-from virtqual import cli
+from virtqual import cli, paths
 from virtqual.errors import UsageError
+from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.qualify.state import Request
 from virtqual.references import Budget
@@ -34,3 +38,35 @@ def test_the_command_refuses_them_before_it_looks_for_the_system():
     for options, says in ((("--max-pairs", "3"), "4"), (("--pairs", "19"), "--max-pairs 18")):
         done = CliRunner().invoke(cli.app, ["qualify", "--system", "none", *options])
         assert (done.exit_code, says in done.output) == (2, True), done.output
+
+
+def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    entries = [
+        catalogue.Entry(name=name, description="d", tags=tags)
+        for name, tags in (
+            ("hpl n=1", ("linpack", "quick", "full")),
+            ("hpl n=2", ("linpack", "full")),
+            ("slow", ("app", "quick", "full")),
+        )
+    ]
+    made = (
+        ("1", [("hpl %n=1", 7), ("hpl %n=2", 70), ("slow", 300)]),
+        ("2", [("slow", 100)]),
+        ("3", []),
+    )
+    for name, times in made:
+        runs = [
+            made_run(side, 0, check=check, end=end) for check, end in times for side in ("native", "virtual")
+        ]
+        catalogue.write(entries, keep(session_of(runs, name=name), paths.sessions()) / catalogue.FILE)
+
+    def seconds(**asked):
+        return plan.expected(SimpleNamespace(request=Request("site", **asked)), session_of([]), (), 2)
+
+    assert seconds(names=("hpl",)) == 5 + 2 * (8 + 8)
+    assert seconds(names=("hpl",), full=True) == 5 + 2 * (8 + 8 + 71 + 71)
+    # The last time that it ran counts, and what only an earlier session ran is not forgotten.
+    assert seconds(tags=("app",)) == 5 + 2 * (101 + 101)
+    assert seconds() == 5 + 2 * (8 + 8 + 101 + 101)
+    assert seconds(names=("never_run",)) is None

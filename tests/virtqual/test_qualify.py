@@ -110,10 +110,26 @@ def test_usage_errors_say_what_there_is(site, options, says):
     assert says in done.stderr
 
 
-def test_no_check_selected_is_not_a_pass(site):
-    done = site.virtqual(*ON, "-n", "nothing_like_this")
+def test_no_check_selected_is_not_a_pass_and_leaves_no_session(site):
+    done = site.virtqual(*ON, "-n", "lamps")
     assert done.returncode == 2
-    assert "no test case was selected" in done.stderr
+    assert "no check has a name that matches 'lamps': did you mean lammps" in done.stderr
+    assert not list((site.path / "state/sessions").iterdir())
+
+
+def test_options_are_checked_before_the_system_is_there(site):
+    for options, code, says in (
+        (("--system", "vcluster"), 0, ""),
+        (("--system", "vcluster", "--against", "last"), 2, "there is no 'last'"),
+        (("--system", "vcluster", "--class", "kvn"), 2, "unknown class 'kvn'"),
+        (("--system", "vclustr"), 2, "did you mean vcluster"),
+        ((*ON[1:], "--against", "2026"), 2, "no session begins with '2026'"),
+        ((*ON[1:], "--class", "emulated"), 4, "may not be judged as something else"),
+    ):
+        done = site.virtqual("qualify", "--only-check", *options)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert says in done.stderr
+    assert not (site.path / "state/sessions").exists()
 
 
 def test_against_an_earlier_session(site):

@@ -89,10 +89,11 @@ def command(
 ) -> None:
     """Propose absolute native references and noise history for a system, as a diff to review.
 
-    With `--hosts`, how much the hosts of native nodes and those of VMs differ: all must have been measured
-    natively.
+    With `--hosts`, how much the hosts of native nodes and those of VMs differ:
+    all must have been measured natively.
 
-    Nothing is written without `--write`, and nothing is written that was not shown.
+    Nothing is written without `--write`, and nothing is written that was not
+    shown.
     """
     directory = references or paths.references()
     with speaking():

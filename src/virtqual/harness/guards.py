@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from reframe.core import runtime
 from reframe.core.exceptions import ReframeFatalError
@@ -32,6 +34,7 @@ from reframe.utility import import_module_from_file, jsonext
 from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.process import NOTHING_SELECTED, PARENT
+from virtqual.site.configuration import ABSENT
 
 #: What the loader found, before anything was selected.
 _loaded: list[catalogue.Entry] = []
@@ -66,25 +69,40 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def _end(message: str) -> NoReturn:
+    """End ReFrame with an error, in lines of whole words where a person sees it."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - len("ERROR: ")
+        message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
+    getlogger().error(message)
+    sys.exit(1)
+
+
 def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
+        _refuse_absent()
         if not testcases:
             system = runtime.runtime().system
-            getlogger().error(
+            _end(
                 f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
                 f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
             )
-            sys.exit(1)
         if option := _breaks_pairs(self, testcases):
-            getlogger().error(
+            _end(
                 f"{option} cannot be used with paired samples, which run once, in turn: "
                 "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
-            sys.exit(1)
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
+
+
+def _refuse_absent() -> None:
+    """End ReFrame where its system is not there at the moment: every check would lack a program."""
+    system = runtime.runtime().system
+    if any(partition.name == ABSENT for partition in system.partitions):
+        _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 
 def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
@@ -140,6 +158,7 @@ def loaded() -> tuple[catalogue.Entry, ...]:
 
 def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        _refuse_absent()
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
         _share_in_pipelines(testcases)

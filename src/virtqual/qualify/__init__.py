@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from virtqual.errors import VirtqualError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify import plan
 from virtqual.qualify.concluding import concluded, ended_by
-from virtqual.qualify.opening import prepare, refused_beforehand
+from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.session.judge import judge
@@ -34,7 +35,13 @@ def qualify(request: Request, screen: Screen) -> Session:
     """
     with ExitStack() as held:
         job = prepare(request, screen, held)
-        session = _measured(job)
+        try:
+            session = _measured(job)
+        except UsageError:
+            # What was asked for makes no sense: where nothing was measured, no session is left of it.
+            if not job.log.session().runs:
+                shutil.rmtree(job.log.directory, ignore_errors=True)
+            raise
     screen.end(session, str(job.log.directory))
     return session
 
@@ -102,4 +109,4 @@ def _run_rounds(job: Qualification) -> None:
         todo = plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
-__all__ = ["Qualification", "Request", "Screen", "qualify"]
+__all__ = ["Qualification", "Request", "Screen", "check", "qualify"]

@@ -73,6 +73,28 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     return Qualification(request, screen, system, log, head, earlier, looks, watch, lock)
 
 
+def check(request: Request) -> None:
+    """Refuse what makes no sense, as far as that can be known before the system is up and set up.
+
+    Raises
+    ------
+    UsageError, RefusedError
+        What was asked for makes no sense, or must not be judged.
+    """
+    plan.affordable(request)
+    if request.hypervisor_class:
+        _known_class(request.hypervisor_class)
+    try:
+        system = load_system(request.system)
+    except InfrastructureError:
+        # It is not there at the moment: what depends on it is checked when the session begins.
+        if request.against:
+            store.load_earlier(store.find(request.against, paths.sessions(), request.system))
+        return
+    _class(request.hypervisor_class, system)
+    _earlier(request.against, system)
+
+
 @dataclass(frozen=True)
 class Opened:
     """The sessions of a plain ReFrame run: their logs by name of the stack, and the earlier session."""
@@ -176,22 +198,25 @@ def _directory(now: datetime.datetime, system: str) -> Path:
 
 def _class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
-    known = references()
     hypervisor = system.virtual.hypervisor
     name = name or system.virtual.hypervisor_class
-    try:
-        chosen = known.hypervisor_class(name)
-    except LookupError as error:
-        raise UsageError(str(error)) from error
+    chosen = _known_class(name)
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
             f"class {name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
             f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}: "
             "what was measured here may not be judged as something else"
         )
-    if expired := [str(problem) for problem in expiry_problems(known, datetime.date.today())]:
+    if expired := [str(problem) for problem in expiry_problems(references(), datetime.date.today())]:
         raise UsageError("; ".join(expired))
     return chosen
+
+
+def _known_class(name: str) -> HypervisorClass:
+    try:
+        return references().hypervisor_class(name)
+    except LookupError as error:
+        raise UsageError(str(error)) from error
 
 
 def _earlier(against: str, system: System) -> Session | None:

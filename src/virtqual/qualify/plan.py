@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from virtqual import paths
 from virtqual.errors import UsageError
+from virtqual.harness import catalogue
 from virtqual.qualify.state import Qualification, Request
 from virtqual.runs import Run
 from virtqual.session.judge import Judged
@@ -15,6 +17,12 @@ from virtqual.session.pairing import checks_of
 from virtqual.session.session import Round, Session
 from virtqual.session.store import readable
 from virtqual.verdict.rule import LOOKS
+
+RECENT = 10
+"""Earlier sessions in which durations are looked for."""
+
+Times = dict[tuple[str, str], list[float]]
+"""Durations of runs by case and side, seconds."""
 
 
 def affordable(request: Request) -> tuple[int, ...]:
@@ -59,21 +67,36 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
 
 def expected(job: Qualification, session: Session, checks: Sequence[str], pairs: int) -> float | None:
     """Return how long a round should take, seconds, from runs that there were; None if there were none."""
-    history = [run for run in _history(session) if not checks or run.check in checks]
-    by_case: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for run in history:
-        by_case[run.check, run.side].append(run.end - run.start)
-    if not by_case:
+    times = _times([run for run in session.runs if not checks or run.check in checks])
+    times = times or _earlier_times(job.request, session.system)
+    if not times:
         return None
     # ReFrame's start, and a second around each job.
-    return 5 + pairs * sum(statistics.median(times) + 1 for times in by_case.values())
+    return 5 + pairs * sum(statistics.median(one) + 1 for one in times.values())
 
 
-def _history(session: Session) -> Sequence[Run]:
-    if session.runs:
-        return session.runs
-    for _, earlier in readable(paths.sessions()):
+def _earlier_times(request: Request, system: str) -> Times:
+    """Return how long runs of the cases that are asked for took when they were last run, seconds."""
+    cases: set[str] | None = None
+    found: Times = {}
+    for directory, earlier in islice(readable(paths.sessions()), RECENT):
         # A session of another version would only tell how long a run may take.
-        if isinstance(earlier, Session) and earlier.system == session.system and earlier.runs:
-            return earlier.runs
-    return ()
+        if not isinstance(earlier, Session) or earlier.system != system or not earlier.runs:
+            continue
+        if cases is None:
+            cases = _asked(request, catalogue.read(directory / catalogue.FILE))
+        found = _times([run for run in earlier.runs if run.check in cases]) | found
+    return found
+
+
+def _asked(request: Request, entries: Iterable[catalogue.Entry]) -> set[str]:
+    """Return the cases that are asked for, as runs name them."""
+    chosen = catalogue.selected(entries, request.names, request.tags)
+    return set(catalogue.cases(chosen, "full" if request.full else "quick"))
+
+
+def _times(runs: Iterable[Run]) -> Times:
+    times: Times = defaultdict(list)
+    for run in runs:
+        times[run.check, run.side].append(run.end - run.start)
+    return dict(times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,10 +38,20 @@ def too_few_earlier(pairs: int) -> str:
 
 
 def left_out(series: Series) -> tuple[str, ...]:
-    """Return which pairs do not count, and why."""
-    return tuple(
-        f"pair {pair.number} left out: {'; '.join(pair.invalid)}" for pair in series.pairs if pair.invalid
-    )
+    """Return which pairs do not count, and why; reasons that differ in numbers alone stand together."""
+    alike: dict[str, list[tuple[int, str]]] = {}
+    for pair in series.pairs:
+        if pair.invalid:
+            why = "; ".join(pair.invalid)
+            alike.setdefault(re.sub(r"\d[\d.]*", "N", why), []).append((pair.number, why))
+    return tuple(_left_out(pairs) for pairs in alike.values())
+
+
+def _left_out(pairs: Sequence[tuple[int, str]]) -> str:
+    numbers = ", ".join(str(number) for number, _ in pairs)
+    if len(pairs) == 1:
+        return f"pair {numbers} left out: {pairs[0][1]}"
+    return f"pairs {numbers} left out, the first of them: {pairs[0][1]}"
 
 
 def of(row: Row, looks: Sequence[int]) -> tuple[str, ...]:
