@@ -4,6 +4,7 @@ Every test has a control: the same run without the fault passes, so a guard that
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ class good(rfm.RunOnlyRegressionTest):
     executable = "echo"
     sanity_patterns = sn.assert_true(1)
 """
+
+
+def test_what_is_deprecated_is_still_said(site):
+    """Where a check uses it: while ReFrame makes a test, it is not looked for who does."""
+    (site.path / "checks").mkdir()
+    old = "    @run_after('init')\n    def set_old(self):\n        self.variables = {'A': 'b'}\n"
+    (site.path / "checks/old.py").write_text(GOOD + old)
+    done = site.run("reframe", "-c", str(site.path / "checks"), "-l", "--system", "testsite")
+    assert done.returncode == 0, outcome(done)
+    assert re.search(r"old.py:\d+: WARNING: the use of 'variables' is deprecated", done.stderr)
 
 
 def test_nested_checks_are_found(site):
