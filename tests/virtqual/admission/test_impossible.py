@@ -65,6 +65,14 @@ def test_a_curve_of_an_earlier_run_on_the_same_side_is_a_copy():
     assert check_runs(runs, judging.policy().without("copied-run"), "kvm").disturbed == ()
 
 
+@pytest.mark.parametrize("damaged", [[25.0, float("inf")], [25.0, float("nan")], [25.0, 25.1, 25.2]], ids=str)
+def test_what_is_no_measurement_at_all_is_not_asked_for_its_digits(damaged):
+    """Damaged runs of an earlier session: each is refused by its own rule."""
+    runs = [placed("native", n, curve([25.0 + n, 25.1])) for n in range(2)]
+    result = curve([25.0, 25.1]).model_copy(update={"values": tuple(damaged)})
+    assert refused([*runs, placed("native", 2, result)], "copied-run") == ([], [])
+
+
 def test_an_output_of_the_earlier_session_is_a_copy():
     before = [placed("virtual", 0, curve(measured(140.0, 0.05, 1)[0]))]
     now = [placed("virtual", 3, curve(before[0].results[0].values), first=10)]
