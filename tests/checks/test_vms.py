@@ -12,7 +12,8 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 TESTS = Path(__file__).parents[1]
-HOSTS = {"one": ["cloud-1"], "two": ["cloud-2", "cloud-3"]}
+# The native node carries the VMs in turn, as a site's machines should.
+HOSTS = {"bare-2": ["cloud-1"], "bare-1": ["cloud-2", "cloud-3"]}
 # A VM has one core here, by the system file: all CPUs are said to be hardware threads of one.
 SITE = {
     "FAKE_NODES": "2",

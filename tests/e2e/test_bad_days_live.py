@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 #: Short, and not refused on a machine that others load, as LAMMPS is.
 CHECK = ("-n", "mpi_latency_node%")
 
-#: How a line of progress begins once the first native run is kept and the virtual one runs, and once both are kept:
-#: two pairs are six runs, since a warm-up on each side precedes them.
+#: How a line of progress begins once the first native run is kept and the virtual one runs, and once both are
+#: kept: two pairs are six runs, since a warm-up on each side precedes them.
 FIRST, FIRST_PAIR = " 3/6", " 4/6"
 
 ACTIVATED = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH"

@@ -80,7 +80,9 @@ def test_what_slurm_ended_is_said_in_its_word_and_is_no_refusal(site, word, says
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("moment", "runs"), [(0.3, None), (0.7, None), ("round 1", 0), (" 3/10", 1)], ids=str)
+@pytest.mark.parametrize(
+    ("moment", "runs"), [(0.3, None), (0.7, None), ("round 1", 0), (" 3/10", 1)], ids=str
+)
 def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
     """H1 to H6: at the beginning it was a death by the signal, or 5 for want of ReFrame's report."""
     process = start(site)
