@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+
+
+def _end(*_: object) -> None:
+    """End at once: an exception would come to light in whatever is imported just now."""
+    sys.stderr.write("virtqual: interrupted before anything was measured\n")
+    sys.stderr.flush()
+    os._exit(130)
+
 
 # A scheduler that ends this command at its time limit is like a person with Ctrl-C, from the first moment on.
 # (A shell starts what it puts into the background with SIGINT ignored.)
 for _number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(_number, signal.default_int_handler)
+    signal.signal(_number, _end)
 
 # ruff: noqa: E402
 import re
-import sys
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
@@ -47,6 +56,8 @@ class _OnDemand(TyperGroup):
                 # What the locale cannot print is no reason to lose a session.
                 stream.reconfigure(errors="replace")
         with speaking():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.default_int_handler)
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:

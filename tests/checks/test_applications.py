@@ -104,7 +104,9 @@ def curve(run) -> dict[float, float]:
 
 
 def test_applications_run_from_inputs_that_need_no_download(equipped):
-    done = equipped.reframe(FULL, "-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL)
+    done = equipped.reframe(
+        FULL, "-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL, VIRTQUAL_PAIRS="0:1"
+    )
     assert done.returncode == 0, outcome(done)
     assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
     assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
@@ -118,7 +120,7 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
 
 def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
     # On small systems, and these, nodes share the machine's CPUs.
-    done = equipped.reframe(FULL, "-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL)
+    done = equipped.reframe(FULL, "-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL, VIRTQUAL_PAIRS="0:1")
     assert "WITHIN namd_elapsed@water 10125 atoms, 2 ranks, 2 nodes" in outcome(done), outcome(done)
     found = {run["side"]: run["nodes"] for run in runs(equipped)}
     assert found == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}

@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 #: Short, and not refused on a machine that others load, as LAMMPS is.
 CHECK = ("-n", "mpi_latency_node%")
 
+#: How a line of progress begins once the first native run is kept and the virtual one runs, and once both are
+#: kept: two pairs are six runs, since a warm-up on each side precedes them.
+FIRST, FIRST_PAIR = " 3/6", " 4/6"
 
 ACTIVATED = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH"
 
@@ -114,7 +117,7 @@ def ended(process, timeout=420):
 def test_a_job_that_somebody_cancels(cluster):
     """M6: it was called refused, and CANCELLED was never said."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.asked("scancel", cluster.running())
     code, said = ended(process)
     assert code == 5
@@ -126,7 +129,7 @@ def test_a_job_that_somebody_cancels(cluster):
 def test_a_controller_that_is_killed_once(cluster, after):
     """M7: it is back after seconds, and the session goes on; but for a job that it had not saved yet."""
     process = cluster.start(name=("-n", "lammps.*chain"))
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     time.sleep(after)
     for pid in cluster.daemon("slurmctld"):
@@ -145,7 +148,7 @@ def test_a_controller_that_is_killed_once(cluster, after):
 def test_a_controller_that_does_not_come_back(cluster):
     """M10: three nodes were called unknown, the controller was not named, and the sample was lost."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     for _ in range(8):
         for pid in cluster.daemon("slurmctld"):
@@ -160,7 +163,7 @@ def test_a_controller_that_does_not_come_back(cluster):
 def test_a_vm_that_stands_still(cluster):
     """M3: the finished native sample was lost, and the node was called completing."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     (victim,) = cluster.pids(f"vm1,.*{cluster.env['VCLUSTER_DIR']}")
     os.kill(victim, signal.SIGSTOP)
@@ -176,7 +179,7 @@ def test_a_vm_that_stands_still(cluster):
 def test_a_guest_whose_clock_jumps(cluster):
     """M11: the session hung, and the native sample was lost."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     job = cluster.running()
     setting = subprocess.Popen(
         [
@@ -225,7 +228,7 @@ def gone(cluster, pids, seconds=60):
 def test_virtqual_killed(cluster):
     """H7: ReFrame and its jobs went on, and the next session began beside them without a word."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     job = cluster.running()
     children = cluster.pids("reframe.*--system vcluster")
     (own,) = cluster.pids("virtqual qualify --system vcluster")
@@ -244,7 +247,7 @@ def test_virtqual_killed(cluster):
 def test_reframe_killed(cluster):
     """H8: two samples that were finished were lost, the signal was not named, and a job was left behind."""
     process = cluster.start()
-    until(process, " 2/4")
+    until(process, FIRST_PAIR)
     cluster.running()
     (reframe,) = cluster.pids("reframe.*--system vcluster")
     os.kill(reframe, signal.SIGKILL)

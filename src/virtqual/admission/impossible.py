@@ -53,6 +53,9 @@ def _ways(run: Run, own: Sequence[Run]) -> Iterator[float]:
     for result in run.results:
         same = [one for other in own for one in other.results if _alike(one, result)]
         for values in zip(*(one.values for one in same), strict=True):
+            if not all(map(math.isfinite, values)):
+                yield 1  # What is no number is refused elsewhere.
+                continue
             # The finest of all runs: a last digit that is 0 is not seen in the number.
             shown = [Decimal(f"{value:.12g}").normalize().as_tuple() for value in values]
             if any(len(number.digits) > _PRINTED for number in shown):

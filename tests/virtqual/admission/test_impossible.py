@@ -65,6 +65,12 @@ def test_a_curve_of_an_earlier_run_on_the_same_side_is_a_copy():
     assert check_runs(runs, judging.policy().without("copied-run"), "kvm").disturbed == ()
 
 
+def test_what_is_no_number_is_not_asked_for_its_digits():
+    """Runs of an earlier session that were damaged: another rule refuses them."""
+    runs = [placed("native", n, scalar(float("inf"))) for n in range(2)]
+    assert refused(runs, "copied-run") == ([], [])
+
+
 def test_an_output_of_the_earlier_session_is_a_copy():
     before = [placed("virtual", 0, curve(measured(140.0, 0.05, 1)[0]))]
     now = [placed("virtual", 3, curve(before[0].results[0].values), first=10)]
