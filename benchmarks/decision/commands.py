@@ -22,7 +22,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.outcome import Case
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 from virtqual.verdict.places import recognise
-from virtqual.verdict.rule import LOOKS, Answer, Batch, judge
+from virtqual.verdict.rule import LOOKS, Batch, Code, judge
 from virtqual.verdict.session import judge_sessions
 
 SESSIONS, SCALARS, SD = 8, 6, 0.02
@@ -85,7 +85,7 @@ def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
         ]
         judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
         answers = np.concatenate([part.outcome for part in judged], axis=1)
-        names = [[Answer(int(one)).name for one in row] for row in answers]
+        names = [[Code(int(one)).name for one in row] for row in answers]
         found[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
     return found
 

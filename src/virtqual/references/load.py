@@ -18,7 +18,7 @@ from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity,
 from virtqual.references.hosts import HostBound
 from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior
-from virtqual.references.qualifications import Asked, Qualification
+from virtqual.references.qualifications import Asked, CheckSet
 from virtqual.references.schemas import (
     BudgetEntry,
     BudgetsFile,
@@ -128,7 +128,7 @@ class References:
     metrics: Metrics
     classes: Mapping[str, HypervisorClass]
     waivers: tuple[Waiver, ...] = ()
-    qualifications: Mapping[str, Qualification] = field(default_factory=dict)
+    qualifications: Mapping[str, CheckSet] = field(default_factory=dict)
     _rules: Mapping[str, tuple[_Rule, ...]] = field(default_factory=dict, repr=False)
     _noise: tuple[_Noise, ...] = field(default=(), repr=False)
     _surveys: tuple[_Survey, ...] = field(default=(), repr=False)
@@ -340,7 +340,7 @@ class _Loader:
         self._noise_where: dict[tuple[object, ...], str] = {}
         self._surveys: list[_Survey] = []
         self._waivers: list[Waiver] = []
-        self._qualifications: dict[str, Qualification] = {}
+        self._qualifications: dict[str, CheckSet] = {}
 
     def references(self) -> References:
         return References(
@@ -604,7 +604,7 @@ class _Loader:
                 self._problem(document, key, f"class {name!r} qualifies no build: remove it here.")
             elif name in self._qualifications:
                 self._problem(document, key, f"what class {name!r} asks for stands in another file already.")
-            self._qualifications[name] = Qualification(content.scope, tuple(checks))
+            self._qualifications[name] = CheckSet(content.scope, tuple(checks))
 
 
 def _contradict(rule: _Rule, other: _Rule) -> bool:

@@ -30,7 +30,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Qualification:
+class CheckSet:
     """What a class asks for.
 
     Parameters

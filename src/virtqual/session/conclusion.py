@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
-from virtqual.references import Gate, Qualification
+from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
 from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, gravest, record_of
@@ -41,7 +41,7 @@ def conclude(
     interrupted: bool = False,
     broken: Sequence[str] = (),
     qualifies: bool,
-    asked: Qualification | None = None,
+    asked: CheckSet | None = None,
     cases: Sequence[str] = (),
     studied: str = "",
 ) -> None:
@@ -135,7 +135,7 @@ def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool
     return "yes" if yes else f"no ({why})"
 
 
-def _as_asked(session: Session, asked: Qualification | None, cases: Sequence[str], accepted: int) -> str:
+def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], accepted: int) -> str:
     """Return whether all was judged that the class asks for, where all that was judged passes."""
     name = session.hypervisor_class
     if asked is None:

@@ -75,7 +75,7 @@ class _Run(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Measured:
+class FileSeries:
     """One series of a file.
 
     Attributes
@@ -136,7 +136,7 @@ def _sample(key: int, run: _Run) -> Sample:
     )
 
 
-def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dict[str, list[Measured]]:
+def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dict[str, list[FileSeries]]:
     """Read a file of measured pairs.
 
     Parameters
@@ -266,8 +266,8 @@ class _Reader:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._series: dict[tuple[str, str, str], Measured] = {}
-        self._metrics: dict[str, Measured] = {}
+        self._series: dict[tuple[str, str, str], FileSeries] = {}
+        self._metrics: dict[str, FileSeries] = {}
         self._problems: list[Problem] = []
         self._mistakes = 0
         self._kept: dict[str, str] = {}
@@ -326,7 +326,7 @@ class _Reader:
 
     def _named(
         self, line: int, session: str, metric: str, setting: str, size: str, unit: str, better: str
-    ) -> Measured | None:
+    ) -> FileSeries | None:
         """Return the series of a row that is the first one of its series, or does not agree with it."""
         before = self._mistakes
         for column, text in zip(
@@ -340,7 +340,7 @@ class _Reader:
             self.problem(line, "better", f"is {better!r}: write lower (for a time) or higher (for a rate).")
         if self._mistakes > before:
             return None
-        made = Measured(line, session, metric, setting, unit, better, bool(size))
+        made = FileSeries(line, session, metric, setting, unit, better, bool(size))
         other = self._metrics.setdefault(metric, made)
         if other.curve != made.curve:
             this, that = ("has a size", "none") if made.curve else ("has no size", "one")
@@ -392,7 +392,7 @@ class _Reader:
             return 0.0
         return value
 
-    def sessions(self) -> dict[str, list[Measured]]:
+    def sessions(self) -> dict[str, list[FileSeries]]:
         """Return what was read.
 
         Raises
@@ -407,12 +407,12 @@ class _Reader:
             self.problem(1, "", "has a header and no row.")
         if self._problems:
             raise _error(self._file, self._problems, self._mistakes)
-        found: dict[str, list[Measured]] = {}
+        found: dict[str, list[FileSeries]] = {}
         for series in self._series.values():
             found.setdefault(series.session, []).append(series)
         return found
 
-    def _check_sizes(self, series: Measured) -> None:
+    def _check_sizes(self, series: FileSeries) -> None:
         (first, one), *others = series.runs.items()
         for key, other in others:
             if other.values.keys() != one.values.keys():

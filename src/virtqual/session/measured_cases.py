@@ -13,7 +13,7 @@ from virtqual.files.datafile import DataError, Problem
 from virtqual.files.wording import near
 from virtqual.references import Budget, BudgetError, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
-from virtqual.session.measured import SHOWN, Measured
+from virtqual.session.measured import SHOWN, FileSeries
 from virtqual.session.pairing import DECLARED_NOISE, baseline_of, declared_noise
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import PairingError, Series
@@ -21,7 +21,7 @@ from virtqual.verdict.pairs import PairingError, Series
 #: The least noise that an earlier session is believed: values that repeat to the last digit have one, too.
 LEAST_NOISE = 0.002
 
-Sessions = Mapping[str, Sequence[Measured]]
+Sessions = Mapping[str, Sequence[FileSeries]]
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,19 @@ class _Maker:
         self._allowed = allowed
         self._metrics: dict[tuple[str, str, str, bool], Metric] = {}
 
-    def _problem(self, measured: Measured, column: str, message: str) -> None:
+    def _problem(self, measured: FileSeries, column: str, message: str) -> None:
         self.problems.setdefault(
             (measured.metric, column), Problem(self._file, measured.line, column, message)
         )
 
-    def series(self, measured: Measured) -> Series:
+    def series(self, measured: FileSeries) -> Series:
         """Pair up one series."""
         try:
             return measured.series(self._metric(measured))
         except PairingError as error:
             raise UsageError(f"{self._file}: session {measured.session}: {error}") from error
 
-    def _metric(self, measured: Measured) -> Metric:
+    def _metric(self, measured: FileSeries) -> Metric:
         """Return the catalogue's metric where it is that one, else one made of what the file says."""
         key = (measured.metric, measured.unit, measured.better, measured.curve)
         if key not in self._metrics:
@@ -152,7 +152,7 @@ class _Maker:
             )  # fmt: skip
         return self._metrics[key]
 
-    def cases(self, measured: Measured, series: Series, before: Mapping[str, Series] | None) -> list[Case]:
+    def cases(self, measured: FileSeries, series: Series, before: Mapping[str, Series] | None) -> list[Case]:
         """Return the cases of a series; `before` is the earlier session, None where there is none."""
         found = []
         for gate in self._allowed.gates(against=before is not None):
@@ -176,7 +176,7 @@ class _Maker:
             )
         return found
 
-    def _budget(self, measured: Measured, series: Series, gate: Gate) -> Budget | None:
+    def _budget(self, measured: FileSeries, series: Series, gate: Gate) -> Budget | None:
         """Return the reviewed budget, or the stated one; None where there is none, which is told."""
         allowed = self._allowed
         catalogue, name = allowed.references.metrics, allowed.hypervisor_class
@@ -236,7 +236,7 @@ def _noise_of(earlier: Series) -> Prior:
 _TO_DO = "state it by --budget 1.05 --margin 0.03, or give the metric a budget under references/."
 
 
-def _differing(measured: Measured, known: Metric) -> list[tuple[str, str, str]]:
+def _differing(measured: FileSeries, known: Metric) -> list[tuple[str, str, str]]:
     """Return column, what the file says and what the catalogue says, where these differ."""
     sizes = {True: "given", False: "empty"}
     return [

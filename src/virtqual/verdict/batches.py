@@ -192,7 +192,7 @@ def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class Ruling:
     """What the rule says of one question: a row of a batch."""
 
     question: Question

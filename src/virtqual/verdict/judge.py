@@ -10,18 +10,18 @@ import numpy as np
 
 from virtqual.references.budgets import BudgetError
 from virtqual.verdict import reasons, rule
-from virtqual.verdict.batches import Question, Row, batch_of
+from virtqual.verdict.batches import Question, Ruling, batch_of
 from virtqual.verdict.estimate import Floats, with_whole
 from virtqual.verdict.outcome import Case, Finding, Interval, Outcome, Point, Verdict
 from virtqual.verdict.pairs import PairingError
 from virtqual.verdict.places import Places, host_effects
-from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Reason
+from virtqual.verdict.rule import ALPHA, LOOKS, Code, Reason
 
 OUTCOMES = {
-    Answer.UNDECIDED: Outcome.UNDECIDED,
-    Answer.WITHIN: Outcome.WITHIN,
-    Answer.OVER: Outcome.OVER,
-    Answer.INVALID: Outcome.INVALID,
+    Code.UNDECIDED: Outcome.UNDECIDED,
+    Code.WITHIN: Outcome.WITHIN,
+    Code.OVER: Outcome.OVER,
+    Code.INVALID: Outcome.INVALID,
 }
 
 
@@ -116,7 +116,7 @@ def _question(case: Case, change: bool) -> Question:
     return Question(case, *limits, change)
 
 
-def _rows(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Iterable[Row]:
+def _rows(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Iterable[Ruling]:
     """Judge the questions of each session together, sessions of one shape at once."""
     alike: dict[Hashable, list[dict[Hashable, list[Question]]]] = defaultdict(list)
     for questions in sessions:
@@ -134,21 +134,21 @@ def _rows(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
             following = judged.next_pairs(looks).tolist()
             for session, row in enumerate(grid):
                 for series, question in enumerate(row):
-                    yield Row(question, batch, judged, session, series, following[session][series])
+                    yield Ruling(question, batch, judged, session, series, following[session][series])
 
 
 def _verdict(
     case: Case,
     settled: tuple[Outcome, tuple[str, ...], int | None] | None,
-    row: Row | None,
-    beside: Row | None,
+    row: Ruling | None,
+    beside: Ruling | None,
     looks: Sequence[int],
 ) -> Verdict:
     """Return the verdict with all that is to be shown, whatever the outcome is."""
     series, overhead = case.series, beside or row
     outcome, why, following = settled or (Outcome.INVALID, (), None)
     if row is not None:
-        outcome = OUTCOMES[Answer(int(row.outcome))]
+        outcome = OUTCOMES[Code(int(row.outcome))]
         why = reasons.of(row, looks)
         following = row.following * row.question.places.width or None  # of a rotation whole rounds
     if overhead is None:
@@ -207,7 +207,7 @@ def _verdict(
     )
 
 
-def _too_good(beside: Row | None) -> bool:
+def _too_good(beside: Ruling | None) -> bool:
     """Return whether the overhead is too good to be true, where that is not what is asked about."""
     return beside is not None and beside.reason == Reason.TOO_GOOD
 
@@ -216,7 +216,7 @@ def _middle(values: Floats) -> float:
     return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def _intervals(row: Row) -> list[Interval]:
+def _intervals(row: Ruling) -> list[Interval]:
     """Return mean and bounds of each size and of the whole curve; no bounds before the first look."""
     mean = row.mean.tolist()
     if not row.pairs:
@@ -224,7 +224,7 @@ def _intervals(row: Row) -> list[Interval]:
     return list(map(Interval, mean, row.low.tolist(), row.high.tolist()))
 
 
-def _findings(row: Row, points: Sequence[Point], looks: Sequence[int]) -> tuple[Finding, ...]:
+def _findings(row: Ruling, points: Sequence[Point], looks: Sequence[int]) -> tuple[Finding, ...]:
     """Name the ranges that are over budget, the worst first."""
     if len(points) == 1:
         (point,) = points

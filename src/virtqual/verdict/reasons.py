@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from virtqual.verdict.batches import Row
+from virtqual.verdict.batches import Ruling
 from virtqual.verdict.outcome import number
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.rule import (
@@ -54,7 +54,7 @@ def _left_out(pairs: Sequence[tuple[int, str]]) -> str:
     return f"pairs {numbers} left out, the first of them: {pairs[0][1]}"
 
 
-def of(row: Row, looks: Sequence[int]) -> tuple[str, ...]:
+def of(row: Ruling, looks: Sequence[int]) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
     reason, series = Reason(int(row.reason)), row.question.case.series
     if reason is Reason.OPEN:
@@ -80,7 +80,7 @@ def of(row: Row, looks: Sequence[int]) -> tuple[str, ...]:
     return ()
 
 
-def _noise(row: Row, looks: Sequence[int]) -> str:
+def _noise(row: Ruling, looks: Sequence[int]) -> str:
     """Return that the session's own spread is too wide, and how many pairs it would take."""
     native, virtual = row.question.costs
     spread, margin = (virtual - native).std(axis=0, ddof=1), np.asarray(row.margin)
@@ -95,7 +95,7 @@ def _noise(row: Row, looks: Sequence[int]) -> str:
     )
 
 
-def _margin(row: Row) -> str:
+def _margin(row: Ruling) -> str:
     """Return that the earlier session has too few pairs, and how many it would take."""
     noise = row.alone[0].noise
     earlier = row.question.earlier
@@ -117,7 +117,7 @@ def _margin(row: Row) -> str:
     )
 
 
-def _hosts(row: Row) -> str:
+def _hosts(row: Ruling) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
     places, earlier = row.question.places, row.question.earlier
     where = ""

@@ -60,7 +60,7 @@ FOUND = 0.95
 """Chance of an answer that is meant where it is said how many pairs one would take."""
 
 
-class Answer(IntEnum):
+class Code(IntEnum):
     """An outcome as arrays hold it."""
 
     UNDECIDED = 0
@@ -138,7 +138,7 @@ class Judgement:
     Parameters
     ----------
     outcome, reason
-        Values of `Answer` and `Reason`, shape (n_sessions, n_series).
+        Values of `Code` and `Reason`, shape (n_sessions, n_series).
     pairs
         Pairs at the look that decided (of a rotation: rounds), same shape.
     flagged
@@ -165,7 +165,7 @@ class Judgement:
     def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
         """Return how many pairs in all the open series need, 0 where no more are wanted."""
         following = np.array([*looks, 0])[np.searchsorted(looks, self.pairs, side="right")]
-        wanted = (self.outcome == Answer.UNDECIDED) & (self.reason != Reason.CENSORED)
+        wanted = (self.outcome == Code.UNDECIDED) & (self.reason != Reason.CENSORED)
         return np.where(wanted, following, 0)
 
 
@@ -349,7 +349,7 @@ def judge(
             if len(active):
                 _refuse(one, active, beta / len(looks), looks)
             if drive:
-                one.running &= one.outcome == Answer.UNDECIDED
+                one.running &= one.outcome == Code.UNDECIDED
     return [_judgement(one, None if drive else beta / len(looks)) for one in state]
 
 
@@ -371,7 +371,7 @@ def _judgement(one: _Series, level: float | None) -> Judgement:
 def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> None:
     """Say WITHIN, or flag; and what is too good to be true."""
     estimate = one.estimate(rows, pairs, 0, convict=False)
-    open_ = one.outcome[rows] != Answer.OVER
+    open_ = one.outcome[rows] != Code.OVER
     one.used[rows[open_]] = pairs
     if estimate is None:
         one.flagged[rows] = np.where(one.flagged[rows] == 0, pairs, one.flagged[rows])
@@ -381,11 +381,11 @@ def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> 
     too_good = estimate.above(one.floor)[..., -1] < level
     within &= ~one.unresolved[rows]
     one.flagged[rows] = np.where((one.flagged[rows] == 0) & ~within, pairs, one.flagged[rows])
-    outcome = np.where(within, Answer.WITHIN, Answer.UNDECIDED)
+    outcome = np.where(within, Code.WITHIN, Code.UNDECIDED)
     reason = np.where(within, Reason.NONE, Reason.OPEN)
     hidden = within & one.censored[rows]
-    outcome[hidden], reason[hidden] = Answer.UNDECIDED, Reason.CENSORED
-    outcome[too_good], reason[too_good] = Answer.INVALID, Reason.TOO_GOOD
+    outcome[hidden], reason[hidden] = Code.UNDECIDED, Reason.CENSORED
+    outcome[too_good], reason[too_good] = Code.INVALID, Reason.TOO_GOOD
     one.outcome[rows[open_]] = outcome[open_]
     one.reason[rows[open_]] = reason[open_]
 
@@ -424,7 +424,7 @@ def _convict(
     # left by the very pairs that are tried now.
     family = np.concatenate(
         [
-            ((before | one.shares) & (one.outcome != Answer.OVER)).reshape(one.shape)
+            ((before | one.shares) & (one.outcome != Code.OVER)).reshape(one.shape)
             for one, before in zip(state, flagged, strict=True)
         ],
         axis=1,
@@ -448,25 +448,25 @@ def _convict(
         shared = np.broadcast_to(level / each / one.columns, one.shape).reshape(-1)
         one.level[tried] = shared[tried]
         mine = convicted[:, columns].reshape(-1)
-        one.outcome[mine] = Answer.OVER
+        one.outcome[mine] = Code.OVER
         one.reason[mine] = Reason.NONE
 
 
 def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence[int]) -> None:
     """Say INVALID where no number of pairs would give an answer."""
-    rows = rows[one.outcome[rows] == Answer.UNDECIDED]
+    rows = rows[one.outcome[rows] == Code.UNDECIDED]
     if not len(rows):
         return
     pairs = int(one.used[rows[0]])
     if math.isinf(_bias(one)):
-        one.outcome[rows], one.reason[rows] = Answer.INVALID, Reason.HOSTS
+        one.outcome[rows], one.reason[rows] = Code.INVALID, Reason.HOSTS
         return
     unresolved = rows[one.unresolved[rows]]
     estimate = one.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
     if estimate is not None:
         # More pairs are worth their time only where they might convict.
         calm = np.all(estimate.mean <= one.limit[unresolved], axis=-1) | (pairs >= looks[-1])
-        one.outcome[unresolved[calm]], one.reason[unresolved[calm]] = Answer.INVALID, Reason.MARGIN
+        one.outcome[unresolved[calm]], one.reason[unresolved[calm]] = Code.INVALID, Reason.MARGIN
     rows = rows[~one.unresolved[rows] & (one.reason[rows] == Reason.OPEN)]
     if pairs < SPREAD_FROM or not len(rows) or one.places.kind == "rotated":
         return
@@ -486,7 +486,7 @@ def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence
     )
     if pairs < looks[-1]:
         hopeless &= ~near
-    one.outcome[rows[hopeless]], one.reason[rows[hopeless]] = Answer.INVALID, Reason.NOISE
+    one.outcome[rows[hopeless]], one.reason[rows[hopeless]] = Code.INVALID, Reason.NOISE
 
 
 def _bias(one: _Series) -> float:
@@ -497,7 +497,7 @@ def _bias(one: _Series) -> float:
 
 
 @dataclass(frozen=True)
-class Span:
+class SizeRange:
     """A contiguous range of sizes that is over budget.
 
     Parameters
@@ -515,7 +515,7 @@ class Span:
     low: float
 
 
-def spans(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[Span]:
+def spans(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[SizeRange]:
     """Name the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
     That there is something was decided size by size. Where it is, is the range whose sizes stand out most
@@ -539,14 +539,14 @@ def spans(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list
     low = mean - estimate.reach(level)[0]
     alone = (estimate.below(limit)[0] <= level * (1 + 1e-9))[:points]
     total = np.append(0.0, np.cumsum(standing))
-    free, found = np.ones(points, dtype=np.bool_), list[Span]()
+    free, found = np.ones(points, dtype=np.bool_), list[SizeRange]()
     while not found or np.any(alone & free):
         i, j = max(
             ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
             key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
         )
         lower = float(np.max(low[i:j])) if np.any(alone[i:j]) else float(low[-1])
-        found.append(Span(i, j, float(np.mean(mean[i:j])), lower))
+        found.append(SizeRange(i, j, float(np.mean(mean[i:j])), lower))
         free[max(i - 1, 0) : j + 1] = False
         if not np.any(free):
             break

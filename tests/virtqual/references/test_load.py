@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from virtqual.files.datafile import DataError
-from virtqual.references import Asked, NoReferenceError, Qualification, expiry_problems, load_references
+from virtqual.references import Asked, CheckSet, NoReferenceError, expiry_problems, load_references
 from virtqual.references.metrics import UnknownMetricError
 from virtqual.verdict.pairs import Series
 
@@ -450,7 +450,7 @@ def test_a_class_has_one_file(tree):
 
 def test_what_a_class_asks_for_stands_in_one_file(tree):
     asked = load_references(tree()).qualifications["good"]
-    assert asked == Qualification("full", (Asked("lammps %problem=lj"), Asked("rdma_latency", "rdma")))
+    assert asked == CheckSet("full", (Asked("lammps %problem=lj"), Asked("rdma_latency", "rdma")))
     with pytest.raises(
         DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands in another"
     ):

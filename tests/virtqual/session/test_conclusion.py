@@ -6,7 +6,7 @@ import pytest
 from made_runs import made_run
 
 from virtqual.admission.admit import Admitted
-from virtqual.references import Asked, Budget, HypervisorClass, Qualification, Waiver
+from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
 from virtqual.runs import Result
 from virtqual.session import conclusion
 from virtqual.session.judge import Judged
@@ -22,7 +22,7 @@ RUNS = [
 ]
 #: What there is, and what the class asks for, where a test says nothing else.
 CASES = ("hpl %size=1", "dgemm", "hplike %size=1")
-ASKED = Qualification("full", (Asked("hpl"), Asked("dgemm")))
+ASKED = CheckSet("full", (Asked("hpl"), Asked("dgemm")))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ ACCEPTED = waiver("overhead")
 
 
 def test_less_than_the_class_asks_for_is_an_answer_about_those_checks(concluded):
-    asked = Qualification("full", tuple(map(Asked, ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream"))))
+    asked = CheckSet("full", tuple(map(Asked, ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream"))))
     session = concluded(ACCEPTED, asked=asked)
     assert (session.exit_code, session.outcome) == (0, "WITHIN")
     assert session.qualified == (
@@ -103,7 +103,7 @@ def test_a_name_alone_asks_for_all_cases_of_that_check_and_of_no_other(concluded
     session = concluded(ACCEPTED, known=[*CASES, "hpl %size=2", "hpl %size=3"])
     assert session.qualified == "no (1 of the 2 checks that class kvm asks for were judged: missing hpl)"
     assert session.missing == ["hpl %size=2", "hpl %size=3"]
-    one = Qualification("full", (Asked("hpl %size=1"),))
+    one = CheckSet("full", (Asked("hpl %size=1"),))
     assert concluded(ACCEPTED, asked=one, known=["hpl %size=1", "hpl %size=12"]).missing == []
 
 
@@ -121,7 +121,7 @@ def test_which_cases_there_are_must_be_known(concluded):
     ],
 )
 def test_what_a_system_does_not_have_is_said_and_never_counts_as_passed(concluded, features, qualified):
-    asked = Qualification("full", (*ASKED.checks, Asked("rdma_latency", "rdma")))
+    asked = CheckSet("full", (*ASKED.checks, Asked("rdma_latency", "rdma")))
     session = concluded(ACCEPTED, asked=asked, **features)
     assert session.qualified.startswith(qualified)
     assert session.missing == (["rdma_latency"] if qualified.startswith("no") else [])
@@ -135,5 +135,5 @@ def test_a_class_for_which_no_file_says_what_it_asks_for_qualifies_nothing(concl
 
 
 def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
-    session = concluded(asked=Qualification("full", (Asked("milc"),)))
+    session = concluded(asked=CheckSet("full", (Asked("milc"),)))
     assert (session.qualified, session.missing) == ("no (over)", [])

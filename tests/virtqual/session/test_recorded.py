@@ -16,7 +16,7 @@ import pytest
 
 from virtqual.harness import catalogue
 from virtqual.qualify import concluding
-from virtqual.references import Asked, Qualification
+from virtqual.references import Asked, CheckSet
 from virtqual.references.load import known
 from virtqual.session.log import LOG, Log
 from virtqual.session.session import Session
@@ -59,7 +59,7 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
         if line["event"] == "finished":
             line["run"]["hosts"] = dict.fromkeys(line["run"]["nodes"], "host")
     log.path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    asked = {"kvm": Qualification("quick", (Asked("lammps"),))}
+    asked = {"kvm": CheckSet("quick", (Asked("lammps"),))}
     monkeypatch.setattr(concluding, "references", lambda: replace(known(), qualifications=asked))
     cases = [run.check for run in log.session().runs]
 

@@ -12,8 +12,8 @@ from virtqual.verdict.estimate import MOST_DF, Noise, history, pulled_in, timer_
 from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
     LOOKS,
-    Answer,
     Batch,
+    Code,
     Judgement,
     Reason,
     earlier_pairs_needed,
@@ -24,7 +24,12 @@ from virtqual.verdict.rule import (
 from virtqual.verdict.slow_runs import SlowRuns, slow
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
-WITHIN, OVER, UNDECIDED, INVALID = Answer.WITHIN, Answer.OVER, Answer.UNDECIDED, Answer.INVALID
+WITHIN, OVER, UNDECIDED, INVALID = (
+    Code.WITHIN,
+    Code.OVER,
+    Code.UNDECIDED,
+    Code.INVALID,
+)
 
 
 def batch(d: object, sigma: float = 0.01, **more: object) -> Batch:
@@ -113,7 +118,7 @@ def test_too_good_to_be_true(factor: float) -> None:
 @pytest.mark.parametrize(
     ("virtual", "native", "outcome"), [(2, 1, UNDECIDED), (2, 2, WITHIN), (1, 0, WITHIN)]
 )
-def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Answer) -> None:
+def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Code) -> None:
     assert outcomes(wobble(4, 0.005), refused_virtual=virtual, refused_native=native) == [outcome]
     assert outcomes(wobble(18, 0.005, 0.2), refused_virtual=virtual, refused_native=native) == [OVER]
 
