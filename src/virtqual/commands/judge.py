@@ -50,12 +50,13 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON lines (virtqual-verdict/2)")] = False,
 ) -> None:
-    """Judge pairs of native and virtual runs that any harness measured; see docs/judge-your-own.md.
+    """Judge pairs of runs that any harness measured.
 
-    The file has the columns session, metric, setting, size, unit, better, pair, side, value, start, end,
-    node, host and boot. Every session is judged for itself.
+    The columns of the file, and what comes of it: docs/judge-your-own.md.
+    Every session of the file is judged for itself.
 
-    Exit code: of the gravest session, 4 refused, 1 over budget, 3 undecided, else 0; 2 usage.
+    Exit code: of the gravest session, 4 refused, 1 over budget,
+    3 undecided, else 0; 2 usage.
     """
     with speaking():
         allowed = _allowed(hypervisor_class, budget, margin)
