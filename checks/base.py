@@ -25,6 +25,7 @@ from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
 from virtqual.runs import Run
+from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
@@ -48,6 +49,11 @@ class Sampled(Guarded):
 
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
+
+    @property
+    def warm_up(self):
+        """Whether this run precedes the first pair: it must be right, and nothing of it is kept."""
+        return self.slot.warm_up
 
     def read(self):
         """Return the results of the finished run, or raise an error that says why they do not count."""
@@ -74,7 +80,7 @@ class Sampled(Guarded):
     def hold_native_against_references(self):
         """Native proves the hardware, wherever the system has reviewed references for this check."""
         file = paths.references() / "systems" / rt.runtime().system.name / f"{type(self).__name__}.yaml"
-        self.held = self.slot.side == "native" and file.is_file()
+        self.held = self.slot.side == "native" and not self.warm_up and file.is_file()
         if self.held:
             self.reference = {"$ref": str(file)}
             # A key that matches nothing must fail, not check nothing.
@@ -127,9 +133,13 @@ class Sampled(Guarded):
             results = self.read()
         except (notes.NotesError, OutputError) as error:
             raise SanityError(str(error)) from error
+        if self.warm_up:
+            self.measured = {}
+            return True
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
+        nodes = tuple(dict.fromkeys(task.node for task in noted.tasks))
         self.record = Run(
             check=self.case,
             pair=self.slot.pair,
@@ -138,7 +148,8 @@ class Sampled(Guarded):
             end=span.end,
             clock=span.clock,
             job=str(self.job.jobid),
-            nodes=tuple(dict.fromkeys(task.node for task in noted.tasks)),
+            nodes=nodes,
+            hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
             results=tuple(results),
             answers=tuple(self.answers),
             inputs={name: ready.sha256 for name, ready in self.fetched.items()},
@@ -168,9 +179,9 @@ class Sampled(Guarded):
 
     @run_before("performance")
     def report_values(self):
-        """Hand what was read to ReFrame; nothing is parsed a second time."""
+        """Hand what was read to ReFrame, in six digits; nothing is parsed a second time."""
         self.perf_variables = {
-            name: sn.make_performance_function(sn.defer(value), self.units[name])
+            name: sn.make_performance_function(sn.defer(float(f"{value:.6g}")), self.units[name])
             for name, value in self.measured.items()
         }
 

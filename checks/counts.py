@@ -89,7 +89,7 @@ def of_layout(layout):
 
 def vms():
     """Return how many VMs of one host run at once: 2, 4, ... all that share one; 2 where none do."""
-    found = [p.extras.get("vms_of_hosts", {}) for p in compared()]
+    found = [p.extras.get("nodes_of_hosts", {}) for p in compared() if "virtual" in p.features]
     most = max(map(shared_hosts.most, found), default=0)
     return sizes.doublings(most, most)[1:] if most > 1 else [2]
 

@@ -125,7 +125,9 @@ class Foreign(Sampled, Selection):
             value.result(setting, self.values[name], units[name]) for name, value in self.judged_as.items()
         ]
         self.measure()
-        if self.slot.side == "virtual":
+        if self.warm_up:
+            self.perf_variables = {}
+        if self.slot.side == "virtual" or self.warm_up:
             # Absolute references are native's: virtual is held against native.
             self.reference, self.require_reference = {}, False
 

@@ -100,8 +100,8 @@ class lammps(Lammps):
         lost = 1 - run.cpu_use / 100
         if lost > LOST_SHARE and lost * run.loop_time > LOST_SECONDS:
             disturbed = (
-                f"foreign load, or messages that the kernel carries, took {lost:.0%} of the ranks' CPUs for "
-                f"{run.loop_time:.3g} s; {LOST_SHARE:.0%}, or {LOST_SECONDS:g} s, are allowed",
+                f"LAMMPS's ranks went without a CPU for {lost:.0%} of {run.loop_time:.3g} s (other work, or "
+                f"messages that the kernel carries); {LOST_SHARE:.0%}, or {LOST_SECONDS:g} s, are allowed",
             )
         return [Result.scalar("lammps_loop_time", self.problem, run.loop_time, disturbed)]
 

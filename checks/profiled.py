@@ -52,7 +52,7 @@ class Profiled(rfm.RegressionTestPlugin):
 
     def awaited(self):
         """Return whether this is a run that is profiled too."""
-        return self.slot.pair == order.pairs()[0]
+        return self.slot.pair == order.pairs()[0] and not self.warm_up
 
     def plan_profiles(self):
         """Add both runs after the timed one, in directories that are made before it leaves its outputs."""

@@ -38,7 +38,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     @property
     def hosts(self):
         """The VMs by their hosts."""
-        return VirtualExtras.of_reframe(self.known).vms_of_hosts
+        return VirtualExtras.of_reframe(self.known).nodes_of_hosts
 
     def place_ranks(self):
         """Put as many ranks on each VM as asked for, or all of them on the native node; each on a core."""
@@ -58,7 +58,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
             names = sorted({task.node for task in noted.tasks})
             if shared_hosts.host_of(self.hosts, names) is None:
                 raise notes.NotesError(
-                    f"the VMs {', '.join(names)} are not of one host by the system file's extras.vms_of_hosts"
+                    f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts"
                 )
 
 
@@ -70,8 +70,8 @@ def _unfit(count):
     partitions = rt.runtime().system.partitions
     found = []
     for virtual in (p for p in partitions if "virtual" in p.features):
-        if not shared_hosts.beside(virtual.extras.get("vms_of_hosts", {}), count):
-            return f"needs {count} VMs of one host (extras.vms_of_hosts of the virtual partition)"
+        if not shared_hosts.beside(virtual.extras.get("nodes_of_hosts", {}), count):
+            return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"
         if count > virtual.extras["nodes"]:
             return f"needs {count} nodes of the virtual partition"
         for native in (p for p in partitions if "native" in p.features):

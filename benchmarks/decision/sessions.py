@@ -1,123 +1,294 @@
-"""Sessions of some 200 metrics: screen, flag, confirm.
+"""Sessions that are drawn and then judged, by the rule itself: thousands at once.
 
-Millions of screens are decided by virtqual's kernel in one array; which pairs are run next follows
-`judge_session`, and `check` compares the two, session by session.
+Every metric has a history of its own, twenty sessions of four pairs, from which its noise is estimated as a
+site would. Budget 5 %, margin 3 %, for curves 10 % and 10 %.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
 
+import noise_models as models
 import numpy as np
 
-from virtqual.references import Budget
-from virtqual.references.metrics import Metric
-from virtqual.verdict import Case, Outcome, Prior, judge_session
-from virtqual.verdict.decision import decide
-from virtqual.verdict.design import Design
-from virtqual.verdict.pairs import Sample, Series, pair_up
+from virtqual.references.noise import STATED_BETWEEN_DF
+from virtqual.verdict.estimate import Floats, Noise, history, with_whole
+from virtqual.verdict.places import Places, recognise
+from virtqual.verdict.rule import LOOKS, Batch, Judgement, judge
+from virtqual.verdict.slow_runs import SlowRuns, slow
 
-TESTS, PER_TEST, SIGMA = 12, 17, 0.0188
-DF, SCREEN = 20, 2
+BUDGET, MARGIN = 0.05, 0.03
+LIMIT = float(np.log1p(BUDGET))
+LOG_MARGIN = float(np.log1p(BUDGET + MARGIN)) - LIMIT
+CURVE_LIMIT = float(np.log1p(0.10))
+CURVE_MARGIN = float(np.log1p(0.20)) - CURVE_LIMIT
+SESSIONS, PAIRS = 20, 4  # of a history
+MOST = LOOKS[-1]
+NODES = 8
+STATED_BOOTS = 0.003  # `between` of most families in references/noise
+Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Sessions:
-    """What became of each session."""
+class Drawn:
+    """Runs of both sides, shape (n_sessions, n_metrics, n_pairs), with the noise that is known of them."""
 
-    alarmed: np.ndarray
-    found: np.ndarray
-    undecided: np.ndarray
-    runs: np.ndarray
+    native: Floats
+    virtual: Floats
+    noise: Noise
+    places: Places | None = None
 
+    def judged(self, *, drive: bool = True, looks: tuple[int, ...] = LOOKS) -> Judgement:
+        sides = (self.native[..., None], self.virtual[..., None])
+        made = Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places)
+        return judge([made], drive=drive, looks=looks)[0]
 
-def draw(rng: np.random.Generator, sessions: int, worse: float = 0.0, metrics: int = 0) -> np.ndarray:
-    """Return differences, shape (sessions, tests, metrics, pairs).
-
-    Metrics of one test share half of their noise.
-    The first `metrics` metrics of the first test are worse by `worse`.
-    """
-    shared = rng.normal(0, SIGMA * np.sqrt(0.5), (sessions, TESTS, 1, 18))
-    own = rng.normal(0, SIGMA * np.sqrt(0.5), (sessions, TESTS, PER_TEST, 18))
-    d = shared + own
-    d[:, 0, :metrics] += np.log1p(worse)
-    return d
+    def first(self, pairs: int) -> Drawn:
+        """Return the first `pairs` pairs."""
+        places = self.places and self.places.first(pairs)
+        return Drawn(self.native[..., :pairs], self.virtual[..., :pairs], self.noise, places)
 
 
-def run(d: np.ndarray, margin: float, design: Design) -> Sessions:
-    """Run the screen and the confirmation of each session."""
-    sessions = len(d)
-    arguments = {
-        "limit": np.zeros(1),
-        "margin": np.array([np.log1p(margin)]),
-        "covariance": np.array([[SIGMA**2]]),
-        "df": DF,
-    }
-    screened = decide(d[..., :SCREEN, None], design=design.in_session(SCREEN, 1), look=0, **arguments)
-    flagged = ~screened.within & ~screened.hopeless
-    family = flagged.sum(axis=(1, 2))
-    pairs = np.full((sessions, TESTS), SCREEN)
-    undecided = flagged.copy()
-    over = np.zeros_like(flagged)
-    for look in range(1, len(design.looks)):
-        count = design.looks[look]
-        # A test stops for this look unless what is undecided in it wants a later one (`suspect`).
-        mean = d[..., : pairs.max()].mean(axis=-1) if look == 1 else None
-        if look == 1 and mean is not None:
-            wants = undecided & ~(d[..., :SCREEN].mean(axis=-1) > np.log1p(margin) / 2)
-            stops = wants.any(axis=2)
-        else:
-            stops = undecided.any(axis=2)
-        pairs[stops] = count
-        where = np.nonzero(undecided & stops[..., None])
-        if not len(where[0]):
+def overheads(metrics: int, worst: float, others: float = 0.0) -> np.ndarray:
+    """Return log overheads of which the first metric's is `worst` (a fraction) and the rest `others`."""
+    values = np.full(metrics, np.log1p(others))
+    values[0] = np.log1p(worst)
+    return values
+
+
+@cache
+def known(name: str, sd: float) -> tuple[Floats, Floats]:
+    """Return sigma and df of 4,000 histories."""
+    rng = np.random.default_rng(7)
+    y = models.runs(rng, name, (4000, SESSIONS), PAIRS, sd)
+    floor = models.TIMERS.get(name, 0.0) / np.sqrt(6)
+    return history(models.differences(models.shown(name, y)), floor)
+
+
+def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...], **between: float) -> Noise:
+    """Return the noise that each series is judged with, of one of the histories."""
+    sigma, df = histories
+    which = rng.integers(0, len(sigma), shape)
+    return Noise(sigma[which][..., None], df[which][..., None], **between)
+
+
+def scalars(
+    rng: Rng, name: str, sessions: int, overhead: np.ndarray, *, sd: float = 0.02, times: float = 1.0,
+    slow_first: float = 0.0, warm_up: bool = True,
+) -> Drawn:  # fmt: skip
+    """Draw metrics of one noise model, `times` as noisy as their history."""
+    shape = (sessions, len(overhead))
+    first = int(warm_up)
+    y = models.runs(rng, name, shape, MOST + first, sd * times)
+    y[..., 0] += np.log1p(slow_first)
+    native, virtual = models.sides(y)
+    virtual = virtual + overhead[:, None]
+    native, virtual = models.shown(name, native[..., first:]), models.shown(name, virtual[..., first:])
+    return Drawn(native, virtual, noise_of(rng, known(name, sd), shape))
+
+
+def of_measured(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, overhead: float) -> Drawn:
+    """Draw sessions whose metrics are resampled from measured runs; of which log is drawn for each."""
+    shape = (sessions, metrics)
+    native, virtual = np.empty((*shape, MOST)), np.empty((*shape, MOST))
+    sigma, df = np.empty((*shape, 1)), np.empty((*shape, 1))
+    which = np.stack([rng.permutation(np.arange(metrics) % len(logs)) for _ in range(sessions)])
+    for index, y in enumerate(logs):
+        here = which == index
+        count = int(here.sum())
+        if not count:
             continue
-        values = d[where][:, :count, None]
-        families = family[where[0]]
-        for k in np.unique(families):
-            chosen = np.nonzero(families == k)[0]
-            result = decide(values[chosen], design=design.in_session(SCREEN, int(k)), look=look, **arguments)
-            index = tuple(axis[chosen] for axis in where)
-            convicted = result.over.any(axis=-1)
-            over[index] = convicted
-            undecided[index] = ~convicted & ~result.within & ~result.hopeless
-    bad = over.copy()
-    return Sessions(bad.any(axis=(1, 2)), bad[:, 0], undecided.any(axis=(1, 2)), 2 * pairs.sum(axis=1))
+        native[here], virtual[here] = models.sides(models.resampled(rng, y, (count,), MOST))
+        s, d0 = history(models.differences(models.resampled(rng, y, (500, SESSIONS), PAIRS)))
+        pick = rng.integers(0, 500, count)
+        sigma[here], df[here] = s[pick, None], d0[pick, None]
+    return Drawn(native, virtual + overhead, Noise(sigma, df))
 
 
-def check(d: np.ndarray, margin: float, design: Design) -> int:
-    """Return in how many sessions `judge_session`, driven by its own plan, alarms otherwise than `run`."""
-    fast = run(d, margin, design)
-    return sum(bool(fast.alarmed[i]) != drive(d[i], margin, design) for i in range(len(d)))
+def exchanged(
+    rng: Rng, sessions: int, overhead: np.ndarray, node_sd: float, sd: float = 0.02, planted: float | None =
+    None
+) -> Drawn:  # fmt: skip
+    """Draw sessions of two hosts that exchange roles every two pairs."""
+    shape = (sessions, len(overhead))
+    effect = (
+        rng.normal(0, node_sd, (*shape, 2)) if planted is None else np.broadcast_to([0, planted], (*shape, 2))
+    )
+    role = np.resize([0, 0, 1, 1], MOST)
+    native, virtual = models.sides(models.runs(rng, "Gaussian", shape, MOST, sd))
+    native, virtual = native + effect[..., role], virtual + effect[..., 1 - role] + overhead[:, None]
+    names = np.array(["node-a", "node-b"])
+    places = recognise(names[role].tolist(), names[1 - role].tolist())
+    return Drawn(native, virtual, noise_of(rng, known("Gaussian", sd), shape), places)
 
 
-def drive(d: np.ndarray, margin: float, design: Design) -> bool:
-    """Drive one session through `judge_session` and its plan; return whether anything is OVER."""
-    budget, prior = Budget.of(0.0, margin=margin), Prior(SIGMA, DF, "known")
-    pairs = np.full(TESTS, SCREEN)
-    while True:
-        cases = [
-            Case(series(test, metric, d[test, metric, : pairs[test]]), budget, prior)
-            for test in range(TESTS)
-            for metric in range(PER_TEST)
-        ]
-        session = judge_session(cases, design=design)
-        if session.plan.complete:
-            return Outcome.OVER in session.outcomes
-        for need in session.plan.needs:
-            test = int(need.series.split("@")[1].split()[0])
-            pairs[test] = max(pairs[test], need.last + 1)
+def rotated(rng: Rng, sessions: int, overhead: np.ndarray, node_sd: float, sd: float = 0.02) -> Drawn:
+    """Draw sessions rotated over eight native hosts and eight others, in rounds of eight pairs at a time."""
+    shape = (sessions, len(overhead))
+    rounds, one = np.divmod(np.arange(MOST * NODES), NODES)
+    other = (one + rounds) % NODES
+    n, v = rng.normal(0, node_sd, (2, *shape, NODES))
+    native = n[..., one] + rng.normal(0, sd / np.sqrt(2), (*shape, len(one)))
+    virtual = v[..., other] + rng.normal(0, sd / np.sqrt(2), (*shape, len(one))) + overhead[:, None]
+    places = recognise([f"n{i}" for i in one], [f"v{j}" for j in other])
+    return Drawn(native, virtual, noise_of(rng, known("Gaussian", sd), shape), places)
 
 
-_METRIC = Metric(name="time", unit="s", better="lower", family="application", description="simulated")
+def booted(
+    rng: Rng, sessions: int, overhead: np.ndarray, boot_sd: float, boots: int, sd: float = 0.02,
+    df: float = np.inf, name: str = "Gaussian",
+) -> Drawn:  # fmt: skip
+    """Draw sessions whose virtual machine is booted anew from pair to pair, in turns of `boots` boots."""
+    drawn = scalars(rng, name, sessions, overhead, sd=sd)
+    boot = np.arange(MOST) % boots
+    effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], boots))
+    noise = noise_of(rng, known(name, sd), drawn.virtual.shape[:2], between=boot_sd, between_df=df)
+    here = [""] * MOST
+    places = recognise(here, here, [f"boot {i}" for i in boot])
+    return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
 
 
-def series(test: int, metric: int, d: np.ndarray) -> Series:
-    """Return differences as a series of a metric that is better when lower."""
-    samples, clock = [], 0.0
-    for number, value in enumerate(d):
-        for side in ("native", "virtual") if number % 2 == 0 else ("virtual", "native"):
-            shown = float(np.exp(value)) if side == "virtual" else 1.0
-            samples.append(Sample(side, number, (shown,), clock, clock + 1))
-            clock += 2
-    return pair_up(_METRIC, f"{test} {metric}", (), samples)
+def in_practice(
+    rng: Rng, sessions: int, overhead: np.ndarray, *, sd: float = 0.02, boot_sd: float = STATED_BOOTS,
+    boots: str = "one",
+) -> Drawn:  # fmt: skip
+    """Draw sessions judged with boots as reviewed files state them: of 0.3 %, with 4 degrees of freedom.
+
+    Parameters
+    ----------
+    boot_sd
+        What boots vary by in truth.
+    boots
+        ``one`` for the session, or one for ``each look``.
+    """
+    drawn = scalars(rng, "Gaussian", sessions, overhead, sd=sd)
+    boot = np.searchsorted(LOOKS, np.arange(MOST), side="right") * (boots == "each look")
+    effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], len(LOOKS)))
+    noise = replace(drawn.noise, between=STATED_BOOTS, between_df=STATED_BETWEEN_DF)
+    here = ["host"] * MOST
+    places = recognise(here, here, [f"boot {i}" for i in boot])
+    return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
+
+
+def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = MOST) -> Drawn:
+    """Make a share of the runs of either side take twice as long; keep the first `pairs` pairs."""
+    kept = drawn.first(pairs)
+    n, v = kept.native, kept.virtual
+    return replace(
+        kept,
+        native=n + np.log(2) * (rng.random(n.shape) < native),
+        virtual=v + np.log(2) * (rng.random(v.shape) < virtual),
+    )
+
+
+def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
+    """Return in which sessions slow runs are found after so many pairs of every metric."""
+    counts = [
+        slow(side[..., :pairs, None], drawn.noise.sigma).sum(axis=(1, 2))
+        for side in (drawn.virtual, drawn.native)
+    ]
+    runs = drawn.native.shape[1] * pairs
+    every = np.full(len(drawn.native), runs)
+    return SlowRuns(counts[0], every, counts[1], every).found
+
+
+def slow_at_the_end(drawn: Drawn, judged: Judgement) -> np.ndarray:
+    """Return in which sessions slow runs are found when nothing is left to run, whenever that is."""
+    counts, sigma = [], np.asarray(drawn.noise.sigma)
+    for side in (drawn.virtual, drawn.native):
+        count = np.zeros(len(side), dtype=np.int64)
+        for pairs in LOOKS:
+            here = slow(side[..., :pairs, None], sigma).sum(axis=-1)
+            count += np.where(judged.pairs == pairs, here, 0).sum(axis=1)
+        counts.append(count)
+    runs = judged.pairs.sum(axis=1)
+    return SlowRuns(counts[0], runs, counts[1], runs).found
+
+
+def curve_session(
+    rng: Rng, sessions: int, at_64: float = 0.0, *, run_spikes: float = 0.0, size_spikes: float = 0.0,
+    everywhere: float = 0.0, scalars_too: int = 10,
+) -> tuple[Judgement, Batch]:  # fmt: skip
+    """Judge sessions of one curve and ten scalar metrics; return what became of the curve.
+
+    Parameters
+    ----------
+    at_64
+        Overhead at 64 B, a fraction.
+    run_spikes, size_spikes
+        Shares of the runs, and of the single values, that take twice as long, on both sides.
+    everywhere
+        Overhead at all other sizes, a fraction.
+    """
+    native, virtual = models.curves(rng, (sessions, 1), MOST)
+    overhead = np.full(native.shape[-1], np.log1p(everywhere))
+    overhead[models.SIZES.index(64.0)] = np.log1p(at_64)
+    virtual = virtual + overhead
+    for side in (native, virtual):
+        side += np.log(2) * (rng.random((*side.shape[:-1], 1)) < run_spikes)
+        side += np.log(2) * (rng.random(side.shape) < size_spikes)
+    noise = curve_noise(rng, sessions)
+    curve = Batch(native, virtual, CURVE_LIMIT, CURVE_MARGIN, noise)
+    if not scalars_too:
+        return judge([curve], drive=True)[0], curve
+    others = scalars(rng, "Gaussian", sessions, np.zeros(scalars_too))
+    beside = Batch(others.native[..., None], others.virtual[..., None], LIMIT, LOG_MARGIN, others.noise)
+    return judge([curve, beside], drive=True)[0], curve
+
+
+@cache
+def _curve_histories() -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(8)
+    n, v = models.curves(rng, (300, SESSIONS), PAIRS)
+    d = np.moveaxis(with_whole(v - n), -1, 1)
+    return history(d)
+
+
+def curve_noise(rng: Rng, sessions: int) -> Noise:
+    """Return histories of curves: sigma at each size and of the whole, one weight for all of them."""
+    sigma, df = _curve_histories()
+    which = rng.integers(0, len(sigma), (sessions, 1))
+    return Noise(sigma[which], np.median(df[which], axis=-1, keepdims=True))
+
+
+def against(
+    rng: Rng, sessions: int, change: np.ndarray, *, sd: float = 0.01, allowed: float = 0.02, margin: float =
+    0.03, earlier_pairs: int = 12, boot_sd: float = 0.0, df: float = np.inf, between: float | None = None,
+    boots: int = 1,
+) -> Judgement:  # fmt: skip
+    """Judge by how much metrics have changed since an earlier session of so many pairs."""
+    shape = (sessions, len(change))
+    now = models.sides(models.runs(rng, "Gaussian", shape, MOST, sd))
+    before = models.sides(models.runs(rng, "Gaussian", shape, earlier_pairs, sd))
+    boot, boot0 = np.arange(MOST) % boots, np.arange(earlier_pairs) % boots
+    native, virtual = now[0], now[1] + change[:, None] + rng.normal(0, boot_sd, (*shape, boots))[..., boot]
+    before = (before[0], before[1] + rng.normal(0, boot_sd, (*shape, boots))[..., boot0])
+    noise = noise_of(
+        rng, known("Gaussian", sd), shape, between=boot_sd if between is None else between, between_df=df
+    )  # fmt: skip
+    here, here0 = [""] * MOST, [""] * earlier_pairs
+    limit = float(np.log1p(allowed))
+    batch = Batch(
+        native[..., None], virtual[..., None], limit, float(np.log1p(allowed + margin)) - limit, noise,
+        recognise(here, here, [str(i) for i in boot]),
+        earlier=(before[0][..., None], before[1][..., None]),
+        earlier_places=recognise(here0, here0, [str(i) for i in boot0]),
+    )  # fmt: skip
+    return judge([batch], drive=True)[0]
+
+
+def chunks(total: int, metrics: int, pairs: int = MOST) -> Iterator[int]:
+    """Return sizes that add up to `total` sessions and take some 100 MB each."""
+    most = max(4_000_000 // (metrics * pairs), 1)
+    while total > 0:
+        yield min(most, total)
+        total -= most
+
+
+def collect(total: int, metrics: int, draw: Callable[[int], Judgement], pairs: int = MOST) -> Judgement:
+    """Judge `total` sessions chunk by chunk."""
+    parts = [draw(count) for count in chunks(total, metrics, pairs)]
+    names = ("outcome", "reason", "pairs", "flagged", "margin", "level")
+    return Judgement(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -2,24 +2,35 @@
 
     python benchmarks/speed/run.py
 
-Judges a session of 200 metrics with 18 pairs each (goal: 1 CPU second of this process). The exit code is 1 if
-the goal is missed.
+Judges a session of 200 metrics with 18 pairs each (goal: 1 CPU second of this process), a million samples by
+the rule alone (10 CPU seconds and 1 GiB), and files of 100,000 series of four pairs by `virtqual judge`, with
+reading and `--json` (60 s and 2 GiB): as one session, and as 9,000 sessions of 11 series. The exit code is 1
+if a goal is missed.
 """
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
 from virtqual.references import Budget
 from virtqual.references.metrics import Metric
+from virtqual.session.measured import COLUMNS
 from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict.estimate import Noise
 from virtqual.verdict.pairs import Sample, pair_up
+from virtqual.verdict.rule import Batch, judge
 
 METRIC = Metric(name="time", unit="s", better="lower", family="application", description="simulated")
 PAIRS = 18
+GIB = 2**20  # in KiB, as the kernel counts
 
 
 def cases(rng: np.random.Generator, count: int) -> list[Case]:
@@ -36,13 +47,65 @@ def cases(rng: np.random.Generator, count: int) -> list[Case]:
     return found
 
 
-def main() -> int:
-    session = cases(np.random.default_rng(1), 200)
+def told(what: str, seconds: float, goal: float, kib: int = 0, most: float = 0) -> bool:
+    """Print one line, and return whether its goals are met."""
+    memory = f", {kib / GIB:.2f} GiB (goal {most:g} GiB)" if most else ""
+    print(f"{what}: {seconds:.2f} s (goal {goal:g} s){memory}", flush=True)
+    return seconds <= goal and kib <= most * GIB
+
+
+def session(rng: np.random.Generator) -> bool:
+    made = cases(rng, 200)
     begin = time.process_time()
-    verdict = judge_session(session)
+    judge_session(made)
+    return told(f"200 metrics, {PAIRS} pairs each", time.process_time() - begin, 1)
+
+
+def samples(rng: np.random.Generator) -> bool:
+    native, virtual = rng.normal(0, 0.014, (2, 1, 27_778, PAIRS, 1))
+    batch = Batch(native, virtual, np.log(1.05), np.log(1.08 / 1.05), Noise([0.02]))
+    begin = time.process_time()
+    judge([batch])
     spent = time.process_time() - begin
-    print(f"200 metrics, {PAIRS} pairs each: {spent:.2f} s (goal 1 s)  {dict(verdict.outcomes)}")
-    return int(spent > 1)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return told("a million samples by the rule alone", spent, 10, most, 1)
+
+
+def file(rng: np.random.Generator, sessions: int, series: int, pairs: int = 4) -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "pairs.csv"
+        write(rng, path, sessions, series, pairs)
+        command = [sys.executable, "-m", "virtqual.commands.judge", str(path), "--json"]
+        with (Path(directory) / "verdicts.jsonl").open("wb") as out:
+            begin = time.perf_counter()
+            child = subprocess.Popen([*command, "--budget", "1.05", "--margin", "0.03"], stdout=out)
+            _, status, used = os.wait4(child.pid, 0)
+            spent = time.perf_counter() - begin
+        child.returncode = os.waitstatus_to_exitcode(status)
+        lines = (Path(directory) / "verdicts.jsonl").read_bytes().count(b"\n")
+    cpu = used.ru_utime + used.ru_stime
+    what = f"a file of {series:,} series in each of {sessions:,} sessions, {cpu:.1f} CPU seconds"
+    return told(what, spent, 60, used.ru_maxrss, 2) and lines == sessions * (series + 1)
+
+
+def write(rng: np.random.Generator, path: Path, sessions: int, series: int, pairs: int) -> None:
+    with path.open("w", encoding="utf-8") as out:
+        out.write(",".join(COLUMNS) + "\n")
+        for number in range(sessions):
+            values, clock = np.exp(rng.normal(0, 0.01, (pairs, 2, series))), 1e9
+            for pair in range(pairs):
+                for side in (0, 1) if pair % 2 == 0 else (1, 0):
+                    name, place = (("native", "n1,h1,"), ("virtual", "vm1,h1,boot1"))[side]
+                    end = f"{clock:.1f},{clock + 5:.1f},{place}\n"
+                    for index, value in enumerate(values[pair, side]):
+                        out.write(f"s{number},time,{index},,s,lower,{pair},{name},{value:.6f},{end}")
+                    clock += 10
+
+
+def main() -> int:
+    rng = np.random.default_rng(1)
+    met = [samples(rng), session(rng), file(rng, 1, 100_000), file(rng, 9_000, 11)]
+    return int(not all(met))
 
 
 if __name__ == "__main__":

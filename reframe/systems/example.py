@@ -61,7 +61,8 @@ system = {
                 },
                 "hypervisor_class": "esxi",
                 "guest": {"kernel": "5.14.0-427", "vcpus": 64},
-                # Where several VMs share a host: "vms_of_hosts": {"esx01": ["vm1", "vm2"], ...}
+                # On which machine each VM is, by the name that it has as a native node.
+                "nodes_of_hosts": {"node01": ["vm01"], "node02": ["vm02"]},
             },
         },
     ],

@@ -56,6 +56,8 @@ def partition(state, side, **extras):
             "memory_mib": known["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
+            # Native nodes and VMs share one machine: it is one host.
+            "nodes_of_hosts": {"this machine": known["nodes"]},
             # -u: VMs that wait for a CPU lose packets, which are sent again after 17 ms instead of 67.
             **({"rdma_options": ["-d", known["rdma"], "-u", "12"]} if known.get("rdma") else {}),
             **extras,
@@ -93,8 +95,6 @@ def running(state):
     }
     virtual = {
         "hypervisor": hypervisor,
-        # All VMs share this machine; so do the native nodes.
-        "vms_of_hosts": {"this machine": state["partitions"]["virtual"]["nodes"]},
         "host": host(state),
         "hypervisor_class": "emulated" if emulated else "kvm",
         "guest": state["guest"],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -31,7 +33,7 @@ def _speaking() -> Iterator[None]:
     try:
         yield
     except ClusterError as error:
-        print(f"vcluster: {error}", file=sys.stderr)
+        print(_folded(f"vcluster: {error}", sys.stderr), file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         print("vcluster: interrupted, nothing is left running", file=sys.stderr)
@@ -39,7 +41,17 @@ def _speaking() -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    print(f"  {text}", flush=True)
+    print(_folded(f"  {text}", sys.stdout, "  "), flush=True)
+
+
+def _folded(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return a message in lines of whole words as wide as the terminal; as it is where it goes elsewhere."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @app.command()
@@ -89,7 +101,7 @@ def up(
 def down() -> None:
     """Take the cluster down and leave nothing behind."""
     with _speaking():
-        print("down" if cluster.down(StateDirectory.default()) else "nothing was up")
+        print("the cluster is down" if cluster.down(StateDirectory.default()) else "no cluster was up")
 
 
 @app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

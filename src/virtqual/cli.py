@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+
+
+def _end(*_: object) -> None:
+    """End at once: an exception would come to light in whatever is imported just now."""
+    sys.stderr.write("virtqual: interrupted before anything was measured\n")
+    sys.stderr.flush()
+    os._exit(130)
+
 
 # A scheduler that ends this command at its time limit is like a person with Ctrl-C, from the first moment on.
 # (A shell starts what it puts into the background with SIGINT ignored.)
 for _number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(_number, signal.default_int_handler)
+    signal.signal(_number, _end)
 
 # ruff: noqa: E402
 import re
-import sys
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
@@ -31,6 +40,7 @@ COMMANDS = (
     "identity",
     "host",
     "inputs",
+    "judge",
     "preflight",
     "record",
     "replay",
@@ -46,6 +56,8 @@ class _OnDemand(TyperGroup):
                 # What the locale cannot print is no reason to lose a session.
                 stream.reconfigure(errors="replace")
         with speaking():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.default_int_handler)
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -96,11 +108,12 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
     ] = "serial",
+    only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
 
-    Exit code: 0 within budget or a baseline recorded, 1 over budget, 2 usage, 3 undecided, 4 refused,
-    5 infrastructure, 130 interrupted.
+    Exit code: 0 within budget or a baseline recorded; 1 over budget; 2 usage;
+    3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
     from virtqual.report.terminal import Terminal
@@ -126,5 +139,8 @@ def qualify(
             max_pairs=max_pairs,
             policy=policy,
         )
+        if only_check:
+            main_job.check(request)
+            return
         session = main_job.qualify(request, Terminal())
     raise typer.Exit(session.exit_code)

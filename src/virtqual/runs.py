@@ -143,6 +143,9 @@ class Run(BaseModel):
         Id of the scheduler's job.
     nodes
         Where it ran.
+    hosts
+        The machine of each node, by the node's name, as the system file says it; without those that nobody
+        knows.
     results
         What it measured.
     answers
@@ -180,6 +183,7 @@ class Run(BaseModel):
     clock: str
     job: str
     nodes: tuple[str, ...]
+    hosts: dict[str, str] = {}
     results: tuple[Result, ...]
     answers: tuple[Answer, ...] = ()
     inputs: dict[str, str] = {}

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from virtqual.references import load_references
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -22,8 +23,17 @@ def test_the_list_reads_like_a_catalogue(site):
     assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
 
 
+def test_a_system_that_is_not_there_is_no_system_that_lacks_every_program(site):
+    checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
+    for option in ("-L", "-r"):
+        done = site.run("reframe", "-c", checks, option, "--system", "vcluster")
+        assert done.returncode != 0
+        assert "the one-machine cluster is not up: run `vcluster up`" in done.stdout + done.stderr
+        assert "no program with the feature" not in done.stdout
+
+
 # Four VMs of one core each share a host of two cores.
-SHARING = {"vms_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
+SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "memory_mib": 1024, "nodes": 4}
 
 
 # What `-t` selects by (docs/checks.md).
@@ -70,6 +80,17 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     too_large = {"namd_stmv_vms"}
     assert {name for name, *_ in entries} == defined - fetched - too_large
     assert set(re.findall(r"^  (\w+).*: the input .* is not here", done.stdout, re.MULTILINE)) == fetched
+    # What is asked for of a build before it is called qualified exists, in the scope that is said.
+    asked = {
+        (one.check.replace(" %", " "), found.scope)
+        for found in load_references(checks.parent / "references").qualifications.values()
+        for one in found.checks
+    }
+    named = re.findall(r"^- (\w+.*)\n    .*\n    tags: (.*)\n", done.stdout, re.MULTILINE)
+    there = {(name, scope) for name, tags in named for scope in tags.split(", ")}
+    there |= {(name.split(" ")[0], scope) for name, scope in there}
+    assert asked
+    assert asked <= there
     assert "asks for: +stream, 2 VMs of one host" in done.stdout
     why = r"^  (\w+): overcommitted.*: 4 VMs have 4 cores together, their host 2$"
     overcommitted = set(re.findall(why, done.stdout, re.MULTILINE))
@@ -98,7 +119,14 @@ def test_rdma_of_the_virtual_partition_alone_is_measured(site):
         return [re.sub(" /[0-9a-f]+", "", site.run(*line, how, **env).stdout) for how in ("-LC", "-L")]
 
     concrete, catalogue = listed(FAKE_FEATURES_cloud="rdma")
-    for sample, partition in (("0N", "bare"), ("0V", "cloud"), ("1V", "cloud"), ("1N", "bare")):
+    for sample, partition in (
+        ("warm-up-N", "bare"),
+        ("warm-up-V", "cloud"),
+        ("0N", "bare"),
+        ("0V", "cloud"),
+        ("1V", "cloud"),
+        ("1N", "bare"),
+    ):
         assert f"rdma_latency %sample={sample} %operation=write @testsite:{partition}+micro" in concrete
     assert "rdma_latency_overhead %operation=write @testsite:cloud+micro" in concrete
     assert "- rdma_latency operation=write" in catalogue

@@ -52,7 +52,7 @@ def licensed(site):
 
 def reframe(site, *options):
     where = ("-c", str(site.path / "checks"), "--system", "testsite")
-    return site.run("reframe", *where, *options, "-S", "scope=full")
+    return site.run("reframe", *where, *options, "-S", "scope=full", VIRTQUAL_PAIRS="0:1")
 
 
 def test_the_page_from_input_to_verdict(licensed):

@@ -8,7 +8,9 @@ import pytest
 from ruamel.yaml import YAML
 
 LJ = ("-n", "lammps.*lj")
-SAMPLES = ("0N", "0V", "1V", "1N")
+# Two pairs show as much as the default of four.
+PAIRS = {"VIRTQUAL_PAIRS": "0:1"}
+SAMPLES = ("warm-up-N", "warm-up-V", "0N", "0V", "1V", "1N")
 
 
 def outcome(done) -> str:
@@ -22,7 +24,7 @@ def scripts(site) -> list[str]:
 
 def listed(site, *options: str, **env: str) -> str:
     checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
-    done = site.run("reframe", "-c", checks, "--system", "testsite", *options, **env)
+    done = site.run("reframe", "-c", checks, "--system", "testsite", *options, **PAIRS, **env)
     assert done.returncode == 0, outcome(done)
     return done.stdout
 
@@ -32,7 +34,7 @@ def dry_run(site, *options: str, **env: str) -> str:
 
 
 def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
-    assert "Ran 5/5" in dry_run(site)
+    assert f"Ran {len(SAMPLES) + 1}/{len(SAMPLES) + 1}" in dry_run(site)
     assert len(scripts(site)) == len(SAMPLES)
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
 
@@ -48,7 +50,7 @@ def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
 )
 def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option, partition, limit):
     dry_run(site, *option, FAKE_TIME_LIMIT=partition)
-    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * 4
+    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * len(SAMPLES)
 
 
 def test_job_options_reach_both_sides(site):
@@ -83,7 +85,7 @@ def test_names_tags_and_environments_select(site):
 
 def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
     text = listed(site, "-LC", *LJ, "--exclude-tag", "verdict")
-    assert "Concretized 4 test case(s)" in text
+    assert f"Concretized {len(SAMPLES)} test case(s)" in text
     assert "lammps_overhead" not in text
 
 
@@ -92,7 +94,7 @@ def test_every_hash_of_the_detailed_list_selects_its_test(site):
     hashes = dict(reversed(pair.split(" ")) for pair in entry[1].split(", "))
     assert hashes.keys() == {*SAMPLES, "verdict"}
     # A verdict brings its samples along, and a sample those before it in the order.
-    for what, count in {"verdict": 5, "1N": 4, "0V": 2}.items():
+    for what, count in {"verdict": 7, "1N": 6, "0V": 4, "warm-up-N": 1}.items():
         concrete = listed(site, "-LC", "-n", hashes[what])
         assert f"Concretized {count} test case(s)" in concrete
         assert hashes[what] in concrete
@@ -160,7 +162,13 @@ def test_a_generated_pipeline_has_every_case_and_what_it_needs(site):
 
 def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(site):
     """ReFrame wants the stage directories kept; the system is the runner's."""
-    env = {**site.env, "RFM_SYSTEM": "testsite", "RFM_KEEP_STAGE_FILES": "1", "CI_COMMIT_SHORT_SHA": "0"}
+    env = {
+        **site.env,
+        **PAIRS,
+        "RFM_SYSTEM": "testsite",
+        "RFM_KEEP_STAGE_FILES": "1",
+        "CI_COMMIT_SHORT_SHA": "0",
+    }
     for name, job in pipeline(site).items():
         assert job["variables"] == {"VIRTQUAL_PIPELINE": "1"}
         done = subprocess.run(

@@ -70,7 +70,7 @@ def test_stream_and_osu_are_judged(equipped):
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")
 def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(equipped):
     """All CPUs here are said to be hardware threads of one core."""
-    done = equipped.reframe("-n", r"^stream(_overhead)?%", FAKE_SMT=str(os.cpu_count()))
+    done = equipped.reframe("-n", r"^stream(_overhead)?%", FAKE_SMT=str(os.cpu_count()), VIRTQUAL_PAIRS="0:1")
     assert "WITHIN memory_triad@STREAM, 1 thread" in done.stdout, outcome(done)
     asked = {}
     output = equipped.path / "slurm/reframe/output"
@@ -137,14 +137,13 @@ def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified
     grep.parent.mkdir()
     grep.write_text(TWO_NODES.format(last=os.cpu_count() - 1))
     grep.chmod(0o755)
-    line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")
     # This site allows a VM as much less bandwidth as the study saw.
     budgets = equipped.path / "references/budgets/kvm.yaml"
     budgets.write_text(
         budgets.read_text().replace("family: memory\n    relative: 0.05", "family: memory\n    relative: 0.9")
     )
     equipped.fault("slow.cloud", "1.43")
-    line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b", "--pairs", "2")
+    line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")
     # What a tool wrote of the host says what the VM is, not that it is meant to be so.
     told = {"virtual_numa_nodes": 1, "vcpus": os.cpu_count(), "cpus_per_node": 1}
     refused = equipped.virtqual(*line, FAKE_HOST=json.dumps(told))
@@ -165,7 +164,7 @@ def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified
 def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_refused(equipped):
     equipped.fault("fault.arrays")
     equipped.fault("fault.short")
-    done = equipped.reframe(*BOTH)
+    done = equipped.reframe(*BOTH, VIRTQUAL_PAIRS="0:1")
     assert done.returncode != 0
     assert "WITHIN cache_triad@STREAM, 1 thread" in outcome(done)
     assert "memory_triad" not in outcome(done)

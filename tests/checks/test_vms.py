@@ -12,13 +12,14 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 TESTS = Path(__file__).parents[1]
-HOSTS = {"one": ["cloud-1"], "two": ["cloud-2", "cloud-3"]}
+# The native node carries the VMs in turn, as a site's machines should.
+HOSTS = {"bare-2": ["cloud-1"], "bare-1": ["cloud-2", "cloud-3"]}
 # A VM has one core here, by the system file: all CPUs are said to be hardware threads of one.
 SITE = {
     "FAKE_NODES": "2",
     "FAKE_SMT_cloud": str(os.cpu_count()),
     "FAKE_SCALE": "small",
-    "FAKE_EXTRAS_cloud": json.dumps({"vms_of_hosts": HOSTS, "memory_mib": 1024}),
+    "FAKE_EXTRAS_cloud": json.dumps({"nodes_of_hosts": HOSTS, "memory_mib": 1024}),
     "FAKE_SECONDS": "1",
 }
 ONE_PAIR = {**SITE, "VIRTQUAL_PAIRS": "0:0"}
@@ -71,7 +72,7 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
-    done = equipped.reframe("--mode=full", "-n", STREAM, **SITE)
+    done = equipped.reframe("--mode=full", "-n", STREAM, **SITE, VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WITHIN memory_triad@STREAM, 2 VMs of one host, 1 thread each" in done.stdout
     found = {side: (nodes, results["memory_triad"]["values"][0]) for side, nodes, results in runs(equipped)}

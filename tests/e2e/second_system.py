@@ -39,6 +39,7 @@ system = {
             "virtual",
             hypervisor={"vendor": "none", "build": "like against like", "accelerator": "kvm"},
             hypervisor_class="kvm",
+            nodes_of_hosts={"lonely": ["lonely"]},
         ),
     ],
 }

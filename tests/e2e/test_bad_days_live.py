@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 #: Short, and not refused on a machine that others load, as LAMMPS is.
 CHECK = ("-n", "mpi_latency_node%")
 
+#: How a line of progress begins once the first native run is kept and the virtual one runs, and once both are
+#: kept: two pairs are six runs, since a warm-up on each side precedes them.
+FIRST, FIRST_PAIR = " 3/6", " 4/6"
 
 ACTIVATED = f". {ROOT}/ci/activate && PATH=$VCLUSTER_DIR/bin:$PATH"
 
@@ -123,7 +126,7 @@ def ended(process, timeout=420):
 def test_a_job_that_somebody_cancels(cluster):
     """M6: it was called refused, and CANCELLED was never said."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.asked("scancel", cluster.running())
     code, said = ended(process)
     assert code == 5
@@ -135,7 +138,7 @@ def test_a_job_that_somebody_cancels(cluster):
 def test_a_controller_that_is_killed_once(cluster, after):
     """M7: it is back after seconds, and the session goes on; but for a job that it had not saved yet."""
     process = cluster.start(name=("-n", "lammps.*chain"))
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     time.sleep(after)
     for pid in cluster.daemon("slurmctld"):
@@ -145,8 +148,9 @@ def test_a_controller_that_is_killed_once(cluster, after):
     if after > 5 or "has forgotten job" not in said:
         # Refused where others load this machine: then the session has gone on, too.
         # A step that was ending at that moment may be lost with its controller: then its time limit ends it.
-        assert code == 0 or "foreign load" in said or "ended as TIMEOUT" in said, said
-        assert len(session["runs"]) >= 4
+        lost = "ended as TIMEOUT" in said
+        assert code == 0 or "without a CPU" in said or lost, said
+        assert len(session["runs"]) >= (1 if lost else 4)
     else:
         assert code == 5
         assert len(session["runs"]) >= 1
@@ -155,7 +159,7 @@ def test_a_controller_that_is_killed_once(cluster, after):
 def test_a_controller_that_does_not_come_back(cluster):
     """M10: three nodes were called unknown, the controller was not named, and the sample was lost."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     for _ in range(8):
         for pid in cluster.daemon("slurmctld"):
@@ -170,7 +174,7 @@ def test_a_controller_that_does_not_come_back(cluster):
 def test_a_vm_that_stands_still(cluster):
     """M3: the finished native sample was lost, and the node was called completing."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     cluster.running()
     (victim,) = cluster.pids(f"vm1,.*{cluster.env['VCLUSTER_DIR']}")
     os.kill(victim, signal.SIGSTOP)
@@ -186,7 +190,7 @@ def test_a_vm_that_stands_still(cluster):
 def test_a_guest_whose_clock_jumps(cluster):
     """M11: the session hung, and the native sample was lost."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     job = cluster.running()
     setting = subprocess.Popen(
         [
@@ -234,7 +238,7 @@ def gone(cluster, pids, seconds=60):
 def test_virtqual_killed(cluster):
     """H7: ReFrame and its jobs went on, and the next session began beside them without a word."""
     process = cluster.start()
-    until(process, " 1/4")
+    until(process, FIRST)
     job = cluster.running()
     children = cluster.pids("reframe.*--system vcluster")
     (own,) = cluster.pids("virtqual qualify --system vcluster")
@@ -253,7 +257,7 @@ def test_virtqual_killed(cluster):
 def test_reframe_killed(cluster):
     """H8: two samples that were finished were lost, the signal was not named, and a job was left behind."""
     process = cluster.start()
-    until(process, " 2/4")
+    until(process, FIRST_PAIR)
     cluster.running()
     (reframe,) = cluster.pids("reframe.*--system vcluster")
     os.kill(reframe, signal.SIGKILL)

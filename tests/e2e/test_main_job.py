@@ -37,9 +37,9 @@ def test_the_main_job_records_a_baseline(baseline):
     assert len(verdicts) >= 15
     assert min(verdict["pairs"] for verdict in measured) >= 2
     assert len({run["check"].split()[0].split("_")[0] for run in baseline["runs"]}) >= 4
-    # On a machine that others load, the gate for foreign load may refuse LAMMPS; then it says so, and 4.
+    # On a machine that others load, LAMMPS may go without a CPU and be refused; then it says so, and 4.
     refused = [verdict for verdict in verdicts if verdict["outcome"] != "BASELINE"]
-    assert all("foreign load" in verdict["message"] for verdict in refused)
+    assert all("without a CPU" in verdict["message"] for verdict in refused)
     assert all(verdict["metric"] == "lammps_loop_time" for verdict in refused)
     assert (baseline["code"], baseline["outcome"]) == ((4, "INVALID") if refused else (0, "BASELINE"))
 
@@ -75,9 +75,10 @@ def test_native_and_virtual_ran_on_their_nodes(baseline):
 
 
 def test_the_same_hypervisor_against_itself_is_not_over(place, baseline):
+    """By latencies, for which two earlier pairs may do: for LAMMPS it takes four."""
     done = run(
         "virtqual", "qualify", "--system", "vcluster", "--against", baseline["session"],
-        "-n", "lammps.*chain", "--max-pairs", "4", timeout=900, **place,
+        "-n", "mpi_latency_node%", "--max-pairs", "4", timeout=900, **place,
     )  # fmt: skip
     assert done.returncode in (0, 3, 4), done.stdout
     assert "OVER" not in done.stdout
@@ -86,7 +87,7 @@ def test_the_same_hypervisor_against_itself_is_not_over(place, baseline):
 def test_plain_reframe_with_one_partition_passes_no_verdict(place):
     done = run(
         "reframe", "-c", "checks/", "-r", "--system", "vcluster:virtual", "-n", "mpi_latency_node",
-        timeout=600, **place,
+        timeout=600, VIRTQUAL_PAIRS="0:1", **place,
     )  # fmt: skip
     assert done.returncode != 0
     assert "nothing was judged: this run has no native sample to compare with" in done.stdout
@@ -102,7 +103,8 @@ def test_a_vm_that_dies_ends_the_session_with_its_name(place):
     lines = []
     for text in process.stdout:
         lines.append(text)
-        if " 2/" in text:
+        # Two warm-ups, and the first pair.
+        if " 4/" in text:
             pids = subprocess.run(
                 ["pgrep", "-f", f"vm1,.*{place['VCLUSTER_DIR']}"], capture_output=True, text=True
             )

@@ -43,7 +43,7 @@ def test_the_suite_runs_unchanged_on_a_second_cluster(tmp_path):
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            timeout=600,
+            timeout=900,
             check=False,
         )  # fmt: skip
     print(log.read_text())

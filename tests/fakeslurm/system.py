@@ -2,11 +2,16 @@
 
 import json
 import os
+import socket
 
 SCALE = os.environ.get("FAKE_SCALE", "standard")
 EMULATED = os.environ.get("FAKE_EMULATED")
 TIME_LIMIT = os.environ.get("FAKE_TIME_LIMIT")
 NODES = int(os.environ.get("FAKE_NODES", "1"))
+# Both partitions are this machine, by its name; several nodes have names of their own (bin/srun).
+HOSTS = {f"bare-{k}": [f"cloud-{k}"] for k in range(1, NODES + 1)}
+if "FAKE_NODES" not in os.environ:
+    HOSTS = {socket.gethostname(): [socket.gethostname()]}
 
 
 def partition(name, **extras):
@@ -48,6 +53,7 @@ system = {
         partition(
             "cloud",
             hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": (EMULATED and "tcg") or "kvm"},
+            nodes_of_hosts=HOSTS,
             hypervisor_class=(EMULATED and "emulated") or "kvm",
             host=json.loads(os.environ.get("FAKE_HOST", "{}")),
         ),

@@ -44,7 +44,7 @@ def test_the_main_job_needs_no_network_where_a_stack_is(isolated):
     done = isolated("qualify", "--system", "testsite", "-n", "no such check")
     assert "stack fake is set up: of the registry stack nothing is installed" in done.stdout
     # As far as to ReFrame, on a Slurm.
-    assert done.stderr.startswith("virtqual: no test case was selected"), done.stderr
+    assert done.stderr.startswith("virtqual: no check has a name that matches"), done.stderr
 
 
 @pytest.fixture

@@ -1,18 +1,24 @@
 """How many pairs a session may take."""
 
+from types import SimpleNamespace
+
 import pytest
+from made_runs import keep, made_run, session_of
 from typer.testing import CliRunner
 
-from virtqual import cli
+from virtqual import cli, paths
 from virtqual.errors import UsageError
+from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.qualify.state import Request
+from virtqual.references import Budget
+from virtqual.verdict import Case, Outcome, Prior, judge_session
 
 
 @pytest.mark.parametrize(
     ("pairs", "at_most", "says"),
     [
-        (None, 3, "--max-pairs 3: at least 4 are needed to find anything over budget"),
+        (None, 3, "--max-pairs 3: at least 4 are needed to decide"),
         (99, 18, "--pairs 99 is more than --max-pairs 18 allows"),
     ],
 )
@@ -21,12 +27,46 @@ def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_mo
         plan.affordable(Request("x", pairs=pairs, max_pairs=at_most))
 
 
-def test_the_least_that_is_allowed_can_convict():
-    plan.affordable(Request("x", pairs=4, max_pairs=4))
-    assert plan.design(4).in_session(plan.SCREEN, 1).over_level(-1) > 0
+@pytest.mark.parametrize(("at_most", "looks"), [(4, (4,)), (7, (7,)), (8, (4, 8)), (18, (4, 8, 12, 18))])
+def test_the_least_that_is_allowed_can_convict(metrics, make, at_most, looks):
+    assert plan.affordable(Request("x", pairs=4, max_pairs=at_most)) == looks
+    lost = Case(make(metrics["hpl"], [0.5] * at_most), Budget.of(0.05, margin=0.05), Prior(0.02, 6, "stated"))
+    assert judge_session([lost], looks=looks).outcome is Outcome.OVER
 
 
 def test_the_command_refuses_them_before_it_looks_for_the_system():
     for options, says in ((("--max-pairs", "3"), "4"), (("--pairs", "19"), "--max-pairs 18")):
         done = CliRunner().invoke(cli.app, ["qualify", "--system", "none", *options])
         assert (done.exit_code, says in done.output) == (2, True), done.output
+
+
+def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    entries = [
+        catalogue.Entry(name=name, description="d", tags=tags)
+        for name, tags in (
+            ("hpl n=1", ("linpack", "quick", "full")),
+            ("hpl n=2", ("linpack", "full")),
+            ("slow", ("app", "quick", "full")),
+        )
+    ]
+    made = (
+        ("1", [("hpl %n=1", 7), ("hpl %n=2", 70), ("slow", 300)]),
+        ("2", [("slow", 100)]),
+        ("3", []),
+    )
+    for name, times in made:
+        runs = [
+            made_run(side, 0, check=check, end=end) for check, end in times for side in ("native", "virtual")
+        ]
+        catalogue.write(entries, keep(session_of(runs, name=name), paths.sessions()) / catalogue.FILE)
+
+    def seconds(**asked):
+        return plan.expected(SimpleNamespace(request=Request("site", **asked)), session_of([]), (), 2)
+
+    assert seconds(names=("hpl",)) == 5 + 2 * (8 + 8)
+    assert seconds(names=("hpl",), full=True) == 5 + 2 * (8 + 8 + 71 + 71)
+    # The last time that it ran counts, and what only an earlier session ran is not forgotten.
+    assert seconds(tags=("app",)) == 5 + 2 * (101 + 101)
+    assert seconds() == 5 + 2 * (8 + 8 + 101 + 101)
+    assert seconds(names=("never_run",)) is None

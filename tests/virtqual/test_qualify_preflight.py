@@ -1,6 +1,7 @@
 """Preflight in the main job: refused before anything is measured, or by what the runs saw."""
 
 import json
+from pathlib import Path
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # A stand-in for `grep` on one partition: its node is another one.
@@ -52,11 +53,26 @@ def test_what_only_a_run_sees_refuses_too(site):
     assert (cpu["action"], cpu["protects"]) == ("refuse", ["D16"])
 
 
+# What tells a slow host from a slow guest where neither changes its role.
+SURVEY = """schema: virtqual-hosts/1
+made_of: {{sessions: [a], date: today, cpu: any, stack: fake}}
+hosts:
+  - {{family: application, native: [{here}], virtual: [esx1], bound: 0.005, source: the tests}}
+"""
+
+
 def test_every_run_carries_what_its_nodes_were(site):
-    done = site.virtqual(*ON)
+    here = Path("/proc/sys/kernel/hostname").read_text(encoding="utf-8").strip()
+    table = json.dumps({"nodes_of_hosts": {"esx1.cluster.example": [here]}})
+    own = here.partition(".")[0]
+    survey = site.path / "references/systems/testsite/hosts.yaml"
+    survey.parent.mkdir(parents=True)
+    survey.write_text(SURVEY.format(here=own))
+    done = site.virtqual(*ON, FAKE_EXTRAS_cloud=table)
     assert done.returncode == 0, done.stdout + done.stderr
     found = session(site)
     for run in found["runs"]:
+        assert run["hosts"] == dict.fromkeys(run["nodes"], own if run["side"] == "native" else "esx1")
         (identity,) = run["identity"].values()
         assert identity["schema"] == "virtqual-identity/1"
         assert run["load"]["seconds"] > 0

@@ -2,11 +2,15 @@
 
 import math
 from datetime import date
+from inspect import cleandoc
 from io import StringIO
 
 import pytest
 from rich.console import Console
+from typer.main import get_command
 
+from virtqual import cli
+from virtqual.harness.process import parse_line
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
@@ -44,7 +48,7 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
     assert text().count(BRACKETS) == 6
     waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "9", BRACKETS, BRACKETS, date(2026, 6, 1))
-    series = make(metrics["hpl"], [0.5] * 4, setting="[x] a")
+    series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
     case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
     verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
     said = session(conclusion=BRACKETS)
@@ -77,3 +81,64 @@ def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
     case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
     terminal.console.print(table_of(records(judge_session([case], hypervisor_class=KVM))))
     assert f" {says} (" in text()
+
+
+def told(text):
+    return parse_line(f"[ {text} @x:virt+s\n")
+
+
+def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("virtqual.report.terminal.time.monotonic", lambda: clock[0])
+    console = Console(width=80, file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    terminal = Terminal(console)
+    terminal.round_begins(1, "every check: pairs 0 to 3", 354)
+    assert terminal._progress.tasks[0].fields["left"] == "~5 min 54 s left"
+    terminal._progress.stop()
+
+    def line():
+        console.file.seek(0)
+        console.file.truncate()
+        console.print(terminal._progress.get_renderable())
+        return console.file.getvalue().rstrip()
+
+    terminal.event(told("RUN      ] cache_triad %sample=warm-up-N %threads=1 /abc"))
+    assert line().endswith("warm-up native cache_triad threads=1")
+    clock[0] = 80
+    terminal.event(told("      OK ] (30/32) cache_triad %sample=1N %threads=1 /abc"))
+    terminal.event(told(f"RUN      ] memory_bandwidth %sample=1V %threads=all %{'long' * 20}=1 /abc"))
+    assert "30/32 ~5 s left" in line()
+    assert "pair 1 virtual memory_bandwidth threads=all" in line()
+    assert max(map(len, line().splitlines())) <= 80
+    terminal.round_ends()
+
+
+def test_without_a_terminal_each_run_is_a_line(shown):
+    terminal, text = shown
+    terminal.round_begins(1, "every check: pairs 0 to 3", None)
+    terminal.event(told("    FAIL ] ( 3/32) cache_triad %sample=1V %threads=1 /abc"))
+    terminal.event(told("      OK ] ( 4/32) site_check /abc"))
+    assert "3/32 0 s fail pair 1 virtual cache_triad threads=1" in text()
+    assert "4/32 0 s ok site_check on virt" in text()
+
+
+def test_what_was_not_run_is_told_once_for_each_reason(shown):
+    terminal, text = shown
+    not_run = [
+        f"{name}: no program with the feature {name[:4]!r} in the stack" for name in ("namd", "milc_2")
+    ]
+    terminal.end(session(not_run=[*not_run, "stream_vms: needs 2 VMs", "namd_vms: needs 2 VMs"]), "/x")
+    assert (
+        "no program in the stack for: namd (namd), milc_2 (milc) needs 2 VMs: stream_vms, namd_vms" in text()
+    )
+
+
+def test_help_is_folded_between_words_in_80_columns():
+    """A paragraph after the first keeps its lines: one that is too long would be broken twice."""
+    group = get_command(cli.app)
+    commands = [group.get_command(None, name) for name in group.list_commands(None)]
+    for command in [*commands, *group.get_command(None, "stack").commands.values()]:
+        _, *paragraphs = cleandoc(command.help or "").split("\n\n")
+        assert max((len(line) for one in paragraphs for line in one.splitlines()), default=0) <= 78, (
+            command.name
+        )

@@ -39,9 +39,13 @@ class Admitted:
 
 
 def admit(
-    runs: Sequence[Run], policy: Policy, hypervisor_class: str, failed: Iterable[tuple[str, str]] = ()
+    runs: Sequence[Run],
+    policy: Policy,
+    hypervisor_class: str,
+    failed: Iterable[tuple[str, str]] = (),
+    earlier: Sequence[Run] = (),
 ) -> Admitted:
-    """Admit the runs of a session: preflight, load, same software, same inputs, same answers.
+    """Admit the runs of a session: preflight, load, what cannot be, same software, same inputs, same answers.
 
     Parameters
     ----------
@@ -53,8 +57,10 @@ def admit(
         The class of budgets by which the runs are judged.
     failed
         Checks of which a case failed, with the reasons: a pair that is missing may be the slow one.
+    earlier
+        All of the session that it is held against: a run that repeats one of them is a copy.
     """
-    checked = check_runs(runs, policy, hypervisor_class)
+    checked = check_runs(runs, policy, hypervisor_class, earlier)
     reasons = refusals(checked.findings)
     refused = [(run.check, reason) for run in runs for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.

@@ -109,9 +109,8 @@ def _write_combining(measured: SessionSeries) -> Canary:
             answer = _agreed(ask, series)
             found.append(answer.says(answer.state, f"{series.id}: {answer.evidence}"))
     if not found:
-        return says(
-            "unknown", "; ".join(why) or "no latency of RDMA, or of MPI between two nodes, was measured"
-        )
+        needed = ", ".join(f"{metric} {setting}".rstrip() for metric, setting in DOORBELLS)
+        return says("unknown", "; ".join(why) or f"none of {needed} was measured")
     # One program that shows it is enough: another may send small messages in another way.
     state = min((canary.state for canary in found), key=STATES.index)
     return says(state, "; ".join(canary.evidence for canary in found if canary.state == state))

@@ -80,7 +80,7 @@ class Checked:
     findings
         Findings of comparing both sides: a finding that refuses here refuses everything.
     disturbed
-        Findings about the load during runs: a finding that refuses here leaves out its run.
+        Findings about single runs, such as their load: a finding that refuses here leaves out its run.
     """
 
     runs: tuple[Run, ...]
@@ -93,17 +93,25 @@ class Checked:
         return ranked((*self.findings, *self.disturbed))
 
 
-def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Checked:
-    """Compare both sides of some runs, and refuse the runs that were disturbed.
+def check_runs(
+    runs: Sequence[Run], policy: Policy, hypervisor_class: str, earlier: Sequence[Run] = ()
+) -> Checked:
+    """Compare both sides of some runs, and refuse the runs that were disturbed, or that cannot be.
 
     A run without identity and load (of a session before there were any) is neither compared nor left out.
+    Runs of the `earlier` session are what these are held against, and are not refused here.
     """
     kept, met = [], defaultdict(list)
+    among = defaultdict(list)
+    # A session may be held against itself, and a run is no copy of itself.
+    for run in {_which(run): run for run in (*earlier, *runs)}.values():
+        among[run.check].append(run)
     hosts = {(virtual.check, virtual.pair): _host(native, virtual) for native, virtual in _pairs(runs)}
     for run in runs:
         refused = []
         found = applied("load", policy, hypervisor_class, run.load) if run.load else []
         found += applied("run", policy, hypervisor_class, run)
+        found += applied("among", policy, hypervisor_class, run, among[run.check])
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
             found += applied("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
         for finding in found:
@@ -125,6 +133,10 @@ def check_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> Ch
         for finding in compare(native, virtual, within if share else policy, hypervisor_class)
     ]
     return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
+
+
+def _which(run: Run) -> tuple[object, ...]:
+    return run.check, run.pair, run.side, run.job, run.start
 
 
 def _pairs(runs: Sequence[Run]) -> list[tuple[Run, Run]]:

@@ -40,7 +40,7 @@ class Finding(BaseModel):
     @property
     def text(self) -> str:
         """One sentence with all of it."""
-        return f"{self.item}: {self.reason}; {self.remedy} (protects {', '.join(self.protects)})"
+        return f"{self.item}: {self.reason}; {self.remedy} (protects claims {', '.join(self.protects)})"
 
 
 def refusals(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from virtqual.admission import (  # noqa: F401
     between,
     devices,
     during,
+    impossible,
     locality,
     processor,
     programs,

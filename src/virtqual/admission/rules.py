@@ -15,8 +15,9 @@ from virtqual.identity.record import Identity, NotObservable, seen
 Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
 #: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
-#: one run; VMs of one host and the native node of their peer; the runs of this session and of an earlier one.
-Scope = Literal["nodes", "load", "run", "shares", "sessions"]
+#: one run; one run and all runs of its check, in this session and the one that it is held against; VMs of one
+#: host and the native node of their peer; the runs of this session and of an earlier one.
+Scope = Literal["nodes", "load", "run", "among", "shares", "sessions"]
 CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found])
 
 

@@ -26,9 +26,10 @@ def command(
 ) -> None:
     """Put sessions side by side: another build, another placement, another setting of the firmware.
 
-    Shown are virtual against native in each session, and both sides against the first session's native side.
-    With node interleaving off in the first and on in the second session these are the OpenStack study's four
-    configurations: VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
+    Shown are virtual against native in each session, and both sides against the
+    first session's native side. With node interleaving off in the first and on in
+    the second session these are the OpenStack study's four configurations:
+    VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
     """
     with speaking():
         if len(sessions) < 2:
@@ -45,6 +46,11 @@ def command(
             said = "; ".join(f"{name}: {word}" for name, word in zip(names, words, strict=True))
             _say.print(Text(f"{fact}: ", "dim").append(said, "default"))
         _say.print(_table(rows, names))
+        _say.print(
+            "Ratios of medians; native/A and virtual/A: that side of a session against the native side of A, "
+            "- where A did not measure the series.",
+            style="dim",
+        )
         _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
 
 
@@ -58,9 +64,9 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     for row in rows:
         name = row.series.replace("@", " ") if row.series != before else ""
         before = row.series
-        table.add_row(
-            name, names[row.session], *(f"{value:.3f}" for value in (row.overhead, row.native, row.virtual))
-        )
+        values = (row.overhead, row.native, row.virtual)
+        shown = ("-" if value is None else f"{value:.3f}" for value in values)
+        table.add_row(name, names[row.session], *shown)
     return table
 
 

@@ -49,7 +49,8 @@ def command(
 ) -> None:
     """Say what this node is: hypervisor, processor, NUMA, memory, kernel, adapters. Unprivileged.
 
-    A value that cannot be seen from here is called "not observable", never assumed.
+    A value that cannot be seen from here is called "not observable", never
+    assumed.
     """
     if script:
         typer.echo(gather.script(), nl=False)

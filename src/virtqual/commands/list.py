@@ -17,19 +17,20 @@ def command() -> None:
     """List the sessions below the state directory: outcome, number of runs, hypervisor, label."""
     with speaking():
         console = Console(highlight=False, markup=False)
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
         table.add_column("session", no_wrap=True)
         table.add_column("outcome", no_wrap=True)
         table.add_column("runs", justify="right")
-        table.add_column("hypervisor and label", overflow="fold")
+        # A line a session: `virtqual show` has what is cut here.
+        table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=16)
+        table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
         unreadable = []
         for directory, session in readable(paths.sessions()):
             if isinstance(session, UsageError):
                 unreadable.append(f"{directory.name}: {session}")
                 continue
-            label = f" ({session.label})" if session.label else ""
-            about = Text(f"{session.hypervisor}{label}")
-            table.add_row(session.session, session.outcome, str(len(session.runs)), about)
+            about = Text(session.label), Text(session.hypervisor)
+            table.add_row(session.session, session.outcome, str(len(session.runs)), *about)
         if table.row_count:
             console.print(table)
         else:

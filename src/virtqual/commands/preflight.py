@@ -38,7 +38,8 @@ def command(
 ) -> None:
     """Say what makes native and virtual differ besides the hypervisor, and what to do about it.
 
-    Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be examined.
+    Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be
+    examined.
     """
     with speaking():
         chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
@@ -53,6 +54,7 @@ def command(
         console = Console(highlight=False, markup=False)
         report.show(findings, console)
         report.show_canaries(said, console)
+        report.explain_claims(findings, said, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)

@@ -13,15 +13,26 @@ from virtqual.admission.admit import admit
 from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose
+from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.references import References, load_references
 from virtqual.session import store
 from virtqual.session.judge import policy_in
 from virtqual.session.pairing import checks_of, series_of
+from virtqual.site.configuration import load_system
+from virtqual.site.hosts import names_of
 
 
-def recorded(path: Path, references: References, policy: Policy) -> Recorded:
+def recorded(path: Path, references: References, policy: Policy, *, survey: bool = False) -> Recorded:
     """Read what references are made of from a stored session: what a verdict would rest on, and no more.
+
+    Parameters
+    ----------
+    path
+        Directory of the session.
+    references, policy
+        By which its runs are admitted.
+    survey
+        Take native runs alone, whatever their virtual peers were.
 
     Raises
     ------
@@ -33,15 +44,19 @@ def recorded(path: Path, references: References, policy: Policy) -> Recorded:
     native = [run for run in session.runs if run.side == "native"]
     if not native:
         raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
-    failed = [(failure.check, failure.why) for failure in session.failures]
-    admitted = admit(session.runs, policy, session.hypervisor_class, failed)
+    failures = [failure for failure in session.failures if not survey or failure.side == "native"]
+    failed = [(failure.check, failure.why) for failure in failures]
+    runs = [run for run in native if not run.instead] if survey else session.runs
+    admitted = admit(runs, policy, session.hypervisor_class, failed)
     series = series_of(admitted.counted, references)
     left_out = tuple(
         f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
         for check, reasons in admitted.refused.items()
     )
     if not series:
-        raise UsageError("; ".join(left_out))
+        raise UsageError(
+            "; ".join(left_out) or f"{path}: session {session.session} measured nothing natively."
+        )
     return Recorded(
         session=session.session,
         date=session.created[:10],
@@ -64,21 +79,52 @@ def command(
     false_alarms: Annotated[
         float, typer.Option(min=1e-6, max=0.1, help="how often a sound machine may miss a reference")
     ] = FALSE_ALARMS,
+    hosts: Annotated[
+        bool,
+        typer.Option(
+            "--hosts", help="propose how much the hosts of both sides differ, from native runs on all"
+        ),
+    ] = False,
     write: Annotated[bool, typer.Option("--write", help="write the files after showing the diff")] = False,
 ) -> None:
     """Propose absolute native references and noise history for a system, as a diff to review.
 
-    Nothing is written without `--write`, and nothing is written that was not shown.
+    With `--hosts`, how much the hosts of native nodes and those of VMs differ:
+    all must have been measured natively.
+
+    Nothing is written without `--write`, and nothing is written that was not
+    shown.
     """
     directory = references or paths.references()
     with speaking():
         known = load_references(directory)
         policy = policy_in(directory, known)
-        found = [recorded(store.find(name, paths.sessions()), known, policy) for name in sessions]
-        proposals = propose(found, directory / "systems", false_alarms)
+        stored = [store.find(name, paths.sessions()) for name in sessions]
+        found = [recorded(path, known, policy, survey=hosts) for path in stored]
+        if hosts:
+            proposals = propose_hosts(found, directory / "systems", carrying_vms(found[0].system))
+        else:
+            proposals = propose(found, directory / "systems", false_alarms)
     for note in dict.fromkeys(note for session in found for note in session.left_out):
         typer.echo(f"# {note}", err=True)
     show(proposals, write)
+
+
+def carrying_vms(system: str) -> frozenset[str]:
+    """Return the names of the hosts that carry a system's VMs, by its system file.
+
+    Raises
+    ------
+    UsageError
+        The file does not say it, or there is no such system.
+    """
+    named = names_of(load_system(system).virtual.nodes_of_hosts)
+    if not named:
+        raise UsageError(
+            f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "
+            "virtual partition (docs/add-a-system.md, Hosts)"
+        )
+    return named
 
 
 def show(proposals: Sequence[Proposal], write: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.stack import manifest, registry
 
-_say = Console(highlight=False, markup=False, soft_wrap=True)
+_say = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
 def command(

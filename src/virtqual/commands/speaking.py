@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +29,9 @@ _UNWRITABLE = {
     errno.EPERM,
     errno.EROFS,
 }
-_complain = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
+#: As a shell says that a closed pipe (SIGPIPE) ended a command.
+PIPE_CLOSED = 141
+_errors = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 
 @contextmanager
@@ -38,24 +42,40 @@ def speaking() -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        _complain.print("virtqual: interrupted before anything was measured", style="yellow")
+        _complain("virtqual: interrupted before anything was measured", "yellow")
         raise typer.Exit(INTERRUPTED) from None
     except VirtqualError as error:
-        _complain.print(f"virtqual: {error}", style="red")
+        _complain(f"virtqual: {error}")
         raise typer.Exit(error.exit_code) from None
     except (Exception, SystemExit) as error:
+        if _pipe_closed(error):
+            # Whoever read the output has enough of it, such as `head`: nothing is wrong.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(PIPE_CLOSED) from None
         if hasattr(error, "format_message"):
             raise  # of the command line's options: click's own, wherever this version of typer keeps it
         if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
             # Reviewed data with a mistake names file, line and key itself.
-            _complain.print(f"virtqual: {error}", style="red")
+            _complain(f"virtqual: {error}")
             raise typer.Exit(UsageError.exit_code) from None
         if isinstance(error, OSError) and (why := _unwritable(error)):
-            _complain.print(f"virtqual: {why}", style="red")
+            _complain(f"virtqual: {why}")
             raise typer.Exit(InfrastructureError.exit_code) from None
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        _complain.print(f"virtqual: failed by what nobody foresaw, {what}; {_kept()}", style="red")
+        _complain(f"virtqual: ended by an error that virtqual does not know, {what}; {_kept()}", style="red")
         raise typer.Exit(InfrastructureError.exit_code) from None
+
+
+def _complain(text: str, style: str = "red") -> None:
+    """Print a message: one line in a file, and lines of whole words in a terminal, paths unbroken."""
+    if _errors.is_terminal:
+        text = textwrap.fill(text, _errors.width, break_long_words=False, break_on_hyphens=False)
+    _errors.print(text, style=style)
+
+
+def _pipe_closed(error: BaseException) -> bool:
+    """Return whether nobody reads the output any more: rich ends the program then, other writers do not."""
+    return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
 
 
 def _unwritable(error: OSError) -> str:

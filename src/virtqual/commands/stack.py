@@ -160,8 +160,8 @@ def check(
 ) -> None:
     """Say which stacks are set up, what each can do, and whether a file of them has changed since.
 
-    Exit code: 0 all is as it was, 4 the nodes of the session did not load the same, 5 a stack is missing or
-    changed.
+    Exit code: 0 all is as it was, 4 the nodes of the session did not load the
+    same, 5 a stack is missing or changed.
     """
     with speaking():
         if session:

@@ -6,6 +6,7 @@ again.  Here a check is one entry, whatever the number of its samples.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from virtqual.files.wording import near
 from virtqual.harness.kinds import VERDICT
 
 
@@ -57,6 +59,13 @@ class Entry(BaseModel):
     hashes: dict[str, str] = {}
     paired: bool = True
 
+    def has_name(self, pattern: str) -> bool:
+        """Return whether ReFrame's ``-n`` selects it: by its name without blanks, or by a hash."""
+        if pattern.startswith("/"):
+            return pattern[1:] in self.hashes.values()
+        name, *parameters = self.name.split(" ")
+        return bool(re.search(pattern, "%".join([name, "sample=0N", *parameters])))
+
     def absent(self, features: Iterable[str], nodes: int) -> str | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature and self.feature not in features:
@@ -87,6 +96,8 @@ class Entry(BaseModel):
         return ", ".join(filter(None, wanted)) or "nothing of a stack"
 
 
+#: Name of the file in a session's directory that has them.
+FILE = "catalogue.json"
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
 
@@ -125,6 +136,38 @@ def write(entries: Sequence[Entry], path: Path) -> None:
 def read(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a file, none if there is no such file."""
     return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
+
+
+def cases(entries: Iterable[Entry], scope: str) -> list[str]:
+    """Return the cases of a scope, whether they can run or not, as sessions name them."""
+    return [entry.name.replace(" ", " %") for entry in entries if scope in entry.tags]
+
+
+def selected(entries: Iterable[Entry], names: Sequence[str], tags: Sequence[str]) -> list[Entry]:
+    """Return the entries that ReFrame's ``-n`` (one of `names`) and ``-t`` (each of `tags`) select."""
+    return [
+        entry
+        for entry in entries
+        if (not names or any(entry.has_name(name) for name in names))
+        and all(any(re.search(tag, own) for own in entry.tags) for tag in tags)
+    ]
+
+
+def nothing_selected(
+    entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Iterable[str], nodes: int
+) -> str:
+    """Return why ``-n`` and ``-t`` select no check that can run with a stack of these features and nodes."""
+    known = {entry.name.split(" ")[0] for entry in entries}, {tag for entry in entries for tag in entry.tags}
+    for name in names:
+        if not selected(entries, [name], ()):
+            return f"no check has a name that matches {name!r}: {near(name, known[0])}"
+    for tag in tags:
+        if not selected(entries, (), [tag]):
+            return f"no check has a tag that matches {tag!r}: {near(tag, known[1])}"
+    chosen = selected(entries, names, tags)
+    if chosen and (why := missing(chosen, features, nodes)):
+        return f"what -n and -t select cannot run here: {'; '.join(why)}"
+    return "no check that can run here has all that -n and -t ask for"
 
 
 def listing(

@@ -13,25 +13,28 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from reframe.core import runtime
+from reframe.core import fields, runtime, variables
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.core.pipeline import CompileOnlyRegressionTest
 from reframe.frontend import cli, dependencies
-from reframe.frontend.executors import Runner
+from reframe.frontend.executors import RegressionTask, Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
 from reframe.utility import import_module_from_file, jsonext
 
 from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.process import NOTHING_SELECTED, PARENT
+from virtqual.site.configuration import ABSENT
 
 #: What the loader found, before anything was selected.
 _loaded: list[catalogue.Entry] = []
@@ -49,6 +52,8 @@ def install() -> None:
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
         RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
         CompileOnlyRegressionTest.check_sanity = _with_build_job(CompileOnlyRegressionTest.check_sanity)
+        RegressionTask.log_result = _without_warm_ups(RegressionTask.log_result)
+        variables.VarSpace.inject = _without_callers(variables.VarSpace.inject)
         jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
@@ -65,25 +70,40 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def _end(message: str) -> NoReturn:
+    """End ReFrame with an error, in lines of whole words where a person sees it."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - len("ERROR: ")
+        message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
+    getlogger().error(message)
+    sys.exit(1)
+
+
 def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
+        _refuse_absent()
         if not testcases:
             system = runtime.runtime().system
-            getlogger().error(
+            _end(
                 f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
                 f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
             )
-            sys.exit(1)
         if option := _breaks_pairs(self, testcases):
-            getlogger().error(
+            _end(
                 f"{option} cannot be used with paired samples, which run once, in turn: "
                 "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
-            sys.exit(1)
         return runall(self, _adjacent(testcases), restored_cases)
 
     return guarded
+
+
+def _refuse_absent() -> None:
+    """End ReFrame where its system is not there at the moment: every check would lack a program."""
+    system = runtime.runtime().system
+    if any(partition.name == ABSENT for partition in system.partitions):
+        _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 
 def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
@@ -132,8 +152,14 @@ def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
+def loaded() -> tuple[catalogue.Entry, ...]:
+    """Return every check that this ReFrame has loaded, whatever was selected."""
+    return tuple(_loaded)
+
+
 def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        _refuse_absent()
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
         _share_in_pipelines(testcases)
@@ -171,6 +197,16 @@ def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:
     return checked
 
 
+def _without_warm_ups(log_result: Callable[..., None]) -> Callable[..., None]:
+    """Leave runs before the first pair out of the perf log, whose columns the first entry decides."""
+
+    def logged(self: Any) -> None:
+        if not getattr(self.check, "warm_up", False):
+            log_result(self)
+
+    return logged
+
+
 class _ImportsOfPackages:
     """How ``--restore-session`` imports a test's file: as the loader does, with the package that it is in."""
 
@@ -189,6 +225,27 @@ def _see_our_tests(visit: Callable[..., None]) -> Callable[..., None]:
             self._has_regression_test = True
 
     return seen
+
+
+def _without_callers(inject: Callable[..., None]) -> Callable[..., None]:
+    """While a test gets its variables, do not look for the callers of what is deprecated.
+
+    ReFrame suppresses these warnings there, but has walked the stack and all modules for each of them before,
+    which is half of the time that it takes to start.
+    """
+    modules = (fields, variables)
+    warn = variables.user_deprecation_warning
+
+    def injected(self: Any, obj: Any, cls: Any) -> None:
+        for module in modules:
+            module.user_deprecation_warning = lambda *_: None
+        try:
+            inject(self, obj, cls)
+        finally:
+            for module in modules:
+                module.user_deprecation_warning = warn
+
+    return injected
 
 
 def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:

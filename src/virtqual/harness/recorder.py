@@ -14,7 +14,7 @@ from reframe.core.exceptions import PerformanceError, SanityError
 from reframe.frontend.executors import TaskEventListener
 
 from virtqual.runs import Run
-from virtqual.session.log import Failed, Finished, Log, Submitted
+from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
 from virtqual.session.session import Failure, Kind
 
 #: Slurm's states of a job that somebody or something else has ended, whatever its output looks like.
@@ -54,8 +54,11 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
             )
 
     def on_task_success(self, task: Any) -> None:
-        """Write down the run."""
-        if log := self._log_of(task):
+        """Write down the run; of a warm-up only that its job has ended."""
+        log = self._log_of(task)
+        if log and task.check.slot.warm_up:
+            log.append(WarmedUp(job=str(task.check.job.jobid), case=task.check.display_name))
+        elif log:
             log.append(Finished(run=Run.model_validate_json(task.check.record)))
 
     def on_task_failure(self, task: Any) -> None:

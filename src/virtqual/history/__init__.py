@@ -2,7 +2,8 @@
 
 from virtqual.history.history import NoHistoryError, noise_entry
 from virtqual.history.native import FALSE_ALARMS, reference_entries
-from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose
+from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.history.survey import host_entry
 
 __all__ = [
     "FALSE_ALARMS",
@@ -10,7 +11,9 @@ __all__ = [
     "Proposal",
     "Recorded",
     "RecordedSeries",
+    "host_entry",
     "noise_entry",
     "propose",
+    "propose_hosts",
     "reference_entries",
 ]

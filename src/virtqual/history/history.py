@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from virtqual.references.noise import sigma_of_history
+from virtqual.history.resolution import least_noise
+from virtqual.references.noise import Prior
+from virtqual.verdict.estimate import history
 from virtqual.verdict.pairs import Floats, Series
 
 LEAST_DF = 6
-LEAST_SESSIONS = 3
+LEAST_BOOTS = 3
 
 
 class NoHistoryError(ValueError):
@@ -22,8 +24,9 @@ class NoHistoryError(ValueError):
 def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
     """Return the entry of a noise file for one series, from its pairs in several sessions.
 
-    Differences of a session's pairs from their own mean are noise, whatever the overhead was. Their
-    spread is pooled over the sessions; what the means of sessions vary beyond that is `between`.
+    Differences of a session's pairs from each other are noise, whatever the overhead was. How much of it
+    there is, and how far that can be trusted, is `virtqual.verdict.estimate.history`; it is never less than
+    the values' own digits make. What the means of boots vary beyond that is `between`.
 
     Parameters
     ----------
@@ -42,24 +45,61 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
     df = sum(len(session.valid) - 1 for session in usable)
     if df < LEAST_DF:
         raise NoHistoryError(f"{df} degrees of freedom, {LEAST_DF} are the least that is called a history")
-    residuals = np.concatenate([_residuals(session.differences()) for session in usable])
-    sigma = sigma_of_history(residuals.T)
     entry: dict[str, Any] = {"metric": usable[0].metric.name, "setting": usable[0].setting}
+    floor = least_noise(usable)
+    d = _by_session(usable)
     if usable[0].points:
-        common = _common(residuals)
-        own = np.sqrt(np.maximum(sigma**2 - common**2, (0.1 * sigma) ** 2))
-        entry["points"] = list(usable[0].points)
-        entry["sigma"] = [_round(value) for value in own]
-        entry["correlation"] = _neighbours(residuals / sigma, common / float(np.mean(sigma)))
-        entry["common"] = _round(common)
+        # The whole curve is judged beside its sizes: the rounding of many sizes averages out in it.
+        whole = math.sqrt(float(np.mean(floor**2)) / len(floor))
+        sigma, weight = history(np.concatenate([d, d.mean(axis=0, keepdims=True)]), np.append(floor, whole))
+        entry |= _curve(usable, sigma[:-1], float(sigma[-1]))
     else:
-        entry["sigma"] = _round(float(sigma[0]))
-    entry["df"] = df
-    between = _between(usable)
-    if between is not None:
-        entry["between"] = _round(between)
+        sigma, weight = history(d, floor)
+        entry["sigma"] = rounded_up(float(sigma[0]))
+    # How much nights differ is one property of a machine, and what each size says of it is a rough estimate.
+    entry["df"] = float(f"{np.median(weight):.2g}")
+    entry |= _between(usable)
     entry["source"] = source
     return entry
+
+
+def _by_session(series: Sequence[Series]) -> Floats:
+    """Return differences, shape (n_points, n_sessions, n_pairs), NaN where a session has fewer pairs."""
+    most = max(len(session.valid) for session in series)
+    d = np.full((series[0].width, len(series), most), np.nan)
+    for index, session in enumerate(series):
+        d[:, index, : len(session.valid)] = session.differences().T
+    return d
+
+
+def _curve(series: Sequence[Series], sigma: Floats, whole: float) -> dict[str, Any]:
+    """Return the noise of a curve's sizes such that its mean over the sizes has the noise `whole`."""
+    residuals = np.concatenate([_residuals(session.differences()) for session in series])
+    correlation = _neighbours(residuals / sigma, _distant(residuals) / float(np.mean(sigma)))
+
+    def prior(common: float, correlation: float) -> Prior:
+        own = np.sqrt(np.maximum(sigma**2 - common**2, (0.1 * sigma) ** 2))
+        return Prior(tuple(own.tolist()), 1, "", correlation, common)
+
+    def of_mean(common: float, correlation: float) -> float:
+        return float(np.mean(prior(common, correlation).covariance(len(sigma))))
+
+    common = 0.0
+    if len(sigma) > 1:
+        shared = np.linspace(0, float(np.min(sigma)), 101)
+        common = float(np.interp(whole**2, [of_mean(c, correlation) for c in shared], shared))
+        if of_mean(common, correlation) < whole**2:
+            # A single quiet size must not make the mean of the loud ones seem quiet.
+            closer = np.linspace(correlation, 0.99, 101)
+            correlation = float(np.interp(whole**2, [of_mean(common, c) for c in closer], closer))
+    own = prior(common, correlation).sigma
+    assert isinstance(own, tuple)
+    return {
+        "points": list(series[0].points),
+        "sigma": [rounded_up(value) for value in own],
+        "correlation": round(correlation, 2),
+        "common": rounded_up(common),
+    }
 
 
 def _residuals(d: Floats) -> Floats:
@@ -68,7 +108,7 @@ def _residuals(d: Floats) -> Floats:
     return scaled
 
 
-def _common(residuals: Floats) -> float:
+def _distant(residuals: Floats) -> float:
     """Return the standard deviation that a pair's whole curve shares: of the distant points' covariance."""
     width = residuals.shape[1]
     if width < 4:
@@ -88,17 +128,27 @@ def _neighbours(standard: Floats, common: float) -> float:
     return round(min(max((together - common**2) / rest, 0.0), 0.95), 2)
 
 
-def _between(series: Sequence[Series]) -> float | None:
-    if len(series) < LEAST_SESSIONS:
-        return None
-    means = np.array([session.differences().mean() for session in series])
-    within = np.mean(
-        [session.differences().mean(axis=1).var(ddof=1) / len(session.valid) for session in series]
-    )
-    return math.sqrt(max(float(means.var(ddof=1) - within), 0.0))
+def _between(series: Sequence[Series]) -> dict[str, Any]:
+    """Return what a new boot changes, with its degrees of freedom; nothing where too few boots were seen.
+
+    Sessions in one boot say nothing of it. Where nobody noted the boots, a session counts as one. A boot of
+    a single pair cannot be told from its noise: where each pair has its own, boots are part of `sigma`.
+    """
+    found: dict[str, list[float]] = {}
+    for number, session in enumerate(series):
+        for pair, d in zip(session.valid, session.differences().mean(axis=1), strict=True):
+            boot = pair.virtual.boot if pair.virtual else ""
+            found.setdefault(boot or f"session {number}", []).append(float(d))
+    boots = [np.array(d) for d in found.values() if len(d) >= 2]
+    if len(boots) < LEAST_BOOTS:
+        return {}
+    means = np.array([d.mean() for d in boots])
+    within = float(np.mean([d.var(ddof=1) / len(d) for d in boots]))
+    between = math.sqrt(max(float(means.var(ddof=1)) - within, 0.0))
+    return {"between": rounded_up(between), "between_df": len(boots) - 1}
 
 
-def _round(value: float) -> float:
+def rounded_up(value: float) -> float:
     """Round up to two significant digits: a prior must not claim less noise than was seen."""
     if value <= 0:
         return 0.0

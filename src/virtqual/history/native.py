@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from virtqual.history.resolution import least_noise
 from virtqual.verdict.pairs import Series
 
 #: How often a sound machine may miss one of its references, per run of a check.
@@ -62,10 +63,13 @@ def reference_entries(series: Sequence[Series], false_alarms: float = FALSE_ALAR
         return []
     logs = np.log(values)
     level = false_alarms / 2 / width
+    # That of one run; the noise of a pair is that of two.
+    rounding = least_noise(series) / math.sqrt(2)
     metric, points = series[0].metric, series[0].points
     entries = []
     for i in range(width):
-        spread = float(logs[:, i].std(ddof=1))
+        # Runs that show the same digits may differ by less than these show.
+        spread = max(float(logs[:, i].std(ddof=1)), float(rounding[i]))
         reach = -float(special.stdtrit(runs - 1, level)) * spread * math.sqrt(1 + 1 / runs)
         middle = math.exp(float(np.median(logs[:, i])))
         entries.append(

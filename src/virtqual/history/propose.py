@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from virtqual.history.history import NoHistoryError, noise_entry
 from virtqual.history.native import FALSE_ALARMS, Reference, reference_entries
+from virtqual.history.survey import host_entry
 from virtqual.verdict.pairs import Series
 
 
@@ -122,6 +123,56 @@ def propose(
         If there is no session, or they are of several systems, CPU models or stacks, or measured a curve
         at other sizes.
     """
+    sessions = _alike(sessions)
+    system = directory / sessions[0].system
+    proposals = [
+        _native(name, sessions, system, false_alarms)
+        for name in sorted({_class(recorded.check) for s in sessions for recorded in s.series})
+    ]
+    return [p for p in [*proposals, _noise(sessions, system)] if p.diff or p.notes]
+
+
+def propose_hosts(sessions: Sequence[Recorded], directory: Path, carrying: Collection[str]) -> list[Proposal]:
+    """Propose how much the hosts of both sides differ at most, from native runs on all of them.
+
+    Parameters
+    ----------
+    sessions
+        Of one system, one CPU model and one software stack; see `propose`.
+    directory
+        ``references/systems``. Nothing is written.
+    carrying
+        Names of the hosts that carry VMs; all other hosts are native ones.
+
+    Raises
+    ------
+    ValueError
+        See `propose`; also if nothing was measured natively on hosts of both sides often enough.
+    """
+    sessions = _alike(sessions)
+    path = directory / sessions[0].system / "hosts.yaml"
+    notes, entries = [], CommentedSeq()
+    for (_, series_id), series in _groups(sessions).items():
+        try:
+            entries.append(_flow(host_entry(series, carrying)))
+        except NoHistoryError as error:
+            notes.append(f"{path}: {series_id}: {error}")
+    if not entries:
+        raise ValueError(
+            f"no series has been surveyed (hosts that carry VMs, by extras.nodes_of_hosts of the virtual "
+            f"partition: {', '.join(sorted(carrying))}): {notes[0] if notes else 'nothing was measured'}"
+        )
+    content = CommentedMap()
+    content["schema"] = "virtqual-hosts/1"
+    content["made_of"] = _made_of(sessions)
+    content["hosts"] = entries
+    text = _text(content, f"Differences of the hosts of {sessions[0].system}; proposed by `virtqual record`.")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [Proposal(path, before, text, tuple(notes))]
+
+
+def _alike(sessions: Sequence[Recorded]) -> list[Recorded]:
+    """Return sessions, each once, that can make one reference."""
     sessions = list({session.session: session for session in sessions}.values())
     for part in ("system", "stack", "cpu"):
         found = sorted({str(getattr(session, part)) for session in sessions})
@@ -129,12 +180,7 @@ def propose(
             raise ValueError(
                 f"references are made of sessions with one {part}; found {', '.join(found) or 'none'}."
             )
-    system = directory / sessions[0].system
-    proposals = [
-        _native(name, sessions, system, false_alarms)
-        for name in sorted({_class(recorded.check) for s in sessions for recorded in s.series})
-    ]
-    return [p for p in [*proposals, _noise(sessions, system)] if p.diff or p.notes]
+    return sessions
 
 
 def _class(check: str) -> str:

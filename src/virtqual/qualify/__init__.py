@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from virtqual.errors import VirtqualError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify import plan
 from virtqual.qualify.concluding import concluded, ended_by
-from virtqual.qualify.opening import prepare, refused_beforehand
-from virtqual.qualify.plan import FIRST_PAIRS
+from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.session.judge import judge
@@ -35,7 +35,13 @@ def qualify(request: Request, screen: Screen) -> Session:
     """
     with ExitStack() as held:
         job = prepare(request, screen, held)
-        session = _measured(job)
+        try:
+            session = _measured(job)
+        except UsageError:
+            # What was asked for makes no sense: where nothing was measured, no session is left of it.
+            if not job.log.session().runs:
+                shutil.rmtree(job.log.directory, ignore_errors=True)
+            raise
     screen.end(session, str(job.log.directory))
     return session
 
@@ -64,7 +70,7 @@ def _measured(job: Qualification) -> Session:
         return concluded(
             job.log,
             job.earlier,
-            design=job.design,
+            looks=job.looks,
             interrupted=interrupted,
             broken=[*lost, *job.broken],
             not_run=job.not_run,
@@ -92,7 +98,7 @@ def _cancel_what_is_left(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    todo = [Round(number=1, first=0, last=(job.request.pairs or FIRST_PAIRS) - 1)]
+    todo = [Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)]
     while todo:
         for part in todo:
             run_round(job, job.log.session(), part)
@@ -100,7 +106,7 @@ def _run_rounds(job: Qualification) -> None:
             stuck = any(failure.kind == "infrastructure" for failure in session.failures)
             if job.watch.stop.is_set() or job.broken or stuck:
                 return
-        todo = plan.following(job, session, judge(session, earlier=job.earlier, design=job.design))
+        todo = plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
-__all__ = ["Qualification", "Request", "Screen", "qualify"]
+__all__ = ["Qualification", "Request", "Screen", "check", "qualify"]

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError
+from virtqual.harness import catalogue
 from virtqual.references.load import known as references
 from virtqual.report import junit
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.session import Session
-from virtqual.verdict import Design
+from virtqual.session.store import readable
+from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.slow_runs import NONE, SlowRuns
+
+NIGHTS = 30
+"""Earlier sessions that are looked through for slow runs of this build: a month of nights."""
 
 
 def concluded(
     log: Log,
     earlier: Session | None,
     *,
-    design: Design | None = None,
+    looks: Sequence[int] = LOOKS,
     interrupted: bool = False,
     broken: Sequence[str] = (),
     not_run: Sequence[str] = (),
@@ -32,8 +40,8 @@ def concluded(
         Of the session.
     earlier
         The session that it is compared with, or None.
-    design
-        Error rates, and after how many pairs a decision is tried; the default's if not given.
+    looks
+        After how many pairs a decision is tried; see `judge`.
     interrupted
         Whether a person or a time limit ended it.
     broken
@@ -56,21 +64,37 @@ def concluded(
         if failure.kind == "infrastructure"
     ]
     try:
-        judged = judge(session, earlier=earlier, design=design, sessions=share)
+        judged = judge(session, earlier=earlier, looks=looks, share=share, slow_before=_slow_before(session))
     except Exception as error:
         # What cannot be judged has been measured all the same, and is kept.
         ended_by(log, error)
         raise
+    asked = references().qualifications.get(session.hypervisor_class)
     conclude(
         session,
         judged,
         interrupted=interrupted,
         broken=[*broken, *failed],
         qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+        asked=asked,
+        cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     _written(log, session)
     return session
+
+
+def _slow_before(session: Session) -> SlowRuns:
+    """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
+    mine = (session.system, session.hypervisor, session.stack.get("hash"))
+    before = NONE
+    others = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
+    for one in islice(others, NIGHTS):
+        seen = one.slow_runs
+        same = (one.system, one.hypervisor, one.stack.get("hash")) == mine
+        if seen and same and one.session < session.session:
+            before += SlowRuns(seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor)
+    return before
 
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:

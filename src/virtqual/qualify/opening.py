@@ -52,7 +52,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     UsageError, RefusedError, InfrastructureError
         What was asked for makes no sense, must not be judged, or cannot run.
     """
-    design = plan.affordable(request)
+    looks = plan.affordable(request)
     system = load_system(request.system)
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
@@ -70,7 +70,29 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
     screen.begin(head, notes)
     watch.jobs = log.unfinished
-    return Qualification(request, screen, system, log, head, earlier, design, watch, lock)
+    return Qualification(request, screen, system, log, head, earlier, looks, watch, lock)
+
+
+def check(request: Request) -> None:
+    """Refuse what makes no sense, as far as that can be known before the system is up and set up.
+
+    Raises
+    ------
+    UsageError, RefusedError
+        What was asked for makes no sense, or must not be judged.
+    """
+    plan.affordable(request)
+    if request.hypervisor_class:
+        _known_class(request.hypervisor_class)
+    try:
+        system = load_system(request.system)
+    except InfrastructureError:
+        # It is not there at the moment: what depends on it is checked when the session begins.
+        if request.against:
+            store.load_earlier(store.find(request.against, paths.sessions(), request.system))
+        return
+    _class(request.hypervisor_class, system)
+    _earlier(request.against, system)
 
 
 @dataclass(frozen=True)
@@ -176,22 +198,25 @@ def _directory(now: datetime.datetime, system: str) -> Path:
 
 def _class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
-    known = references()
     hypervisor = system.virtual.hypervisor
     name = name or system.virtual.hypervisor_class
-    try:
-        chosen = known.hypervisor_class(name)
-    except LookupError as error:
-        raise UsageError(str(error)) from error
+    chosen = _known_class(name)
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
             f"class {name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
             f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}: "
             "what was measured here may not be judged as something else"
         )
-    if expired := [str(problem) for problem in expiry_problems(known, datetime.date.today())]:
+    if expired := [str(problem) for problem in expiry_problems(references(), datetime.date.today())]:
         raise UsageError("; ".join(expired))
     return chosen
+
+
+def _known_class(name: str) -> HypervisorClass:
+    try:
+        return references().hypervisor_class(name)
+    except LookupError as error:
+        raise UsageError(str(error)) from error
 
 
 def _earlier(against: str, system: System) -> Session | None:
@@ -258,8 +283,13 @@ def refused_beforehand(job: Qualification) -> Session | None:
 def _identity(system: System) -> dict[str, dict[str, object]]:
     virtual = system.virtual
     sides: dict[str, dict[str, object]] = {
-        side: {"partition": system.partition(side).name, "processor": system.partition(side).processor}
+        side: {
+            "partition": known.name,
+            "processor": known.processor,
+            "features": systems.offers(known.features, known.extras),
+        }
         for side in systems.SIDES
+        for known in [system.partition(side)]
     }
     sides["virtual"] |= {"hypervisor": virtual.hypervisor.model_dump(), "guest": virtual.guest}
     sides["virtual"]["placement"] = placement.of(system)

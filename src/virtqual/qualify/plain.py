@@ -28,7 +28,9 @@ from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
 from rich.console import Console
 
 from virtqual.errors import VirtqualError
+from virtqual.harness import catalogue, guards
 from virtqual.harness.kinds import PIPELINE, judges, measures
+from virtqual.harness.order import pairs
 from virtqual.harness.recorder import Recorder
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
@@ -70,12 +72,15 @@ class PlainRun:
             from virtqual.qualify.concluding import concluded
 
             log = self.logs[stack]
+            first, last = pairs()
             self._sessions[stack] = concluded(
                 log,
                 self._against,
                 interrupted=self.interrupted,
                 broken=[self.broken] if self.broken else [],
                 share=self._share,
+                # The number of pairs is fixed before the first one, so that a single look decides.
+                looks=[last - first + 1],
             )
         return self._sessions[stack]
 
@@ -160,10 +165,12 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
             held=None if os.environ.get(PIPELINE) else held,
             say=getlogger().info,
         )
+        for log in opened.logs.values():
+            catalogue.write(guards.loaded(), log.directory / catalogue.FILE)
         share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
         run = PlainRun(opened.logs, opened.earlier, share)
         for case in restored:
-            if measures(case):
+            if _samples(case):
                 run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
         _stage_in(next(iter(opened.logs.values())).directory.name)
         runner._policy.task_listeners.insert(0, Recorder(run.log_of))
@@ -182,14 +189,18 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
                 _show(run.session(stack), run.logs[stack].directory)
             count = sum(len(session.verdicts) for session in run.sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
-    taken = [case for case in restored if measures(case)]
-    if (half := _half([*measuring, *taken])) and not os.environ.get(PIPELINE):
+    taken = [case for case in (*measuring, *restored) if _samples(case)]
+    if (half := _half(taken)) and not os.environ.get(PIPELINE):
         getlogger().error(f"virtqual: {half}")
     bad = [session for session in run.sessions if session.exit_code]
     if bad and not runner.stats.failed():
         # ReFrame has no failed test where the verdict tests are not among those that were selected.
         raise VirtqualError(bad[0].conclusion)
     return result
+
+
+def _samples(case: Any) -> bool:
+    return measures(case) and not case.check.slot.warm_up
 
 
 def _half(measuring: Iterable[Any]) -> str:

@@ -4,51 +4,42 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from virtqual import paths
 from virtqual.errors import UsageError
+from virtqual.harness import catalogue
 from virtqual.qualify.state import Qualification, Request
 from virtqual.runs import Run
 from virtqual.session.judge import Judged
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Round, Session
 from virtqual.session.store import readable
-from virtqual.verdict import Design
-from virtqual.verdict.session import SCREEN
+from virtqual.verdict.rule import LOOKS
 
-# Pairs of the first round. Two would do for most verdicts; but any session may become the earlier one against
-# which a later one is held, and what is not measured now limits how small a change can be seen then.
-FIRST_PAIRS = 4
+RECENT = 10
+"""Earlier sessions in which durations are looked for."""
 
-
-def design(max_pairs: int) -> Design:
-    """Return the decision's design for fewer pairs.
-
-    Raises
-    ------
-    UsageError
-        With so few pairs nothing could be OVER: its pairs are those after the screen.
-    """
-    screened = Design().in_session(SCREEN, 1)
-    least = next(look for index, look in enumerate(screened.looks) if screened.over_level(index))
-    if max_pairs < least:
-        raise UsageError(f"--max-pairs {max_pairs}: at least {least} are needed to find anything over budget")
-    return Design().up_to(max_pairs)
+Times = dict[tuple[str, str], list[float]]
+"""Durations of runs by case and side, seconds."""
 
 
-def affordable(request: Request) -> Design:
-    """Return the decision's design for the pairs that are allowed.
+def affordable(request: Request) -> tuple[int, ...]:
+    """Return after how many pairs a decision is tried, where no more than `request` allows are run.
 
     Raises
     ------
     UsageError
         They are too few to decide by, or fewer than are asked for at once.
     """
-    allowed = design(request.max_pairs)
+    if request.max_pairs < LOOKS[0]:
+        raise UsageError(f"--max-pairs {request.max_pairs}: at least {LOOKS[0]} are needed to decide")
     if request.pairs and request.pairs > request.max_pairs:
         raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
-    return allowed
+    # Where a second look is not allowed, a single one decides by all pairs.
+    single = request.max_pairs < LOOKS[1]
+    return (request.max_pairs,) if single else tuple(look for look in LOOKS if look <= request.max_pairs)
 
 
 def following(job: Qualification, session: Session, judged: Judged) -> list[Round]:
@@ -58,7 +49,7 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
     checks = checks_of(session.runs)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
-    for need in judged.verdict.plan.needs:
+    for need in judged.verdict.needs:
         check = checks[need.series]
         # A check that failed outright would fail again, and what it has can be judged no further.
         if check in failed or need.last >= job.request.max_pairs * 2:
@@ -76,21 +67,36 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
 
 def expected(job: Qualification, session: Session, checks: Sequence[str], pairs: int) -> float | None:
     """Return how long a round should take, seconds, from runs that there were; None if there were none."""
-    history = [run for run in _history(session) if not checks or run.check in checks]
-    by_case: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for run in history:
-        by_case[run.check, run.side].append(run.end - run.start)
-    if not by_case:
+    times = _times([run for run in session.runs if not checks or run.check in checks])
+    times = times or _earlier_times(job.request, session.system)
+    if not times:
         return None
     # ReFrame's start, and a second around each job.
-    return 5 + pairs * sum(statistics.median(times) + 1 for times in by_case.values())
+    return 5 + pairs * sum(statistics.median(one) + 1 for one in times.values())
 
 
-def _history(session: Session) -> Sequence[Run]:
-    if session.runs:
-        return session.runs
-    for _, earlier in readable(paths.sessions()):
+def _earlier_times(request: Request, system: str) -> Times:
+    """Return how long runs of the cases that are asked for took when they were last run, seconds."""
+    cases: set[str] | None = None
+    found: Times = {}
+    for directory, earlier in islice(readable(paths.sessions()), RECENT):
         # A session of another version would only tell how long a run may take.
-        if isinstance(earlier, Session) and earlier.system == session.system and earlier.runs:
-            return earlier.runs
-    return ()
+        if not isinstance(earlier, Session) or earlier.system != system or not earlier.runs:
+            continue
+        if cases is None:
+            cases = _asked(request, catalogue.read(directory / catalogue.FILE))
+        found = _times([run for run in earlier.runs if run.check in cases]) | found
+    return found
+
+
+def _asked(request: Request, entries: Iterable[catalogue.Entry]) -> set[str]:
+    """Return the cases that are asked for, as runs name them."""
+    chosen = catalogue.selected(entries, request.names, request.tags)
+    return set(catalogue.cases(chosen, "full" if request.full else "quick"))
+
+
+def _times(runs: Iterable[Run]) -> Times:
+    times: Times = defaultdict(list)
+    for run in runs:
+        times[run.check, run.side].append(run.end - run.start)
+    return dict(times)

@@ -7,7 +7,8 @@ import signal
 import time
 from collections.abc import Sequence
 
-from virtqual.harness import catalogue, process
+from virtqual.errors import UsageError
+from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
@@ -31,13 +32,13 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
-    listed = job.log.directory / "catalogue.json"
+    listed = job.log.directory / catalogue.FILE
     env = {
         "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
     }
-    seconds = plan.expected(job, session, part.checks, part.last - part.first + 1)
+    seconds = plan.expected(job, session, part.checks, len(order.order(part.first, part.last)) // 2)
     job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
     line = _command(job, part, files)
     try:
@@ -45,9 +46,10 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     finally:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
-            job.not_run = _not_run(job, catalogue.read(listed))
+            # What was not measured must not be taken for passed.
+            job.not_run = catalogue.missing(catalogue.read(listed), *_has(job))
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
-    _note_end(job, code, files)
+    _note_end(job, code, files, catalogue.read(listed))
 
 
 def _command(job: Qualification, part: Round, files: Files) -> list[str]:
@@ -69,7 +71,7 @@ def _command(job: Qualification, part: Round, files: Files) -> list[str]:
     )
 
 
-def _note_end(job: Qualification, code: int, files: Files) -> None:
+def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catalogue.Entry]) -> None:
     """Note what ended ReFrame, where that was no end of its own.
 
     Raises
@@ -89,20 +91,24 @@ def _note_end(job: Qualification, code: int, files: Files) -> None:
     elif why := process.stopped(files.log):
         job.broken.append(f"ReFrame gave up: {why}")
     elif not files.report.is_file():
-        raise process.error_in(files.log)
+        error, asked = process.error_in(files.log), job.request
+        if isinstance(error, UsageError) and (asked.names or asked.tags):
+            why = catalogue.nothing_selected(every, asked.names, asked.tags, *_has(job))
+            raise UsageError(f"{why} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
+        raise error
 
 
-def _not_run(job: Qualification, every: Sequence[catalogue.Entry]) -> list[str]:
-    """Return which checks cannot run here, and why: what was not measured must not be taken for passed."""
+def _has(job: Qualification) -> tuple[set[str], int]:
+    """Return the features of the session's stack, and how many nodes each side has."""
     features = {f for program in job.head.stack["programs"] for f in program["features"]}
-    nodes = min(job.system.native.nodes, job.system.virtual.nodes)
-    return catalogue.missing(every, features, nodes)
+    return features, min(job.system.native.nodes, job.system.virtual.nodes)
 
 
 def _checks(request: Request, part: Round) -> str:
     if part.checks:
         return ", ".join(part.checks)
-    chosen = [f"named {name!r}" for name in request.names] + [f"tagged {tag!r}" for tag in request.tags]
+    named = [f"named {' or '.join(map(repr, request.names))}"] if request.names else []
+    chosen = named + [f"tagged {tag!r}" for tag in request.tags]
     return f"checks {' and '.join(chosen)}" if chosen else "every check"
 
 

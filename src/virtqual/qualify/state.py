@@ -11,7 +11,6 @@ from virtqual.session.log import Log
 from virtqual.session.session import Head, Session
 from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
-from virtqual.verdict import Design
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class Qualification:
         What was known before anything ran.
     earlier
         The session that it is compared with, or None.
-    design
-        Error rates, and after how many pairs a decision is tried.
+    looks
+        After how many pairs a decision is tried.
     watch
         The nodes of both partitions.
     lock
@@ -85,7 +84,7 @@ class Qualification:
     log: Log
     head: Head
     earlier: Session | None
-    design: Design
+    looks: tuple[int, ...]
     watch: Watch
     lock: int
     broken: list[str] = field(default_factory=list)

@@ -3,11 +3,14 @@
 from virtqual.references.budgets import Budget, BudgetError, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.load import NoReferenceError, References, expiry_problems, load_references
 from virtqual.references.noise import Prior
+from virtqual.references.qualifications import Asked, CheckSet
 from virtqual.references.waivers import Waiver
 
 __all__ = [
+    "Asked",
     "Budget",
     "BudgetError",
+    "CheckSet",
     "Gate",
     "HypervisorClass",
     "NoReferenceError",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.references.metrics import Metric
+from virtqual.references.metrics import Direction, Metric
 
 Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]
+
+MOST_MARGIN = 0.05
+"""Widest margin of a change, a fraction, where no file states another one: with a wider one "not
+worse" would mean too little for anybody to act upon."""
 
 
 class BudgetError(ValueError):
@@ -99,7 +105,10 @@ class Term:
         ``file:line`` it was read from.
     margin_up_to
         How wide the margin of a change may become, a fraction, where noise and the earlier session's pairs do
-        not resolve `margin`; see `Budget.limits`. None: not at all.
+        not resolve `margin`. None: as wide as `MOST_MARGIN`.
+    at_most
+        The fraction that a number with a unit (`absolute`, `margin`) comes to at most, however small native
+        is. Files must give it where nothing else bounds such a number; None: not bounded.
     """
 
     relative: float | None
@@ -111,6 +120,7 @@ class Term:
     high: float = math.inf
     where: str = ""
     margin_up_to: float | None = None
+    at_most: float | None = None
 
     def covers(self, point: float) -> bool:
         """Return whether `point` lies in its range."""
@@ -122,21 +132,35 @@ class Term:
         if self.relative is not None:
             parts.append(np.full_like(native, self.relative))
         if self.absolute is not None:
-            parts.append(self.absolute.value / native)
+            parts.append(self._fraction(self.absolute, native))
         choose = np.maximum if self.both == "larger" else np.minimum
-        margin = self.margin.value / native if isinstance(self.margin, Quantity) else self.margin
+        margin = self._fraction(self.margin, native) if isinstance(self.margin, Quantity) else self.margin
         return choose.reduce(parts), np.broadcast_to(margin, native.shape)
+
+    @property
+    def of_ratios(self) -> bool:
+        """Whether it is a ratio whatever native is: no part of it has a unit."""
+        return self.absolute is None and not isinstance(self.margin, Quantity)
+
+    def _fraction(self, quantity: Quantity, native: Floats) -> Floats:
+        """Return a number with a unit as a fraction of native values, as far as `at_most` lets it."""
+        return np.minimum(quantity.value / native, math.inf if self.at_most is None else self.at_most)
 
     def text(self, metric: Metric) -> str:
         """Return the budget with its margin as people read it."""
         lower = metric.better == "lower"
+        sign = 1 if lower else -1
         parts = []
         if self.relative is not None:
-            parts.append(f"{'<=' if lower else '>='} {1 + self.relative if lower else 1 - self.relative:g}x")
+            parts.append(f"{'<=' if lower else '>='} {1 + sign * self.relative:g}x")
         if self.absolute is not None:
             parts.append(f"{'+' if lower else '-'}{self.absolute}")
+            if self.at_most is not None:
+                parts[-1] += f" {'up' if lower else 'down'} to {1 + sign * self.at_most:g}x"
         joined = f" or {'more' if self.both == 'larger' else 'less'}, ".join(parts)
         margin = str(self.margin) if isinstance(self.margin, Quantity) else f"{self.margin:g}"
+        if isinstance(self.margin, Quantity) and self.at_most is not None:
+            margin += f", {self.at_most:g} at most"
         if self.margin_up_to is not None:
             margin += f" to {self.margin_up_to:g}"
         return f"{joined} (margin {margin})"
@@ -170,13 +194,14 @@ class Budget:
         absolute: Quantity | None = None,
         reason: str = "stated by the caller",
         both: Literal["larger", "smaller"] = "larger",
+        at_most: float | None = None,
         hypervisor_class: str = "",
         gate: Gate = "overhead",
     ) -> Budget:
         """Return a budget of one term for all sizes."""
         if relative is None and absolute is None:
             raise BudgetError("a budget needs a relative or an absolute part, or both.")
-        term = Term(relative, absolute, margin, Reason("policy", reason), both)
+        term = Term(relative, absolute, margin, Reason("policy", reason), both, at_most=at_most)
         return cls((term,), hypervisor_class, gate)
 
     def term(self, point: float | None) -> Term:
@@ -197,9 +222,8 @@ class Budget:
         metric: Metric,
         points: tuple[float, ...],
         native: Floats,
-        resolved: Floats | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Return budget and margin in log units at each point.
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return budget, margin and widest margin of a change at each point, in log units.
 
         Parameters
         ----------
@@ -210,13 +234,10 @@ class Budget:
         native
             Native value at each point, shape (n_points,), by which absolute parts are turned into
             ratios.
-        resolved
-            The smallest margin that can be resolved, in log units, shape (n_points,). A smaller margin
-            becomes this one, as far as its term allows.
 
         Returns
         -------
-        limit, margin : ndarray
+        limit, margin, most : ndarray
             Shape (n_points,). A difference d above `limit` is over budget; d of ``limit + margin``
             passes in beta of all cases at most.
 
@@ -225,6 +246,14 @@ class Budget:
         BudgetError
             If a part is in another unit, a size has no budget, or a bandwidth could fall to zero.
         """
+        if all(term.of_ratios for term in self.terms):
+            with suppress(BudgetError):  # which is told with the values
+                return _limits_of_ratios(self, metric.better, points)
+        return self._limits(metric, points, native)
+
+    def _limits(
+        self, metric: Metric, points: tuple[float, ...], native: Floats
+    ) -> tuple[Floats, Floats, Floats]:
         terms = [self.term(point) for point in points or (None,)]
         fraction, extra, most = (np.empty(len(native)) for _ in range(3))
         for term in dict.fromkeys(terms):
@@ -233,7 +262,8 @@ class Budget:
                     raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
             here = np.array([other is term for other in terms])
             fraction[here], extra[here] = term.allowed(native[here])
-            most[here] = extra[here] if term.margin_up_to is None else term.margin_up_to
+            widest = np.maximum(extra[here], MOST_MARGIN)
+            most[here] = widest if term.margin_up_to is None else term.margin_up_to
         if metric.better == "higher" and np.any(fraction + most >= 1):
             worst = int(np.argmax(fraction + most))
             where = f" at {points[worst]:g} {metric.axis_unit}" if points else ""
@@ -244,6 +274,16 @@ class Budget:
         sign = 1 if metric.better == "lower" else -1
         limit: Floats = sign * np.log1p(sign * fraction)
         margin: Floats = sign * np.log1p(sign * (fraction + extra)) - limit
-        if resolved is not None:
-            margin = np.clip(resolved, margin, sign * np.log1p(sign * (fraction + most)) - limit)
-        return limit, margin
+        return limit, margin, sign * np.log1p(sign * (fraction + most)) - limit
+
+
+@lru_cache(maxsize=4096)
+def _limits_of_ratios(
+    budget: Budget, better: Direction, points: tuple[float, ...]
+) -> tuple[Floats, Floats, Floats]:
+    """Return the limits that are the same whatever native is: worked out once for all series alike."""
+    metric = Metric.model_construct(name="", unit="", better=better, family="", description="")
+    found = budget._limits(metric, points, np.ones(max(len(points), 1)))
+    for limit in found:
+        limit.flags.writeable = False
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -15,13 +15,17 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, DataModelT, Document, Problem, files, parse
 from virtqual.files.wording import Key, dotted, near
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
+from virtqual.references.hosts import HostBound
 from virtqual.references.metrics import Metric, Metrics, load_metrics
 from virtqual.references.noise import Prior
+from virtqual.references.qualifications import Asked, CheckSet
 from virtqual.references.schemas import (
     BudgetEntry,
     BudgetsFile,
+    HostsFile,
     NoiseEntry,
     NoiseFile,
+    QualificationFile,
     QuantityEntry,
     TargetEntry,
     WaiversFile,
@@ -94,6 +98,18 @@ class _Noise:
 
 
 @dataclass(frozen=True)
+class _Survey:
+    """One entry of a system's file of hosts."""
+
+    target: TargetEntry
+    system: str
+    bound: HostBound
+
+    def rank(self) -> tuple[bool, bool]:
+        return (self.target.metric is None, self.target.setting is None)
+
+
+@dataclass(frozen=True)
 class References:
     """Everything under ``references/`` that judging needs.
 
@@ -105,13 +121,17 @@ class References:
         Hypervisor classes by name.
     waivers
         All, expired or not.
+    qualifications
+        The checks that a class asks for, by its name.
     """
 
     metrics: Metrics
     classes: Mapping[str, HypervisorClass]
     waivers: tuple[Waiver, ...] = ()
+    qualifications: Mapping[str, CheckSet] = field(default_factory=dict)
     _rules: Mapping[str, tuple[_Rule, ...]] = field(default_factory=dict, repr=False)
     _noise: tuple[_Noise, ...] = field(default=(), repr=False)
+    _surveys: tuple[_Survey, ...] = field(default=(), repr=False)
 
     def hypervisor_class(self, name: str) -> HypervisorClass:
         """Return a class by name.
@@ -201,6 +221,40 @@ class References:
             "add it to references/noise."
         )
 
+    def host_bound(
+        self,
+        measured: Measured,
+        system: str,
+        native_hosts: Collection[str],
+        virtual_hosts: Collection[str],
+        *,
+        rotated: bool = False,
+    ) -> float:
+        """Return how much hosts in fixed roles differ at most, by the system's survey.
+
+        Parameters
+        ----------
+        measured
+            A series.
+        system
+            Name of the system.
+        native_hosts, virtual_hosts
+            Hosts of the runs of either side as their samples name them, in any order.
+        rotated
+            Whether the session rotates over them: then the means of both groups are what may differ.
+
+        Returns
+        -------
+        float
+            In log units; infinite where no survey covers these hosts.
+        """
+        for survey in self._surveys:
+            if survey.system == system and _applies(survey.target, measured.metric, measured.setting):
+                bound = survey.bound.of(native_hosts, virtual_hosts, rotated=rotated)
+                if math.isfinite(bound):
+                    return bound
+        return math.inf
+
     def expired(self, today: date) -> tuple[Waiver, ...]:
         """Return the waivers that no longer hold."""
         return tuple(waiver for waiver in self.waivers if not waiver.holds(today))
@@ -217,13 +271,13 @@ def _applies(target: TargetEntry, metric: Metric, setting: str | None) -> bool:
 
 
 def load_references(directory: Path | str) -> References:
-    """Read ``references/``: metrics, budgets, noise, waivers.
+    """Read ``references/``: metrics, budgets, noise, hosts, waivers, qualifications.
 
     Parameters
     ----------
     directory
-        A directory that holds ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published`` and
-        ``waivers.yaml`` may be missing.
+        A directory that holds ``metrics``, ``budgets`` and ``noise``; ``systems``, ``published``,
+        ``qualifications`` and ``waivers.yaml`` may be missing.
 
     Raises
     ------
@@ -242,8 +296,12 @@ def load_references(directory: Path | str) -> References:
             loader.noise(path, None)
         for path in sorted(directory.glob("systems/*/noise.yaml")):
             loader.noise(path, path.parent.name)
+        for path in sorted(directory.glob("systems/*/hosts.yaml")):
+            loader.hosts(path, path.parent.name)
         if (directory / "waivers.yaml").exists():
             loader.waivers(directory / "waivers.yaml")
+        for path in sorted(directory.glob("qualifications/*.yaml")):
+            loader.qualification(path)
     if problems:
         raise DataError(problems)
     return loader.references()
@@ -280,15 +338,19 @@ class _Loader:
         self._rules: dict[str, tuple[_Rule, ...]] = {}
         self._noise: list[_Noise] = []
         self._noise_where: dict[tuple[object, ...], str] = {}
+        self._surveys: list[_Survey] = []
         self._waivers: list[Waiver] = []
+        self._qualifications: dict[str, CheckSet] = {}
 
     def references(self) -> References:
         return References(
             self._metrics,
             dict(self._classes),
             tuple(self._waivers),
+            self._qualifications,
             self._rules,
             tuple(sorted(self._noise, key=_Noise.rank)),
+            tuple(sorted(self._surveys, key=_Survey.rank)),
         )
 
     def _read(self, path: Path, model: type[DataModelT]) -> tuple[Document, DataModelT] | None:
@@ -360,9 +422,7 @@ class _Loader:
     def _rule(self, document: Document, key: Key, entry: BudgetEntry, gate: Gate) -> _Rule:
         for metric in self._members(document, key, entry):
             self._check_budget(document, key, entry, metric)
-        if gate == "change" and entry.absolute is not None:
-            message = "a change is a ratio of two overheads and has no unit: give it as `relative`."
-            self._problem(document, (*key, "absolute"), message)
+        self._check_numbers_with_unit(document, key, entry, gate)
         if gate == "overhead" and entry.margin_up_to is not None:
             message = "only the margin of a change may widen: how many pairs an overhead gets is open."
             self._problem(document, (*key, "margin_up_to"), message)
@@ -385,8 +445,32 @@ class _Loader:
             high=math.inf if entry.sizes is None else entry.sizes.high,
             where=document.where(key),
             margin_up_to=entry.margin_up_to,
+            at_most=entry.at_most,
         )
         return _Rule(entry, gate, term)
+
+    def _check_numbers_with_unit(self, document: Document, key: Key, entry: BudgetEntry, gate: Gate) -> None:
+        """Report what a small native value would let allow anything."""
+        absolute, margin = entry.absolute is not None, isinstance(entry.margin, QuantityEntry)
+        if gate == "change":
+            for name, has_unit in (("absolute", absolute), ("margin", margin)):
+                if has_unit:
+                    message = "a change is a ratio of two overheads and has no unit: give it as a fraction."
+                    self._problem(document, (*key, name), message)
+            absolute = margin = False
+        absolute = absolute and entry.both != "smaller"
+        if (absolute or margin) and entry.at_most is None:
+            message = (
+                f"is missing: which fraction may {'`absolute`' if absolute else '`margin`'} come to at most "
+                "where native is small? Without it, it would allow anything there."
+            )
+            self._problem(document, (*key, "at_most"), message)
+        elif not (absolute or margin) and entry.at_most is not None:
+            message = "bounds nothing here: remove it. It goes with a number with a unit."
+            self._problem(document, (*key, "at_most"), message)
+        elif absolute and entry.at_most is not None and entry.at_most <= (entry.relative or 0.0):
+            message = "must be larger than `relative`, or `absolute` never counts."
+            self._problem(document, (*key, "at_most"), message)
 
     def _check_budget(self, document: Document, key: Key, entry: BudgetEntry, metric: Metric) -> None:
         if entry.sizes is not None and metric.kind == "scalar":
@@ -396,10 +480,13 @@ class _Loader:
             if isinstance(part, QuantityEntry) and part.unit != metric.unit:
                 message = f"wrong unit {part.unit!r}: {metric.name} is in {metric.unit}."
                 self._problem(document, (*key, name, "unit"), message)
-        margin = entry.margin_up_to or (entry.margin if isinstance(entry.margin, float | int) else 0.0)
-        if metric.better == "higher" and (entry.relative or 0.0) + margin >= 1:
+        most = entry.at_most or 0.0
+        margin = entry.margin_up_to or (most if isinstance(entry.margin, QuantityEntry) else entry.margin)
+        budget = most if entry.absolute is not None and entry.both != "smaller" else entry.relative or 0.0
+        if metric.better == "higher" and budget + margin >= 1:
             message = f"impossible: budget plus margin would allow all of {metric.name} to be lost."
-            self._problem(document, (*key, "relative" if entry.relative else "margin"), message)
+            blamed = "at_most" if most else "relative" if entry.relative else "margin"
+            self._problem(document, (*key, blamed), message)
 
     # -- noise --------------------------------------------------------------------------------------
 
@@ -433,8 +520,22 @@ class _Loader:
             correlation=entry.correlation,
             common=entry.common,
             between=entry.between,
+            between_df=math.inf if entry.between_df == "bound" else entry.between_df,
         )
         self._noise.append(_Noise(entry, class_name, system, prior, points))
+
+    # -- hosts --------------------------------------------------------------------------------------
+
+    def hosts(self, path: Path, system: str) -> None:
+        read = self._read(path, HostsFile)
+        if read is None:
+            return
+        document, content = read
+        for index, entry in enumerate(content.hosts):
+            self._members(document, ("hosts", index), entry)
+            native, virtual = frozenset(entry.native), frozenset(entry.virtual)
+            bound = HostBound(native, virtual, entry.bound, entry.means)
+            self._surveys.append(_Survey(entry, system, bound))
 
     # -- waivers ------------------------------------------------------------------------------------
 
@@ -481,6 +582,29 @@ class _Loader:
                 ):
                     self._problem(document, key, f"the same result is waived already at {other.where}.")
             self._waivers.append(waiver)
+
+    # -- qualifications -----------------------------------------------------------------------------
+
+    def qualification(self, path: Path) -> None:
+        read = self._read(path, QualificationFile)
+        if read is None:
+            return
+        document, content = read
+        checks: list[Asked] = []
+        for index, entry in enumerate(content.checks):
+            asked = Asked(entry.check, entry.where)
+            if any(other.check == asked.check for other in checks):
+                self._problem(document, ("checks", index, "check"), f"{asked.check!r} is asked for already.")
+            checks.append(asked)
+        for index, name in enumerate(content.classes):
+            key = ("classes", index)
+            if name not in self._classes:
+                self._problem(document, key, f"unknown class {name!r}: {near(name, self._classes)}")
+            elif not self._classes[name].qualifies:
+                self._problem(document, key, f"class {name!r} qualifies no build: remove it here.")
+            elif name in self._qualifications:
+                self._problem(document, key, f"what class {name!r} asks for stands in another file already.")
+            self._qualifications[name] = CheckSet(content.scope, tuple(checks))
 
 
 def _contradict(rule: _Rule, other: _Rule) -> bool:

@@ -8,9 +8,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.files.datafile import DataModel
+from virtqual.references.noise import STATED_BETWEEN_DF
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -68,6 +70,7 @@ class BudgetEntry(TargetEntry):
     relative: NotNegative | None = None
     absolute: QuantityEntry | None = None
     both: Literal["larger", "smaller"] | None = None
+    at_most: Fraction | None = None
     margin: Positive | QuantityEntry
     margin_up_to: Positive | None = None
     reason: ReasonEntry
@@ -117,6 +120,7 @@ class NoiseEntry(TargetEntry):
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
     common: NotNegative = 0.0
     between: NotNegative = 0.0
+    between_df: Positive | Literal["bound"] = STATED_BETWEEN_DF
     source: Text
 
     @model_validator(mode="after")
@@ -134,6 +138,39 @@ class NoiseFile(DataModel):
     schema_: Annotated[Literal["virtqual-noise/1"], Field(alias="schema")]
     class_: Annotated[Text | None, Field(alias="class")] = None
     noise: list[NoiseEntry]
+
+
+class HostsEntry(TargetEntry):
+    """How much two groups of hosts differ at most, in log units (0.01 is 1 %)."""
+
+    native: Annotated[list[Text], Field(min_length=1)]
+    virtual: Annotated[list[Text], Field(min_length=1)]
+    bound: Positive
+    means: Positive | None = None
+    source: Text
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if both := sorted(set(self.native) & set(self.virtual)):
+            raise ValueError(f"{', '.join(both)} of both groups: hosts in both roles need no bound.")
+        return self
+
+
+class SurveyEntry(DataModel):
+    """The sessions that a survey of hosts is made of, for the person who reviews it."""
+
+    sessions: Annotated[list[Text], Field(min_length=1)]
+    date: Text
+    cpu: Text
+    stack: Text
+
+
+class HostsFile(DataModel):
+    """``references/systems/<system>/hosts.yaml``."""
+
+    schema_: Annotated[Literal["virtqual-hosts/1"], Field(alias="schema")]
+    made_of: SurveyEntry
+    hosts: list[HostsEntry]
 
 
 class WaiverEntry(DataModel):
@@ -155,3 +192,21 @@ class WaiversFile(DataModel):
 
     schema_: Annotated[Literal["virtqual-waivers/1"], Field(alias="schema")]
     waivers: list[WaiverEntry]
+
+
+class AskedEntry(DataModel):
+    """A check that must be judged, with its parameters as sessions name them, or by its name alone."""
+
+    check: Annotated[str, Field(pattern=r"^\w+( %\w+=\S+)*$")]
+    # Of any other word nobody could tell whether it is misspelt, and what it asks for would never be missed.
+    where: Literal["multinode", "numa", "rdma"] | None = None
+
+
+class QualificationFile(DataModel):
+    """``references/qualifications/*.yaml``: without these checks no build is qualified."""
+
+    schema_: Annotated[Literal["virtqual-qualification/1"], Field(alias="schema")]
+    classes: Annotated[list[Text], Field(min_length=1)]
+    scope: Literal["quick", "full"]
+    reason: Text
+    checks: Annotated[list[AskedEntry], Field(min_length=1)]

@@ -14,6 +14,7 @@ from typing import Any
 
 from virtqual.session.judge import admitted_of
 from virtqual.session.session import Session
+from virtqual.verdict.pairs import SIDES
 
 Medians = dict[str, tuple[float, ...]]
 
@@ -31,38 +32,34 @@ class ComparedSeries:
     overhead
         Virtual against native in this session.
     native, virtual
-        Either side against the native side of the first session that measured the series.
+        Either side against the native side of the first session; None where that did not measure the series.
     """
 
     series: str
     session: int
     overhead: float
-    native: float
-    virtual: float
+    native: float | None
+    virtual: float | None
 
 
 def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
     """Compare what several sessions measured on both sides, series by series.
 
     Runs that something disturbed, and checks of which nothing may be judged, count here as little as under a
-    verdict.  A series whose sizes differ is compared where it has those of the first session that has it.
+    verdict.  A series whose sizes differ from those of the first session is compared with no other.
     """
     measured = [_medians(session) for session in sessions]
     names = dict.fromkeys(name for sides in measured for name in sides)
     found = []
     for name in names:
-        having = [(n, sides[name]) for n, sides in enumerate(measured) if len(sides.get(name, {})) == 2]
-        if not having:
-            continue
-        base = having[0][1]["native"]
-        for number, sides in having:
-            native, virtual = sides["native"], sides["virtual"]
-            if len(native) == len(virtual) == len(base):
-                found.append(
-                    ComparedSeries(
-                        name, number, _ratio(virtual, native), _ratio(native, base), _ratio(virtual, base)
-                    )
-                )
+        base = measured[0].get(name, {}).get("native", ())
+        for number, sides in enumerate(measured):
+            native, virtual = (sides.get(name, {}).get(side, ()) for side in SIDES)
+            if not native or len(native) != len(virtual):
+                continue
+            like = len(base) == len(native)
+            to_first = [_ratio(values, base) if like else None for values in (native, virtual)]
+            found.append(ComparedSeries(name, number, _ratio(virtual, native), *to_first))
     return found
 
 

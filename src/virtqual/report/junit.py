@@ -34,6 +34,9 @@ def suite(session: Session) -> ElementTree.Element:
         if check not in measured:
             case = ElementTree.SubElement(root, "testcase", classname=_text(check), name="verdict")
             _told(case, "error", Outcome.INVALID, "; ".join(reasons))
+    if session.slow_runs and session.slow_runs.found:
+        case = ElementTree.SubElement(root, "testcase", classname="session", name="slow runs")
+        _told(case, "failure", Outcome.OVER, session.slow_runs.text)
     # What ends a session without a verdict must not pass for a session in which all is well.
     if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())

@@ -27,7 +27,7 @@ def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False
             continue
         head = Text(f"{_WORD[action]} ", style=_STYLE[action])
         head.append(item, style="bold")
-        head.append(f"  (protects {', '.join(same[0].protects)})", style="dim")
+        head.append(f"  (protects claims {', '.join(same[0].protects)})", style="dim")
         console.print(head)
         for finding in same:
             console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
@@ -48,7 +48,7 @@ def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool
             head = (
                 Text("canary ", style="bold red").append(canary.feature, "bold").append(" is missing", "bold")
             )
-            console.print(head.append(f"  (protects {', '.join(canary.protects)})", "not bold dim"))
+            console.print(head.append(f"  (protects claims {', '.join(canary.protects)})", "not bold dim"))
             console.print(Padding(Text(canary.evidence), (0, 0, 0, 4)))
             console.print(Padding(Text(f"-> {canary.remedy}", style="dim"), (0, 0, 0, 4)))
     quiet = [canary for canary in canaries if canary.state != "missing"]
@@ -58,6 +58,14 @@ def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool
     elif quiet:
         unseen = ", ".join(canary.feature for canary in quiet if canary.state == "unknown") or "none"
         console.print(Text(f"canaries not observable: {unseen}", style="dim"))
+
+
+def explain_claims(findings: Sequence[Finding], canaries: Sequence[Canary], console: Console) -> None:
+    """Say what the ids of claims are, where one was printed."""
+    shown = any(finding.action != "unseen" for finding in findings)
+    if shown or any(canary.state == "missing" for canary in canaries):
+        told = "Claims are results of published studies; `virtqual replay` lists them."
+        console.print(Text(told, style="dim"))
 
 
 def conclusion(findings: Sequence[Finding], hypervisor_class: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,16 +11,17 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 from virtqual.harness.process import Event
 from virtqual.report import preflight
-from virtqual.session.session import Head, Session
+from virtqual.session.session import Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number
+from virtqual.verdict.record import EstimateRecord
 
 _STYLE = {
     "WITHIN": "green",
@@ -27,6 +30,10 @@ _STYLE = {
     "UNDECIDED": "yellow",
     "INVALID": "magenta",
 }
+
+
+# As `virtqual.harness.catalogue.Entry.absent` words it.
+_FEATURE = re.compile(r"no program with the feature '(.+)' in the stack")
 
 
 class Terminal:
@@ -38,7 +45,8 @@ class Terminal:
         self._task: TaskID | None = None
         self._began = 0.0
         self._expected: float | None = None
-        self._case = ""
+        self._done = self._total = 0
+        self._first: float | None = None
 
     def _say(self, what: RenderableType = "", **how: Any) -> None:
         """Print what people wrote as they wrote it: brackets are no markup."""
@@ -84,50 +92,49 @@ class Terminal:
     def round_begins(self, number: int, what: str, seconds: float | None) -> None:
         """Say what this round runs and how long that should take."""
         self._expected, self._began = seconds, time.monotonic()
-        when = f"about {_duration(seconds)}" if seconds else "duration not known yet: nothing has run here"
+        self._done, self._total, self._first = 0, 0, None
+        when = f"about {_duration(seconds)}" if seconds else "duration not known yet"
         head = Text("\n").append(f"round {number}", "bold")
         self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
-                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-                BarColumn(bar_width=18),
-                TimeElapsedColumn(),
+                BarColumn(bar_width=8),
                 TextColumn("{task.fields[left]}"),
-                TextColumn("{task.description}", style="dim", markup=False),
+                # What is too long for the line is cut at the end of the case.
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
                 console=self.console,
+                expand=True,
                 transient=True,
             )
             self._progress.start()
-            self._task = self._progress.add_task("starting ReFrame", total=1, left="")
+            self._task = self._progress.add_task("starting ReFrame", total=None, left=self._left())
 
     def event(self, event: Event) -> None:
         """Show progress."""
-        side = event.where.partition(":")[2].partition("+")[0]
-        name = event.case.replace(" %", " ")
-        if event.kind == "run":
-            self._case = f"{name} on {side}"
-        elif not self._progress:
+        if self._first is None:
+            # The time before it is ReFrame's own start, and no part of a run.
+            self._first = time.monotonic()
+        if event.total:
+            self._done, self._total = event.done, event.total
+        if event.kind != "run" and not self._progress:
             elapsed = _duration(time.monotonic() - self._began)
-            self._say(f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {name} on {side}")
+            self._say(f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {_case(event)}")
         elif event.kind not in ("ok", "run"):
-            self._say(f"  {event.kind:<5} {name} on {side}", style="red")
+            self._say(f"  {event.kind:<5} {_case(event)}", style="red")
         if self._progress and self._task is not None:
-            done = event.done or None
-            self._progress.update(
-                self._task,
-                completed=done,
-                total=event.total or None,
-                description=self._case[:34],
-                left=self._left(event),
-            )
+            if event.kind == "run":
+                self._progress.update(self._task, description=_case(event))
+            total = self._total or None
+            self._progress.update(self._task, completed=self._done, total=total, left=self._left())
 
-    def _left(self, event: Event) -> str:
-        spent = time.monotonic() - self._began
-        if event.total and event.done:
-            return f"~{_duration(spent * (event.total - event.done) / event.done)} left"
-        if self._expected:
-            return f"~{_duration(max(self._expected - spent, 0))} left"
-        return ""
+    def _left(self) -> str:
+        """Return how many runs have ended, and how long the rest should take."""
+        now = time.monotonic()
+        if self._done:
+            spent = now - (self._first or self._began)
+            left = _duration(spent * (self._total - self._done) / self._done)
+            return f"{self._done}/{self._total} ~{left} left"
+        return f"~{_duration(max(self._expected - (now - self._began), 0))} left" if self._expected else ""
 
     def round_ends(self) -> None:
         """Close the progress display."""
@@ -139,7 +146,7 @@ class Terminal:
     def end(self, session: Session, directory: str) -> None:
         """Show the table, what is not within budget, the conclusion, and where the results are."""
         self._say()
-        self._verdicts(session)
+        self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         self._findings(session)
         self._not_measured(session)
         if not any(run.reference == "held" for run in session.runs):
@@ -153,19 +160,37 @@ class Terminal:
     def _dim(self, text: str) -> None:
         self._say(Text(text, style="dim"))
 
-    def _verdicts(self, session: Session) -> None:
-        if not session.verdicts:
+    def verdicts(
+        self, verdicts: Sequence[VerdictRecord], slow_runs: SlowRunsRecord | None, waivers: Sequence[str] = ()
+    ) -> None:
+        """Show the table of verdicts, and say below it what is not within budget."""
+        if not verdicts:
             return
-        self._say(table_of(session.verdicts))
-        if any(verdict.points for verdict in session.verdicts):
+        self._say(table_of(verdicts))
+        if any(verdict.points for verdict in verdicts):
             self._dim("Of a curve: geometric means over its sizes.")
-        for why in dict.fromkeys(v.not_observable for v in session.verdicts if v.not_observable):
+        for why in dict.fromkeys(v.not_observable for v in verdicts if v.not_observable):
             self._dim(f"Native -: not observable, {why}; a change of the virtual side is judged alone.")
-        for verdict in session.verdicts:
+        for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
-        for waiver in session.waivers:
+        if slow_runs and slow_runs.found:
+            self._say(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
+        self._hosts(verdicts)
+        for waiver in waivers:
             self._say(f"waiver: {waiver}")
+
+    def _hosts(self, verdicts: Sequence[VerdictRecord]) -> None:
+        """Say how each host differs from the others of its kind, where the pairs tell."""
+        by_host: dict[str, list[float]] = defaultdict(list)
+        for verdict in verdicts:
+            for host, factor in verdict.hosts.items():
+                by_host[host].append(factor)
+        for host, factors in sorted(by_host.items()):
+            middle = statistics.median(factors) - 1
+            word = "slower" if middle > 0 else "faster"
+            metrics = f"{len(factors)} metric{'' if len(factors) == 1 else 's'}"
+            self._dim(f"host {host}: {abs(middle):.1%} {word} than the mean of its kind ({metrics})")
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:
@@ -182,9 +207,22 @@ class Terminal:
             by_reason: dict[str, list[str]] = defaultdict(list)
             for line in session.not_run:
                 name, _, reason = line.partition(": ")
+                if feature := _FEATURE.fullmatch(reason):
+                    name, reason = f"{name} ({feature[1]})", "no program in the stack for"
                 by_reason[reason].append(name)
             for reason, names in by_reason.items():
-                self._say(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 2)))
+                self._say(Padding(Text(f"{reason}: {', '.join(names)}", style="dim"), (0, 0, 0, 2)))
+
+
+def _case(event: Event) -> str:
+    """Return what an event is about, what matters most first: pair, side and case."""
+    case, partition = event.case.replace(" %", " "), event.where.partition(":")[2].partition("+")[0]
+    sample = re.search(r" sample=(?:(\d+)|warm-up-)([NV])\b", case)
+    if not sample:
+        return f"{case} on {partition}"
+    pair = f"pair {sample[1]}" if sample[1] else "warm-up"
+    side = "native" if sample[2] == "N" else "virtual"
+    return f"{pair} {side} {case.replace(sample[0], '')}"
 
 
 def _details(details: dict[str, Any]) -> dict[str, str]:
@@ -201,7 +239,7 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     # The change is the question where it is the only one; beside an overhead it gets a line of its own.
     only_change = gates == {"change"} and any(verdict.change is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("metric", overflow="fold", max_width=24)
+    table.add_column("metric", overflow="fold")
     for title in ("native", "virtual"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
@@ -209,16 +247,16 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     for title in ("verdict", "pairs"):
         table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
     for verdict in verdicts:
-        table.add_row(*_row(verdict, beside=verdict.change is not None and not only_change))
+        estimate = verdict.judged or (None if only_change else verdict.overhead)
+        table.add_row(*_row(verdict, estimate, beside=verdict.change is not None and not only_change))
     return table
 
 
-def _row(verdict: VerdictRecord, *, beside: bool) -> tuple[str | Text, ...]:
-    estimate = verdict.judged or verdict.overhead
+def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
         mid, low, high = (_short(value) for value in (estimate.ratio, estimate.low, estimate.high))
-        shown = f"{mid} ({low}-{high})"
+        shown = f"{mid} ({low}-{high})" if estimate.lower is not None else mid
     else:
         shown = "-"
     outcome = verdict.outcome.value

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
-from virtqual.references.budgets import Gate
+from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
-from virtqual.session.session import Session
-from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of
+from virtqual.session.session import Session, SlowRunsRecord
+from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, gravest, record_of
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -19,6 +19,9 @@ EXIT_CODES = {
     Outcome.BASELINE: 0,
     Outcome.WITHIN: 0,
 }
+
+#: So many missing checks are named in one line; ``session.json`` has them all.
+SHOWN = 3
 
 
 def refuse(session: Session, items: int) -> None:
@@ -38,6 +41,8 @@ def conclude(
     interrupted: bool = False,
     broken: Sequence[str] = (),
     qualifies: bool,
+    asked: CheckSet | None = None,
+    cases: Sequence[str] = (),
     studied: str = "",
 ) -> None:
     """Write the verdicts and the conclusion into a session.
@@ -56,6 +61,10 @@ def conclude(
         What failed of the infrastructure, in words.
     qualifies
         Whether the class may call a build qualified at all.
+    asked
+        The checks that must be judged for it; None where no file says: then no build is qualified.
+    cases
+        All cases that there are on this system in the scope of `asked`, by name.
     studied
         A fault of the VMs that is there on purpose, in words: no build is qualified with it.
     """
@@ -74,13 +83,18 @@ def conclude(
     elif answer is Outcome.INVALID or unmeasured:
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
-        session.conclusion = f"Refused: {count} could not be judged honestly; the reasons are above."
-        if any(one.outcome is Outcome.OVER and not one.waived for one in session.verdicts):
-            session.conclusion += f" Of the others: {_sentence(session, Outcome.OVER)}"
+        session.conclusion = f"Refused: {count} could not be judged; the reasons are above."
+        if others := [one for one in session.verdicts if one.outcome is not Outcome.INVALID]:
+            session.conclusion += f" Of the others: {_sentence(session, gravest(others), others)}"
     elif verdict is not None:
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
-        session.conclusion = _sentence(session, answer)
+        session.conclusion = _sentence(session, answer, session.verdicts)
+    if verdict and verdict.slow_found and not (interrupted or broken):
+        session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
+    session.missing = []
     session.qualified = _qualified(session, verdict, qualifies, studied)
+    if session.qualified == "yes":
+        session.qualified = _as_asked(session, asked, cases, verdict.accepted if verdict else 0)
 
 
 def _keep(session: Session, judged: Judged | None) -> None:
@@ -91,8 +105,23 @@ def _keep(session: Session, judged: Judged | None) -> None:
     session.refused = judged.admitted.refused
     if judged.verdict:
         session.verdicts = [record_of(verdict) for verdict in judged.verdict.verdicts]
+        session.slow_runs = slow_runs_record(judged.verdict)
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
+
+
+def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
+    """Return what a session file keeps of slow runs."""
+    seen = verdict.slow_runs
+    return SlowRunsRecord(
+        virtual=int(seen.virtual),
+        virtual_runs=int(seen.virtual_runs),
+        native=int(seen.native),
+        native_runs=int(seen.native_runs),
+        factor=seen.factor,
+        found=verdict.slow_found,
+        text=verdict.slow_in_all.text if verdict.slow_found else "",
+    )
 
 
 def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool, studied: str) -> str:
@@ -103,16 +132,42 @@ def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool
         yes, why = False, session.outcome.lower()
     elif studied:
         yes, why = False, studied
-    accepted = f" ({verdict.accepted} accepted by waiver)" if verdict and verdict.accepted else ""
-    return f"yes{accepted}" if yes else f"no ({why})"
+    return "yes" if yes else f"no ({why})"
 
 
-def _sentence(session: Session, answer: Outcome) -> str:
+def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], accepted: int) -> str:
+    """Return whether all was judged that the class asks for, where all that was judged passes."""
+    name = session.hypervisor_class
+    if asked is None:
+        return f"no (no file in references/qualifications/ says which checks class {name} asks for)"
+    sides = [side["features"] for side in session.identity.values() if "features" in side]
+    wanted, without = asked.of(set().union(*sides) if sides else None)
+    short = []
+    for one in wanted:
+        left = [case for case in one.cases(cases) if not _passed(session, case)]
+        session.missing += left
+        short += [one.check] if left else []
+    if short:
+        judged = (
+            f"{len(wanted) - len(short)} of the {len(wanted)} checks that class {name} asks for were judged"
+        )
+        return f"no ({judged}: missing {', '.join(short[:SHOWN])}{', ...' if short[SHOWN:] else ''})"
+    notes = [f"{accepted} accepted by waiver"] if accepted else []
+    notes += [f"without {feature}" for feature in without]
+    return f"yes ({', '.join(notes)})" if notes else "yes"
+
+
+def _passed(session: Session, case: str) -> bool:
+    verdicts = session.verdicts_of(case)
+    return bool(verdicts) and all(one.outcome is Outcome.WITHIN or one.waived for one in verdicts)
+
+
+def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:
     limits: dict[Gate, str] = {
         "overhead": "overhead budget",
         "change": f"allowed change since session {session.against}",
     }
-    build, verdicts = session.hypervisor, session.verdicts
+    build = session.hypervisor
     totals = Counter(verdict.gate for verdict in verdicts)
     accepted = sum(verdict.waived for verdict in verdicts)
     total = max(totals.values())
@@ -121,7 +176,7 @@ def _sentence(session: Session, answer: Outcome) -> str:
         over = Counter(verdict.gate for verdict in verdicts if _counts_as(verdict, answer))
         parts = [
             f"over the {limits[gate]} on {over[gate]} of {_metrics(total)}" for gate in limits if over[gate]
-        ]
+        ] or ["not within budget, since virtual runs are slow more often than native ones"]
         return f"{build} is {' and '.join(parts)}."
     if answer is Outcome.UNDECIDED:
         count = sum(_counts_as(verdict, answer) for verdict in verdicts)

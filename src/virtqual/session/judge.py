@@ -6,7 +6,7 @@ runs -> admit -> pair -> judge -> conclude
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from virtqual.references.load import known as references
 from virtqual.runs import Run
 from virtqual.session.pairing import Before, cases_of, series_of
 from virtqual.session.session import Session
-from virtqual.verdict import Design, SessionVerdict, judge_session
+from virtqual.verdict import SessionVerdict, judge_session
+from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.slow_runs import NONE, SlowRuns
 
 
 @cache
@@ -61,7 +63,12 @@ class Judged:
 
 
 def judge(
-    session: Session, *, earlier: Session | None = None, design: Design | None = None, sessions: int = 1
+    session: Session,
+    *,
+    earlier: Session | None = None,
+    looks: Sequence[int] = LOOKS,
+    share: int = 1,
+    slow_before: SlowRuns = NONE,
 ) -> Judged:
     """Judge a session from its runs and failures: the only place where a verdict is made.
 
@@ -71,10 +78,12 @@ def judge(
         With all its runs so far.
     earlier
         The earlier session that it is compared with, or None.
-    design
-        Error rates, and after how many pairs a decision is tried; the default's if not given.
-    sessions
+    looks
+        After how many pairs a decision is tried; one number where it was fixed before the first pair.
+    share
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
+    slow_before
+        Slow runs of earlier sessions of this build.
 
     Raises
     ------
@@ -84,13 +93,12 @@ def judge(
         For what only a bug of the harness produces.
     """
     known, rules, name = references(), policy(), session.hypervisor_class
-    admitted = admitted_of(session)
+    admitted = admitted_of(session, earlier=earlier)
     before = None
     if earlier is not None:
         # What disturbed or refused runs of the earlier session makes them no better a measure now.
         then = admitted_of(earlier, name)
         before = Before(then.runs, unfit_since(admitted, then, rules, name))
-    design = design or Design()
     verdict = None
     if session.runs:
         cases = cases_of(
@@ -101,15 +109,21 @@ def judge(
             hypervisor_class=known.hypervisor_class(name),
             waivers=known.waivers,
             build=session.build,
-            design=replace(design, alpha=design.alpha / sessions),
+            looks=looks,
+            share=share,
+            slow_before=slow_before,
         )
     return Judged(admitted, canaries(admitted.runs), verdict)
 
 
-def admitted_of(session: Session, hypervisor_class: str = "") -> Admitted:
-    """Return which runs of a session may be compared, under its own class or another one."""
+def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Session | None = None) -> Admitted:
+    """Return which runs of a session may be compared, under its own class or another one.
+
+    Where it is held against an `earlier` session, no run may repeat one of that session's.
+    """
     failed = [(failure.check, failure.why) for failure in session.failures]
-    return admit(session.runs, policy(), hypervisor_class or session.hypervisor_class, failed)
+    chosen = hypervisor_class or session.hypervisor_class
+    return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else ())
 
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:

@@ -59,6 +59,14 @@ class Finished(_Event):
     run: Run
 
 
+class WarmedUp(_Event):
+    """A run before the first pair was finished: its job has ended, and none of its values is kept."""
+
+    event: Literal["warmed-up"] = "warmed-up"
+    job: str
+    case: str
+
+
 class Failed(_Event):
     """A case left no run."""
 
@@ -73,10 +81,10 @@ class Concluded(_Event):
     session: Session
 
 
-Event = Begun | RoundBegun | Submitted | Finished | Failed | Concluded
+Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Concluded
 _EVENTS: dict[str, type[Event]] = {
     model.model_fields["event"].default: model
-    for model in (Begun, RoundBegun, Submitted, Finished, Failed, Concluded)
+    for model in (Begun, RoundBegun, Submitted, Finished, WarmedUp, Failed, Concluded)
 }
 
 
@@ -173,7 +181,7 @@ class Log:
                     failures.append(event.failure)
                 case Concluded():
                     concluded = event.session
-                case Submitted():
+                case Submitted() | WarmedUp():
                     pass
         if head is None:
             raise UsageError(f"{self.path}: no session (its first line is missing)")
@@ -205,6 +213,8 @@ class Log:
                     jobs[event.job] = event.submitted
                 case Finished():
                     jobs.pop(event.run.job, None)
+                case WarmedUp():
+                    jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)
         return jobs

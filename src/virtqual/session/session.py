@@ -142,6 +142,33 @@ class Failure(BaseModel):
         return f"{self.partition}: {self.reason}"
 
 
+class SlowRunsRecord(BaseModel):
+    """Runs that were slow, counted by side; see `virtqual.verdict.slow_runs`.
+
+    Attributes
+    ----------
+    virtual, virtual_runs, native, native_runs
+        Slow runs of this session, and how many there were.
+    factor
+        How many times as long as a typical one a slow virtual run took, the median; 0 where none was slow.
+    found
+        Whether virtual runs are slow more often than native ones, here and in earlier sessions of this build
+        together.
+    text
+        The same in words; empty where it was not found.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    virtual: int
+    virtual_runs: int
+    native: int
+    native_runs: int
+    factor: float
+    found: bool = False
+    text: str = ""
+
+
 class Conclusion(BaseModel):
     """What a session comes to.
 
@@ -152,7 +179,10 @@ class Conclusion(BaseModel):
     all_outcomes
         How many verdicts have which outcome.
     qualified
-        ``yes``, ``yes (N accepted by waiver)`` or ``no (reason)``.
+        ``yes``, ``yes (N accepted by waiver, without FEATURE)`` or ``no (reason)``.
+    missing
+        Cases that the class asks for and that were not judged, where nothing else keeps the build from being
+        qualified.
     conclusion
         One sentence.
     exit_code
@@ -164,6 +194,7 @@ class Conclusion(BaseModel):
     outcome: str = "UNFINISHED"
     all_outcomes: dict[str, int] = {}
     qualified: str = "no (unfinished)"
+    missing: list[str] = []
     conclusion: str = ""
     exit_code: int = 5
 
@@ -189,6 +220,8 @@ class Session(Head, Conclusion):
         Checks that cannot run here, with the reason; empty where only some were asked for.
     verdicts
         One for each series and gate.
+    slow_runs
+        What is said of runs that were slow; None where nothing was judged.
     waivers
         All that are about this class and build, as people read them.
     """
@@ -201,6 +234,7 @@ class Session(Head, Conclusion):
     canaries: list[Canary] = []
     not_run: list[str] = []
     verdicts: list[VerdictRecord] = []
+    slow_runs: SlowRunsRecord | None = None
     waivers: list[str] = []
 
     def verdicts_of(self, check: str) -> list[VerdictRecord]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.files.wording import near
 from virtqual.site import systems
 from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
@@ -20,6 +21,8 @@ from virtqual.stack.manifest import Manifest
 
 # One that no check asks for: ReFrame wants at least one, also before any stack is set up.
 NO_STACK = "no-stack"
+#: The partition of a system that is not there at the moment: nothing runs on it.
+ABSENT = "absent"
 
 
 def system_files(directory: Path) -> list[Path]:
@@ -58,8 +61,8 @@ def load_system(name: str) -> System:
         nameless = [file.found for file in known.values() if not file.stated]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
         raise UsageError(
-            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}); "
-            f"see docs/add-a-system.md{''.join(broken)}"
+            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}): {near(name, known)} "
+            f"See docs/add-a-system.md{''.join(broken)}"
         )
     return known[name].checked()
 
@@ -113,7 +116,7 @@ def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
     One that cannot be used has nothing to run on; ReFrame says why when somebody selects it.
     """
     if isinstance(file.found, VirtqualError):
-        nowhere = {"name": "absent", "scheduler": "local", "launcher": "local", "environs": [NO_STACK]}
+        nowhere = {"name": ABSENT, "scheduler": "local", "launcher": "local", "environs": [NO_STACK]}
         why = str(file.found).removeprefix(f"system {file.name!r}: ")
         return {"name": file.name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
     raw, system = file.found

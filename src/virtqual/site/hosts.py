@@ -1,44 +1,53 @@
-"""The hosts of VMs, as ``extras.vms_of_hosts`` of a virtual partition says, and whether the VMs fit.
+"""The machines below the nodes, as ``extras.nodes_of_hosts`` of a partition says, and whether VMs fit.
 
 A guest cannot see which host it runs on: the system file says it, and a run must be where that says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from itertools import combinations
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 # As Slurm and the node itself call it; a list such as ``vm[1-4]`` is none.
-_Vm = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+_Node = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 _Host = Annotated[str, Field(min_length=1)]
 
 
 def _each_once(hosts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     where: dict[str, str] = {}
-    for host, vms in hosts.items():
-        for vm in vms:
-            if vm in where:
-                raise ValueError(f"{vm} stands twice, on {where[vm]} and on {host}")
-            where[vm] = host
+    for host, nodes in hosts.items():
+        for node in nodes:
+            before = where.setdefault(_short(node), host)
+            if before != host or nodes.count(node) > 1:
+                raise ValueError(f"{node} stands twice, on {before} and on {host}")
+    for host, other in combinations(hosts, 2):
+        if _short(host) == _short(other):
+            raise ValueError(f"{host} and {other} are one host by the first part of their names")
     return hosts
 
 
-#: Names of VMs by their host, in the order in which they are to be taken.
-VmsOfHosts = Annotated[
-    dict[_Host, Annotated[tuple[_Vm, ...], Field(min_length=1)]], AfterValidator(_each_once)
+def _short(name: str) -> str:
+    """Return the first part of a name: nodes may call themselves by their whole domain name."""
+    return name.partition(".")[0]
+
+
+#: Names of nodes by their host, in the order in which they are to be taken.
+NodesOfHosts = Annotated[
+    dict[_Host, Annotated[tuple[_Node, ...], Field(min_length=1)]], AfterValidator(_each_once)
 ]
 
 
 def most(hosts: Mapping[str, Sequence[str]]) -> int:
-    """Return how many VMs share a host at most; 0 where nothing is said."""
+    """Return how many nodes share a host at most; 0 where nothing is said."""
     return max(map(len, hosts.values()), default=0)
 
 
 def beside(hosts: Mapping[str, Sequence[str]], count: int) -> tuple[str, ...]:
-    """Return `count` VMs of the first host that has as many; none where no host has.
+    """Return `count` nodes of the first host that has as many; none where no host has.
 
     Examples
     --------
@@ -59,8 +68,36 @@ def host_of(hosts: Mapping[str, Sequence[str]], nodes: Collection[str]) -> str |
     >>> host_of(hosts, ["vm1", "vm2.cluster.example"]), host_of(hosts, ["vm2", "vm3"])
     ('a', None)
     """
-    short = {node.partition(".")[0] for node in nodes}
-    return next((host for host, vms in hosts.items() if short <= {vm.partition(".")[0] for vm in vms}), None)
+    short = set(map(_short, nodes))
+    return next((host for host, its in hosts.items() if short <= set(map(_short, its))), None)
+
+
+def names_of(hosts: Iterable[str]) -> frozenset[str]:
+    """Return hosts by the names that `hosts_of` gives them."""
+    return frozenset(map(_short, hosts))
+
+
+def hosts_of(
+    hosts: Mapping[str, Sequence[str]], nodes: Iterable[str], side: Literal["native", "virtual"]
+) -> dict[str, str]:
+    """Return the host of each node, by the first part of its name, so that both sides name it alike.
+
+    A native node that the table does not have is a host of its own; of a VM that it does not have nobody
+    knows the host, and it is left out.
+
+    Examples
+    --------
+    >>> hosts_of({"n1.cluster.example": ["vm1"]}, ["vm1", "vm2"], "virtual")
+    {'vm1': 'n1'}
+    >>> hosts_of({}, ["n1.cluster.example"], "native")
+    {'n1.cluster.example': 'n1'}
+    """
+    found = {}
+    for node in nodes:
+        host = host_of(hosts, [node]) or (node if side == "native" else None)
+        if host is not None:
+            found[node] = _short(host)
+    return found
 
 
 @dataclass(frozen=True)

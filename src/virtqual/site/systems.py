@@ -42,7 +42,7 @@ from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
 from virtqual.identity.rates import LinkRate
 from virtqual.site import hosts as shared_hosts
-from virtqual.site.hosts import VmsOfHosts
+from virtqual.site.hosts import NodesOfHosts
 
 SIDES = ("native", "virtual")
 #: Schedulers of ReFrame that are Slurm: ``squeue`` is for clusters without accounting.
@@ -112,6 +112,10 @@ class PartitionExtras(BaseModel):
         ``["-d", "mlx5_0"]``; each partition its own.
     hpl
         HPL's size, where it is not to follow from the memory; the same for both partitions.
+    nodes_of_hosts
+        Names of the nodes by the machine that they are on, which has the same name for both partitions. A
+        native node that is not named is a machine by itself; of a VM that is not named it is not known.
+        Checks on several VMs of one host take the first host that has as many.
     site
         For a site's own checks; nothing here reads it.
     """
@@ -127,6 +131,7 @@ class PartitionExtras(BaseModel):
     link_gbit: LinkRate | None = None
     rdma_options: tuple[str, ...] = ()
     hpl: HplSize | None = None
+    nodes_of_hosts: NodesOfHosts = {}
     site: dict[str, Any] = {}
 
 
@@ -144,9 +149,6 @@ class VirtualExtras(PartitionExtras):
     numa_hidden
         Whether the VMs show fewer NUMA nodes than native ones because that is what is studied: preflight
         reports it instead of refusing it, and no build is qualified so.
-    vms_of_hosts
-        Names of the VMs by the host that they share: checks on several VMs of one host take the first host
-        that has as many.
     host
         Facts that only the hypervisor's host can tell: the fields of ``virtqual-host/1``, or such a file
         (docs/preflight.md).
@@ -156,7 +158,6 @@ class VirtualExtras(PartitionExtras):
     hypervisor_class: str = Field(min_length=1)
     guest: dict[str, Any] = {}
     numa_hidden: Flag = False
-    vms_of_hosts: VmsOfHosts = {}
     host: dict[str, Any] | Path = {}
 
     @classmethod
@@ -312,12 +313,12 @@ class System(BaseModel):
     @model_validator(mode="after")
     def _same_sizes(self) -> Self:
         native, virtual = map(self.cores, SIDES)
-        share = virtual < native and shared_hosts.most(self.virtual.vms_of_hosts) > 1
+        share = virtual < native and shared_hosts.most(self.virtual.nodes_of_hosts) > 1
         if native != virtual and not share:
             raise ValueError(
                 "the cores of a node (processor.num_cpus / num_cpus_per_core) must be the same for both "
                 "partitions: sizes and ranks follow from them; state what both can give (a VM may have fewer "
-                "cores where extras.vms_of_hosts says that several share a host)"
+                "cores where extras.nodes_of_hosts says that several share a host)"
             )
         needed = 8 * self.virtual.hpl.order**2 // 2**20 if self.virtual.hpl else 0
         if needed > min(self.native.memory_mib, self.virtual.memory_mib):
@@ -376,8 +377,8 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
         stated["node_interleaving"] = extras.node_interleaving == "on"
     if extras.numa_hidden:
         stated["numa_hidden"] = True
-    if extras.vms_of_hosts:
-        stated["vms_per_host"] = shared_hosts.most(extras.vms_of_hosts)
+    if extras.nodes_of_hosts:
+        stated["vms_per_host"] = shared_hosts.most(extras.nodes_of_hosts)
     if extras.link_gbit:
         stated["link_gbit"] = extras.link_gbit
     source = told.source if extras.host else "system file"

@@ -1,30 +1,33 @@
 """Within, over, undecided, invalid: see ``docs/decision.md``."""
 
 from virtqual.references.noise import Prior
-from virtqual.verdict.design import Design
-from virtqual.verdict.judge import judge
 from virtqual.verdict.message import message
-from virtqual.verdict.outcome import Estimate, Evidence, Finding, Outcome, Point, Verdict
+from virtqual.verdict.outcome import Case, Finding, Interval, Outcome, Point, Verdict
 from virtqual.verdict.record import VerdictRecord, record_of
-from virtqual.verdict.session import Case, Need, Plan, SessionError, SessionVerdict, judge_session
+from virtqual.verdict.session import (
+    Need,
+    SessionError,
+    SessionVerdict,
+    gravest,
+    judge_session,
+    judge_sessions,
+)
 
 __all__ = [
     "Case",
-    "Design",
-    "Estimate",
-    "Evidence",
     "Finding",
+    "Interval",
     "Need",
     "Outcome",
-    "Plan",
     "Point",
     "Prior",
     "SessionError",
     "SessionVerdict",
     "Verdict",
     "VerdictRecord",
-    "judge",
+    "gravest",
     "judge_session",
+    "judge_sessions",
     "message",
     "record_of",
 ]

@@ -28,7 +28,7 @@ MOST_DF = 6.0
 
 However often a machine was seen, tonight may be another night: with a weight of 6 a session whose noise is
 half as large again as its history's still refuses budget + margin as often as promised; with 12 it would not
-(the table "weight of history" in docs/decision-rule.md).
+(the table "weight of history" in docs/decision.md).
 """
 
 CONTRADICTED = 0.025

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from virtqual.verdict.outcome import Outcome, Point, Verdict, number, times
 
@@ -30,20 +30,23 @@ def message(verdict: Verdict) -> str:
         subject = f"baseline recorded, {subject}"
     beside = "not observable" if native is None else number(native)
     allowed = "change allowed" if verdict.gate == "change" else "budget"
+    # Of a baseline nothing is judged.
+    limits = f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
+    if verdict.outcome is Outcome.BASELINE:
+        limits = ""
     text = (
         f"{head}: {subject}{what}; native {beside}, virtual {number(virtual)} {metric.unit}; "
-        f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
-        f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
+        f"{limits}{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     )
     tail = list(verdict.reasons)
-    series = verdict.evidence.series
+    series = verdict.case.series
     if series.yardstick and not any(series.yardstick in reason for reason in tail):
         tail.append(f"native not observable: {series.yardstick}")
     if verdict.waiver is not None:
         state = "accepted up to" if verdict.waived else "not accepted: the waiver is for up to"
         tail.append(f"{state} {verdict.waiver.accepted}: {verdict.waiver.reason}")
-    if verdict.next_look is not None:
-        tail.append(f"decides again with {verdict.next_look} pairs")
+    if verdict.next_pairs is not None:
+        tail.append(f"decides again with {verdict.next_pairs} pairs")
     return text + ("\n" + "; ".join(tail) if tail else "")
 
 
@@ -54,13 +57,16 @@ def _worst(verdict: Verdict) -> str:
 
 
 def _margin(verdict: Verdict) -> str:
-    """Return the margin that held, of sizes the widest, where the budget gives a range of margins."""
-    before = verdict.evidence.baseline
-    if before is None or verdict.margin is None or not any(t.margin_up_to for t in verdict.budget.terms):
+    """Return the margin that held, of sizes the widest, where that is not the stated one."""
+    before = verdict.case.baseline
+    if before is None or not verdict.points or verdict.margin is None:
+        return ""
+    native = np.array([point.native or point.virtual for point in verdict.points])
+    _, stated, _ = verdict.budget.limits(verdict.metric, verdict.case.series.points, native)
+    margins = np.array([point.margin for point in verdict.points])
+    if np.all(margins <= stated + 1e-9):
         return ""
     sign = 1 if verdict.metric.better == "lower" else -1
-    widest = max(
-        sign * (math.exp(sign * (point.limit + point.margin)) - math.exp(sign * point.limit))
-        for point in verdict.points
-    )
+    limits = np.array([point.limit for point in verdict.points])
+    widest = np.max(sign * (np.exp(sign * (limits + margins)) - np.exp(sign * limits)))
     return f", here {widest:.2g} against {len(before.valid)} earlier pairs"

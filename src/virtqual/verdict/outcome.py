@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,8 +11,8 @@ from virtqual.references.budgets import Budget, Gate
 from virtqual.references.metrics import Metric
 from virtqual.references.noise import Prior
 from virtqual.references.waivers import Waiver
-from virtqual.verdict.design import Design
 from virtqual.verdict.pairs import Series
+from virtqual.verdict.places import Places, everywhere_alike
 
 
 class Outcome(Enum):
@@ -30,7 +31,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Interval:
     """A log difference (positive is worse) with the bounds it was decided by.
 
     Parameters
@@ -50,14 +51,20 @@ class Estimate:
     def ratio(self, metric: Metric) -> tuple[float, float, float]:
         """Return virtual/native in the metric's own terms: estimate, smaller and larger end."""
         if metric.better == "lower":
-            return math.exp(self.log), math.exp(self.lower), math.exp(self.upper)
-        return math.exp(-self.log), math.exp(-self.upper), math.exp(-self.lower)
+            return _exp(self.log), _exp(self.lower), _exp(self.upper)
+        return _exp(-self.log), _exp(-self.upper), _exp(-self.lower)
 
     def text(self, metric: Metric) -> str:
-        """Return such as ``1.22x worse (1.17x to 1.27x)``."""
+        """Return such as ``1.22x worse (1.17x to 1.27x)``; without bounds where there are none."""
         ratio, low, high = (times(value) for value in self.ratio(metric))
         word = "" if ratio == "1.000x" else " worse" if self.log > 0 else " better"
-        return f"{ratio}{word} ({low} to {high})"
+        bounds = f" ({low} to {high})" if math.isfinite(self.lower) and math.isfinite(self.upper) else ""
+        return f"{ratio}{word}{bounds}"
+
+
+def _exp(log: float) -> float:
+    """Return e to the power of `log`; infinity where a float holds no such number."""
+    return math.exp(log) if log < 700 else math.inf
 
 
 def times(ratio: float) -> str:
@@ -100,7 +107,7 @@ class Finding:
 
     low: float | None
     high: float | None
-    judged: Estimate
+    judged: Interval
     limit: float
     native: float | None
     virtual: float
@@ -138,23 +145,46 @@ class Point:
     size: float | None
     native: float | None
     virtual: float
-    overhead: Estimate | None
-    judged: Estimate
+    overhead: Interval | None
+    judged: Interval
     limit: float
     margin: float
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """Everything a verdict was decided from."""
+class Case:
+    """One series with all that is needed to judge it.
+
+    Parameters
+    ----------
+    series
+        Its pairs so far; may be empty.
+    budget
+        What is allowed. Its `gate` says what it limits: under ``change`` and without `baseline` the
+        outcome is BASELINE.
+    prior
+        Noise known beforehand.
+    baseline
+        The same series in an earlier session (`--against`). Given, the change of the overhead is judged.
+    refused
+        Reasons for which the whole series cannot be judged, such as native missing its reference.
+    bound, earlier_bound
+        The most that the hosts of both sides differ by, in log units, here and in the earlier session;
+        infinite where nobody measured it. See `virtqual.verdict.places.Places`.
+    """
 
     series: Series
     budget: Budget
     prior: Prior
-    design: Design
     baseline: Series | None = None
     refused: tuple[str, ...] = ()
-    judges_change: bool = False
+    bound: float = math.inf
+    earlier_bound: float = math.inf
+
+    @property
+    def gate(self) -> Gate:
+        """Whether the overhead is asked about, or its change: one session may ask both of a series."""
+        return self.budget.gate if self.baseline is None else "change"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,15 +211,17 @@ class Verdict:
         Ranges over budget, the worst first.
     pairs
         Number of pairs decided on.
-    next_look
+    next_pairs
         Number of valid pairs with which to decide again; None if no more are wanted.
-    needed
-        Pairs that would find an overhead of budget plus margin in 95 % of cases; None if no number
-        would do.
     reasons
         Why it is not WITHIN, and what was left out.
-    evidence
-        What it was decided from.
+    case
+        The series with its budget and noise.
+    places
+        Where the pairs ran, as far as it is known; of a change the earlier session's, where it is those that
+        leave it to the hosts.
+    hosts
+        By how much each host is slower than the mean of its kind, in log units, where the pairs tell.
     waiver
         The waiver that is about an OVER; it may have expired, or accept less.
     waived
@@ -197,8 +229,8 @@ class Verdict:
     """
 
     outcome: Outcome
-    overhead: Estimate | None
-    change: Estimate | None
+    overhead: Interval | None
+    change: Interval | None
     native: float | None
     virtual: float | None
     limit: float | None
@@ -206,45 +238,46 @@ class Verdict:
     points: tuple[Point, ...]
     findings: tuple[Finding, ...]
     pairs: int
-    next_look: int | None
-    needed: int | None
+    next_pairs: int | None
     reasons: tuple[str, ...]
-    evidence: Evidence = field(repr=False)
+    case: Case = field(repr=False)
+    places: Places = field(default_factory=lambda: everywhere_alike(0), repr=False)
+    hosts: Mapping[str, float] = field(default_factory=dict)
     waiver: Waiver | None = None
     waived: bool = False
 
     @property
     def metric(self) -> Metric:
         """What was measured."""
-        return self.evidence.series.metric
+        return self.case.series.metric
 
     @property
     def setting(self) -> str:
         """How it was measured."""
-        return self.evidence.series.setting
+        return self.case.series.setting
 
     @property
     def id(self) -> str:
         """``metric@setting``."""
-        return self.evidence.series.id
+        return self.case.series.id
 
     @property
     def budget(self) -> Budget:
         """What was allowed."""
-        return self.evidence.budget
+        return self.case.budget
 
     @property
     def gate(self) -> Gate:
         """Whether the overhead or its change decides."""
-        return "change" if self.evidence.judges_change else "overhead"
+        return self.case.gate
 
     @property
-    def judged(self) -> Estimate | None:
+    def judged(self) -> Interval | None:
         """The estimate that was compared with the budget."""
-        return self.change if self.evidence.judges_change else self.overhead
+        return self.change if self.gate == "change" else self.overhead
 
     @property
-    def worst(self) -> Estimate | None:
+    def worst(self) -> Interval | None:
         """The worst that was found over budget; without findings, what was judged."""
         return max((one.judged for one in self.findings), key=lambda one: one.log, default=self.judged)
 

@@ -1,25 +1,25 @@
 """What may be compared with what: samples, pairs of samples, and their log differences.
 
 A *sample* is one run's value (scalar) or values (curve). A *pair* is a native and a virtual sample that
-ran one after the other; pair 0 runs native first, pair 1 virtual first, and so on, so that a drift of
-the machine falls on both sides alike. Recorded start times prove it; they are checked here.
+ran one after the other; sides take turns in running first, so that a drift of the machine falls on both
+alike. Recorded start times prove it; they are checked here.
 
 Two kinds of trouble are kept apart:
 
 `PairingError` - a bug of the harness
-    Two samples of one side and number, another number of values than points, other points, a time that
-    is no time, a number below zero. No verdict can mean anything, so nothing is returned.
+    Two samples of one side and number, another number of values than points, other points, an infinite
+    time, a number below zero. No verdict can mean anything, so nothing is returned.
 invalid - a fact of the session
-    A run without peer, runs of one series that overlap, a pair in the wrong order or interrupted by
-    another pair, a run that ended before it started (a clock was set back), a value that is not a
-    positive number, a sample that a validity gate refused. The
+    A run without peer, runs of one series that overlap on one host, a pair that another pair
+    interrupted, or whose runs are hours apart, a run that ended before it started (a clock was set back), a
+    value that is not a positive number, a sample that a validity gate refused. The
     pair stays in the series with its reasons, is left out of the numbers, and is asked for again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -36,12 +36,21 @@ Floats = NDArray[np.float64]
 
 SIDES: tuple[Side, Side] = ("native", "virtual")
 
+MOST_GAP = 6 * 3600.0
+"""Seconds that may pass between the runs of a pair: by day and by night a machine has other temperatures and
+other neighbours. A queue in which the other side waits for longer makes no pairs."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+EITHER_ORDER = 4
+"""One pair in so many, at least, must run each side first: a first run is colder, and a machine drifts."""
+
 
 class PairingError(ValueError):
     """Samples that no working harness produces; see the module's text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One run on one side.
 
@@ -54,7 +63,7 @@ class Sample:
     values
         One value per point, in the metric's unit; exactly one for a scalar.
     start, end
-        When the run started and ended, in seconds since the epoch.
+        When the run started and ended, in seconds since the epoch; NaN where nobody says.
     invalid
         Why a validity gate refused the run; empty if none did.
     origin
@@ -73,21 +82,36 @@ class Sample:
     start: float
     end: float
     invalid: tuple[str, ...] = ()
-    origin: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    origin: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     points: tuple[float, ...] = ()
     node: str = ""
     host: str = ""
     boot: str = ""
 
+    @property
+    def place(self) -> str:
+        """The host, or the node where nobody knows the host; empty where nobody says either."""
+        return self.host or self.node
 
-@dataclass(frozen=True)
+    @property
+    def run(self) -> tuple[Hashable, ...]:
+        """Identity of the run: samples of several metrics that have it in common are of one run."""
+        return self.side, self.number, self.start, self.end, self.node
+
+    @property
+    def refused(self) -> bool:
+        """Whether the run itself does not count, whatever its peer is."""
+        return bool(self.invalid) or not all(math.isfinite(v) and v > 0 for v in self.values)
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A native and a virtual sample of one number.
 
     Parameters
     ----------
     number
-        From 0; even pairs run native first, odd pairs virtual first.
+        From 0.
     native, virtual
         The samples; None where a run left nothing.
     invalid
@@ -103,6 +127,23 @@ class Pair:
     def valid(self) -> bool:
         """Whether it may enter the numbers."""
         return not self.invalid
+
+    @property
+    def untimed(self) -> bool:
+        """Whether nobody says when its runs were."""
+        for sample in (self.native, self.virtual):
+            if sample is not None and (math.isnan(sample.start) or math.isnan(sample.end)):
+                return True
+        return False
+
+    @property
+    def first(self) -> Side | None:
+        """Side that ran first; None where that is not known, or both ran at one time."""
+        if self.native is None or self.virtual is None or self.untimed:
+            return None
+        if _overlap(self.native, self.virtual):
+            return None
+        return "native" if self.native.start < self.virtual.start else "virtual"
 
 
 @dataclass(frozen=True)
@@ -158,6 +199,13 @@ class Series:
             found[side].flags.writeable = False
         return found
 
+    def medians(self, side: Side) -> Floats:
+        """Return the median of one side over the valid pairs, shape (n_points,), in the unit."""
+        # Of so few values several times as fast as numpy's.
+        ordered = np.sort(self.values(side), axis=0)
+        middle: Floats = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        return middle
+
     @property
     def base(self) -> Side:
         """The side by whose values absolute parts of a budget become ratios."""
@@ -184,13 +232,27 @@ class Series:
         d.flags.writeable = False
         return d
 
-    def first(self, pairs: int) -> Series:
-        """Return the series as it was when `pairs` valid pairs had been run."""
-        if len(self.valid) <= pairs:
-            return self
-        last = self.valid[pairs - 1].number if pairs else -1
-        kept = tuple(pair for pair in self.pairs if pair.number <= last)
-        return Series(self.metric, self.setting, self.points, kept, self.yardstick)
+    def refused(self, side: Side) -> int:
+        """Return how many runs of a side do not count, or left nothing where their peers did."""
+        if len(self.valid) == len(self.pairs):
+            return 0  # a refused run leaves no valid pair
+        samples = (getattr(pair, side) for pair in self.pairs)
+        return sum(sample is None or sample.refused for sample in samples)
+
+    @property
+    def not_alternated(self) -> str:
+        """Why the order of the runs favours one side; empty where both took turns in running first."""
+        first = dict.fromkeys(SIDES, 0)
+        for pair in self.valid:
+            if pair.first is not None:
+                first[pair.first] += 1
+            elif pair.untimed:
+                return "not alternated: the runs have no start and end times"
+        for side, other in (SIDES, SIDES[::-1]):
+            if len(self.valid) >= EITHER_ORDER and first[side] < sum(first.values()) // EITHER_ORDER:
+                often = f"{first[other]} of {sum(first.values())} pairs"
+                return f"not alternated: {other} ran first in {often}, which favours one side"
+        return ""
 
     @property
     def next_number(self) -> int:
@@ -274,7 +336,7 @@ def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
         raise PairingError(f"{what}: {len(sample.values)} values for {expected}.")
     if sample.points and tuple(float(point) for point in sample.points) != points:
         raise PairingError(f"{what}: its points {sample.points} are not the series' {points}.")
-    if not (math.isfinite(sample.start) and math.isfinite(sample.end)):
+    if math.isinf(sample.start) or math.isinf(sample.end):
         raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
 
 
@@ -293,11 +355,10 @@ def _faults(pair: Pair) -> tuple[str, ...]:
         bad = [value for value in sample.values if not (math.isfinite(value) and value > 0)]
         if bad:
             reasons.append(f"{side} run reported {bad[0]:g}, which is no positive number")
-    if pair.native is not None and pair.virtual is not None and not _overlap(pair.native, pair.virtual):
-        native_first = pair.native.start < pair.virtual.start
-        if native_first != (pair.number % 2 == 0):
-            wanted = "native" if pair.number % 2 == 0 else "virtual"
-            reasons.append(f"runs not in alternating order: pair {pair.number} must run {wanted} first")
+    if pair.native is not None and pair.virtual is not None:
+        early, late = sorted((pair.native, pair.virtual), key=lambda sample: sample.start)
+        if (gap := late.start - early.end) > MOST_GAP:
+            reasons.append(f"its runs lie {gap / 3600:.1f} h apart, more than {MOST_GAP / 3600:g} h")
     return tuple(reasons)
 
 
@@ -305,25 +366,39 @@ def _overlap(one: Sample, other: Sample) -> bool:
     return one.start < other.end and other.start < one.end
 
 
+def _apart(one: Sample, other: Sample) -> bool:
+    """Return whether two runs can be at one time without disturbing each other: on other hosts.
+
+    Other nodes of one side are other machines; a node of the other side may be a guest of this one.
+    """
+    places = (one.place, other.place) if one.side == other.side else (one.host, other.host)
+    mine, theirs = (set(place.split("+")) for place in places)
+    return "" not in mine | theirs and not mine & theirs
+
+
 def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
     """Return what makes pairs unusable because of other runs of the series, by pair number."""
     reasons: dict[int, list[str]] = {}
     runs = [sample for pair in pairs for sample in (pair.native, pair.virtual) if sample is not None]
+    runs = [run for run in runs if not (math.isnan(run.start) or math.isnan(run.end))]
     runs.sort(key=lambda sample: (sample.start, sample.end))
     for index, run in enumerate(runs):
         for other in runs[index + 1 :]:
             if other.start >= run.end:
                 break
+            if _apart(run, other):
+                continue
             for one, by in ((run, other), (other, run)):
                 text = f"its {one.side} run overlaps the {by.side} run of pair {by.number}"
                 if text not in reasons.setdefault(one.number, []):
                     reasons[one.number].append(text)
-    # Runs sorted by start: the two runs of a pair must be neighbours, or something ran between them.
-    place: dict[int, int] = {}
+    # The two runs of a pair must be neighbours, or something ran there between them.
+    first: dict[int, int] = {}
     for index, run in enumerate(runs):
-        first = place.setdefault(run.number, index)
-        if index - first > 1:
-            between = runs[first + 1]
-            text = f"a run of pair {between.number} lies between its two runs"
-            reasons.setdefault(run.number, []).append(text)
+        peer = runs[first.setdefault(run.number, index)]
+        for between in runs[first[run.number] + 1 : index]:
+            if not (_apart(between, run) and _apart(between, peer)):
+                text = f"a run of pair {between.number} lies between its two runs"
+                reasons.setdefault(run.number, []).append(text)
+                break
     return reasons

@@ -20,8 +20,9 @@ fixed
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -46,6 +47,8 @@ class Places:
     bound
         The most that hosts in fixed roles, or two groups of hosts, differ by, in log units; infinite if
         nobody measured it.
+    told
+        Whether somebody says on which hosts the pairs ran.
     """
 
     kind: Kind
@@ -54,8 +57,15 @@ class Places:
     boot: Ints
     hosts: tuple[str, ...]
     bound: float = math.inf
+    told: bool = True
 
-    @property
+    @cached_property
+    def key(self) -> Hashable:
+        """What places have in common that are the same but for the names of hosts."""
+        sides = (self.native, self.virtual, self.boot)
+        return (self.kind, *(side.tobytes() for side in sides), self.bound)
+
+    @cached_property
     def width(self) -> int:
         """How many pairs make one: those of a round run at the same time."""
         return len(np.unique(self.native)) if self.kind == "rotated" else 1
@@ -70,7 +80,15 @@ class Places:
     @property
     def confounded(self) -> bool:
         """Whether what is called overhead may be one of hosts: such a session never qualifies a build."""
-        return self.kind in ("fixed", "rotated") and not math.isfinite(self.bound)
+        return not self.told or (self.kind in ("fixed", "rotated") and not math.isfinite(self.bound))
+
+    @property
+    def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the native hosts, and of those of the virtual machines."""
+        native, virtual = (
+            tuple(self.hosts[host] for host in np.unique(side)) for side in (self.native, self.virtual)
+        )
+        return native, virtual
 
     def cancels(self, earlier: Places) -> bool:
         """Whether hosts cancel in a change since a session at `earlier`: the same ones in the same roles."""
@@ -87,7 +105,13 @@ class Places:
     def first(self, pairs: int) -> Places:
         """Return the places of the first `pairs` pairs; the kind stays that of the whole session."""
         return Places(
-            self.kind, self.native[:pairs], self.virtual[:pairs], self.boot[:pairs], self.hosts, self.bound
+            self.kind,
+            self.native[:pairs],
+            self.virtual[:pairs],
+            self.boot[:pairs],
+            self.hosts,
+            self.bound,
+            self.told,
         )
 
     def cells(self) -> Ints:
@@ -113,7 +137,7 @@ class Places:
 def everywhere_alike(pairs: int) -> Places:
     """Return the places of a session that does not say where it ran: one host, one boot."""
     zero = np.zeros(pairs, dtype=np.int64)
-    return Places("together", zero, zero, zero, ("",))
+    return Places("together", zero, zero, zero, ("",), told=False)
 
 
 def recognise(
@@ -186,7 +210,7 @@ def overhead(
         None where the pairs from `start` do not hold both directions of an exchange.
     """
     if places.kind == "rotated":
-        return _of_nodes(native, virtual, places)
+        return _of_nodes(native, virtual, places, noise)
     fitted = np.column_stack([np.ones(len(places.native)), places.nuisance()])
     fresh = fitted[start:]
     if np.linalg.matrix_rank(fresh) < fitted.shape[1]:
@@ -234,13 +258,15 @@ def _boots(
     return (df0 * known + (boots - 1) * seen) / (df0 + boots - 1), df0 + boots - 1
 
 
-def _of_nodes(native: Floats, virtual: Floats, places: Places) -> Estimate:
+def _of_nodes(native: Floats, virtual: Floats, places: Places, noise: Noise) -> Estimate:
     """Return the estimate of a rotation: the means of hosts are the sample.
 
     Each round holds every host once, so what all of a round shares falls out of the difference; what one side
-    of it shares does not, and is a part of its own.
+    of it shares does not, and is a part of its own. Hosts never look more alike than the known noise lets
+    them: a coarse timer shows the same number on all.
     """
     parts, means, df = [], [], 0.0
+    least = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * native.shape[-2])
     for name, side, host in (
         ("native nodes", native, places.native),
         ("virtual nodes", virtual, places.virtual),
@@ -248,7 +274,7 @@ def _of_nodes(native: Floats, virtual: Floats, places: Places) -> Estimate:
         by_host = np.stack([side[..., host == one, :].mean(axis=-2) for one in np.unique(host)], axis=-2)
         k = by_host.shape[-2]
         means.append(by_host.mean(axis=-2))
-        parts.append(Part(name, by_host.var(axis=-2, ddof=1) / k, k - 1.0))
+        parts.append(Part(name, np.maximum(by_host.var(axis=-2, ddof=1) / k, least), k - 1.0))
         df += k - 1.0
     d = virtual - native
     rounds = d.shape[-2] // places.width
@@ -317,7 +343,7 @@ def _matched(native: Floats, virtual: Floats, places: Places, noise: Noise, conv
 
 
 def host_effects(native: Floats, virtual: Floats, places: Places) -> tuple[Floats, Bools]:
-    """Return how much slower each host is than the others of its kind, whatever runs on it.
+    """Return how much slower each host is than the mean of its kind, whatever runs on it.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from virtqual.references.budgets import Gate
 from virtqual.references.metrics import Metric
 from virtqual.verdict.message import message
-from virtqual.verdict.outcome import Estimate, Finding, Outcome, Point, Verdict
+from virtqual.verdict.outcome import Finding, Interval, Outcome, Point, Verdict
 
 
 class _Record(BaseModel):
@@ -89,8 +89,6 @@ class VerdictRecord(_Record):
         Number of pairs that the verdict rests on.
     next_pairs
         Number of pairs with which to decide again; None if no more are wanted.
-    needed
-        Pairs that would find an overhead of budget plus margin in 95 % of cases; None if no number would do.
     points
         One for each size of a curve; empty for a scalar.
     findings
@@ -103,6 +101,10 @@ class VerdictRecord(_Record):
         Whether the waiver accepts it.
     not_observable
         Why native cannot be observed; empty where it is.
+    hosts
+        By what factor each host is slower than the mean of its kind, where the pairs tell.
+    confounded
+        Whether an overhead may be one of hosts.
     message
         All of it in one or two lines.
     """
@@ -122,13 +124,14 @@ class VerdictRecord(_Record):
     margin: float | None
     pairs: int
     next_pairs: int | None
-    needed: int | None
     points: tuple[PointRecord, ...] = ()
     findings: tuple[FindingRecord, ...] = ()
     reasons: tuple[str, ...] = ()
     waiver: str = ""
     waived: bool = False
     not_observable: str = ""
+    hosts: dict[str, float] = {}
+    confounded: bool = False
     message: str
 
     @property
@@ -165,14 +168,15 @@ def record_of(verdict: Verdict) -> VerdictRecord:
         limit=verdict.limit,
         margin=verdict.margin,
         pairs=verdict.pairs,
-        next_pairs=verdict.next_look,
-        needed=verdict.needed,
+        next_pairs=verdict.next_pairs,
         points=tuple(_point(point, point.size, metric) for point in verdict.points if point.size is not None),
-        findings=tuple(_finding(finding, metric) for finding in verdict.findings),
+        findings=tuple(finding_record(finding, metric) for finding in verdict.findings),
         reasons=verdict.reasons,
         waiver="" if verdict.waiver is None else f"{verdict.waiver.accepted}: {verdict.waiver.reason}",
         waived=verdict.waived,
-        not_observable=verdict.evidence.series.yardstick,
+        not_observable=verdict.case.series.yardstick,
+        hosts={host: math.exp(log) for host, log in verdict.hosts.items()},
+        confounded=verdict.places.confounded,
         message=message(verdict),
     )
 
@@ -181,11 +185,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _estimate(estimate: Estimate | None, metric: Metric) -> EstimateRecord | None:
+def _estimate(estimate: Interval | None, metric: Metric) -> EstimateRecord | None:
     return None if estimate is None else _known(estimate, metric)
 
 
-def _known(estimate: Estimate, metric: Metric) -> EstimateRecord:
+def _known(estimate: Interval, metric: Metric) -> EstimateRecord:
     ratio, low, high = estimate.ratio(metric)
     lower, upper = _finite(estimate.lower), _finite(estimate.upper)
     return EstimateRecord(
@@ -205,7 +209,8 @@ def _point(point: Point, size: float, metric: Metric) -> PointRecord:
     )
 
 
-def _finding(finding: Finding, metric: Metric) -> FindingRecord:
+def finding_record(finding: Finding, metric: Metric) -> FindingRecord:
+    """Return a range over budget as plain data."""
     return FindingRecord(
         low=finding.low,
         high=finding.high,

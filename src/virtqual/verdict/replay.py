@@ -1,7 +1,7 @@
 """Published results, executed: the studies' numbers through the code that judges ours.
 
 A study prints one value where we would have pairs. It stands here for a stated number of pairs that vary
-by a stated spread (in the data, shown with the table); everything after that is `judge`.
+by a stated spread (in the data, shown with the table); everything after that is `judge_session`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from virtqual.references.load import References
 from virtqual.references.noise import Prior
 from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study
-from virtqual.verdict.judge import judge
-from virtqual.verdict.outcome import Outcome, Verdict
+from virtqual.verdict.outcome import Case, Outcome, Verdict
 from virtqual.verdict.pairs import Sample, Series, pair_up
+from virtqual.verdict.session import judge_session
 
 # How far a native value may lie from what it is known to be before nothing may be judged by it.
 NATIVE_TOLERANCE = 0.05
@@ -126,11 +126,12 @@ def _row(
     study: Study, claim: ClaimEntry, published: Published, references: References, hypervisor_class: str
 ) -> Row:
     prior = Prior(study.prior.sigma, study.prior.df, study.prior.source)
-    verdicts = []
+    verdicts: list[Verdict] = []
     for case in claim.cases:
         measured = series(case, study.prior, references, f"{study.study.id} {claim.id}")
         budget = references.budget(measured, hypervisor_class, gate="overhead")
-        verdicts.append(judge(measured, budget, prior=prior, refused=_refusals(case)))
+        alone = [Case(measured, budget, prior, refused=_refusals(case))]
+        verdicts += judge_session(alone, looks=[study.prior.pairs]).verdicts
     return Row(study.study.id, claim, tuple(verdicts), _why(claim, published))
 
 

@@ -1,6 +1,6 @@
 """The decision: when an overhead is over budget, when it is within, and when neither can be said.
 
-One page of words is in ``docs/decision-rule.md``. The functions take many sessions at once, so that
+One page of words is in ``docs/decision.md``. The functions take many sessions at once, so that
 simulations run the very code that judges.
 """
 
@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from virtqual.references.budgets import MOST_MARGIN
 from virtqual.verdict.estimate import (
     Bools,
     Estimate,
@@ -43,19 +45,23 @@ FLOOR = math.log(0.9)
 """Faster than native by more than a tenth is not a fast guest but a wrong clock, unit, or native run.
 Placement and page sizes have been seen to make a guest a few per cent faster."""
 
-MOST_MARGIN = math.log1p(0.05)
-"""Widest margin of a change: beyond it "not worse" would mean too little for anybody to act upon."""
+WIDEST = math.log1p(MOST_MARGIN)
+"""Widest margin of a change where no file states another one, in log units."""
 
 SPREAD_FROM = 6
 """From how many pairs on a session's own spread can refuse it: five degrees of freedom are the least that
 tell a spread from its half."""
 
+SHARED_BOOT = 0.5
+"""From what spread of boots on, in standard deviations of a pair, pairs of one boot are not fresh: then the
+boot is the larger part of the mean of four pairs, and what is flagged would be boots."""
+
 FOUND = 0.95
 """Chance of an answer that is meant where it is said how many pairs one would take."""
 
 
-class Outcome(IntEnum):
-    """What is said of a series."""
+class Code(IntEnum):
+    """An outcome as arrays hold it."""
 
     UNDECIDED = 0
     WITHIN = 1
@@ -64,7 +70,7 @@ class Outcome(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a series is UNDECIDED or INVALID."""
+    """The reason for which a series is UNDECIDED or INVALID."""
 
     NONE = 0
     TOO_FEW_PAIRS = 1
@@ -105,6 +111,8 @@ class Batch:
         Native and virtual logarithms of the earlier session's pairs: the change since is judged.
     earlier_places
         Where those ran.
+    most_margin
+        Widest margin of a change, broadcastable as `margin`; see `WIDEST`.
     floor
         See `FLOOR`; minus infinity where being faster is no reason for doubt.
     """
@@ -119,6 +127,7 @@ class Batch:
     refused_virtual: ArrayLike = 0
     earlier: tuple[Floats, Floats] | None = None
     earlier_places: Places | None = None
+    most_margin: ArrayLike = WIDEST
     floor: float = FLOOR
 
 
@@ -129,7 +138,7 @@ class Judgement:
     Parameters
     ----------
     outcome, reason
-        Values of `Outcome` and `Reason`, shape (n_sessions, n_series).
+        Values of `Code` and `Reason`, shape (n_sessions, n_series).
     pairs
         Pairs at the look that decided (of a rotation: rounds), same shape.
     flagged
@@ -156,14 +165,14 @@ class Judgement:
     def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
         """Return how many pairs in all the open series need, 0 where no more are wanted."""
         following = np.array([*looks, 0])[np.searchsorted(looks, self.pairs, side="right")]
-        wanted = (self.outcome == Outcome.UNDECIDED) & (self.reason != Reason.CENSORED)
+        wanted = (self.outcome == Code.UNDECIDED) & (self.reason != Reason.CENSORED)
         return np.where(wanted, following, 0)
 
 
 class _Series:
     """A batch with its series in one row, and what is known of them so far."""
 
-    def __init__(self, batch: Batch, looks: Sequence[int], beta: float) -> None:
+    def __init__(self, batch: Batch, looks: Sequence[int], alpha: float, beta: float) -> None:
         sessions, series, pairs, points = batch.virtual.shape
         self.shape = (sessions, series)
         self.rows = sessions * series
@@ -193,50 +202,56 @@ class _Series:
         self.earlier: tuple[Floats, Floats] | None = None
         if batch.earlier is not None:
             count = batch.earlier[0].shape[-2]
+            where = batch.earlier_places or everywhere_alike(count)
+            whole = count - count % where.width
             self.earlier = (
-                with_whole(batch.earlier[0].reshape(self.rows, count, points)),
-                with_whole(batch.earlier[1].reshape(self.rows, count, points)),
+                with_whole(batch.earlier[0].reshape(self.rows, count, points)[:, :whole]),
+                with_whole(batch.earlier[1].reshape(self.rows, count, points)[:, :whole]),
             )
-            self.earlier_places = batch.earlier_places or everywhere_alike(count)
+            self.earlier_places = where.first(whole)
         self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if self.earlier is not None:
             resolved = self._resolved(looks, beta)
-            self.unresolved = np.any(resolved > MOST_MARGIN, axis=-1)
-            self.margin = np.maximum(self.margin, np.minimum(resolved, MOST_MARGIN))
-        self.shares = self.earlier is not None or self._share_what_varies(looks[0])
+            most = np.maximum(with_whole(self._rows(batch.most_margin, points)), self.margin)
+            self.unresolved = np.any(resolved > most, axis=-1)
+            self.margin = np.maximum(self.margin, np.minimum(resolved, most))
+        # With one look no earlier one has picked what is tried, so all pairs count and all series share.
+        self.shares = self.earlier is not None or len(looks) == 1 or self._share_what_varies(looks)
         self.outcome = np.zeros(self.rows, dtype=np.int64)
         self.reason = np.full(self.rows, int(Reason.TOO_FEW_PAIRS))
         self.flagged = np.zeros(self.rows, dtype=np.int64)
         self.used = np.zeros(self.rows, dtype=np.int64)
-        self.level = np.full(self.rows, ALPHA / len(looks) / self.columns)
+        self.level = np.full(self.rows, alpha / len(looks) / self.columns)
         self.running = np.ones(self.rows, dtype=np.bool_)
 
     def _rows(self, values: ArrayLike, last: int) -> Floats:
         values = np.asarray(values, dtype=np.float64)
         return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
 
-    def _share_what_varies(self, first: int) -> bool:
-        """Whether pairs before and after the first look share a host or a boot that differs from others."""
+    def _share_what_varies(self, looks: Sequence[int]) -> bool:
+        """Whether pairs before and after a look share a host or a boot that differs from others."""
         if self.places.kind == "rotated":
             return True
-        boots = np.unique(self.places.boot)
-        varies = bool(np.any(np.asarray(self.noise.between) > 0)) or len(boots) > 1
-        return varies and bool(set(self.places.boot[:first]) & set(self.places.boot[first:]))
+        boot = self.places.boot
+        stated = np.asarray(self.noise.between) > SHARED_BOOT * np.asarray(self.noise.sigma)[:, -1:]
+        varies = bool(np.any(stated)) or len(np.unique(boot)) > 1
+        return varies and any(set(boot[:look]) & set(boot[look:]) for look in looks[:-1])
 
     def _resolved(self, looks: Sequence[int], beta: float) -> Floats:
         """Return the margin of a change that the last look resolves, from what is known beforehand."""
         assert self.earlier is not None
         count = self.earlier[0].shape[-2] // self.earlier_places.width
-        return resolved_margin(self.noise, looks[-1], count, beta / len(looks))
+        return resolved_margin(self.noise, max(looks[-1], LOOKS[-1]), count, beta / len(looks))
 
     def bounds(self, level: float) -> tuple[Floats, Floats, Floats]:
         """Return mean, lower and upper bound of every series from all of its pairs."""
         mean, low, high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
         groups = np.unique(np.stack([self.used, self.start()]), axis=1).T
-        for pairs, start in groups[groups[:, 0] > 0]:
+        for pairs, start in groups if self.pairs else ():
             rows = np.flatnonzero((self.used == pairs) & (self.start() == start))
             every = self.estimate(rows, self.pairs, 0, convict=False)
-            fresh = self.estimate(rows, int(pairs), int(start), convict=True)
+            # Too few pairs for the first look are shown all the same.
+            fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
             if every is not None:
                 mean[rows] = every.mean
                 high[rows] = every.mean + every.reach(level)
@@ -313,7 +328,7 @@ def judge(
         If the batches are of different numbers of sessions, a batch has more or fewer pairs than places, or a
         value is no number.
     """
-    state = [_Series(batch, looks, beta) for batch in batches]
+    state = [_Series(batch, looks, alpha, beta) for batch in batches]
     if len({one.shape[0] for one in state}) > 1:
         raise ValueError("batches of one call hold the same sessions.")
     for index, look in enumerate(looks):
@@ -328,13 +343,13 @@ def judge(
             before = one.flagged[active]
             if len(active):
                 _acquit(one, active, pairs, beta / len(looks))
-            tried.append((_evidence(one, active, before, pairs), active))
+            tried.append((_evidence(one, active, before, pairs, look), active))
         _convict(state, [p for p, _ in tried], flagged, alpha, looks)
         for one, (_, active) in zip(state, tried, strict=True):
             if len(active):
                 _refuse(one, active, beta / len(looks), looks)
             if drive:
-                one.running &= one.outcome == Outcome.UNDECIDED
+                one.running &= one.outcome == Code.UNDECIDED
     return [_judgement(one, None if drive else beta / len(looks)) for one in state]
 
 
@@ -356,7 +371,7 @@ def _judgement(one: _Series, level: float | None) -> Judgement:
 def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> None:
     """Say WITHIN, or flag; and what is too good to be true."""
     estimate = one.estimate(rows, pairs, 0, convict=False)
-    open_ = one.outcome[rows] != Outcome.OVER
+    open_ = one.outcome[rows] != Code.OVER
     one.used[rows[open_]] = pairs
     if estimate is None:
         one.flagged[rows] = np.where(one.flagged[rows] == 0, pairs, one.flagged[rows])
@@ -366,22 +381,27 @@ def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> 
     too_good = estimate.above(one.floor)[..., -1] < level
     within &= ~one.unresolved[rows]
     one.flagged[rows] = np.where((one.flagged[rows] == 0) & ~within, pairs, one.flagged[rows])
-    outcome = np.where(within, Outcome.WITHIN, Outcome.UNDECIDED)
+    outcome = np.where(within, Code.WITHIN, Code.UNDECIDED)
     reason = np.where(within, Reason.NONE, Reason.OPEN)
     hidden = within & one.censored[rows]
-    outcome[hidden], reason[hidden] = Outcome.UNDECIDED, Reason.CENSORED
-    outcome[too_good], reason[too_good] = Outcome.INVALID, Reason.TOO_GOOD
+    outcome[hidden], reason[hidden] = Code.UNDECIDED, Reason.CENSORED
+    outcome[too_good], reason[too_good] = Code.INVALID, Reason.TOO_GOOD
     one.outcome[rows[open_]] = outcome[open_]
     one.reason[rows[open_]] = reason[open_]
 
 
-def _evidence(one: _Series, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int) -> Floats:
+def _evidence(
+    one: _Series, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int, look: int
+) -> Floats:
     """Return each series' p-value of "within budget"; infinite where it cannot be convicted at this look."""
     p = np.full(one.rows, np.inf)
     if one.shares:
         groups = [(rows, 0)] if len(rows) else []
     else:
-        groups = [(rows[flagged == start], int(start)) for start in np.unique(flagged[flagged > 0])]
+        # Where a session stopped between two looks, one fresh pair may say nothing of its own noise.
+        starts = [int(start) for start in np.unique(flagged[flagged > 0])]
+        enough = [start for start in starts if pairs - start >= min(LOOKS[0], look - start)]
+        groups = [(rows[flagged == start], start) for start in enough]
     for some, start in groups:
         estimate = one.estimate(some, pairs, start, convict=True)
         if estimate is not None:
@@ -404,7 +424,7 @@ def _convict(
     # left by the very pairs that are tried now.
     family = np.concatenate(
         [
-            ((before | one.shares) & (one.outcome != Outcome.OVER)).reshape(one.shape)
+            ((before | one.shares) & (one.outcome != Code.OVER)).reshape(one.shape)
             for one, before in zip(state, flagged, strict=True)
         ],
         axis=1,
@@ -428,25 +448,25 @@ def _convict(
         shared = np.broadcast_to(level / each / one.columns, one.shape).reshape(-1)
         one.level[tried] = shared[tried]
         mine = convicted[:, columns].reshape(-1)
-        one.outcome[mine] = Outcome.OVER
+        one.outcome[mine] = Code.OVER
         one.reason[mine] = Reason.NONE
 
 
 def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence[int]) -> None:
     """Say INVALID where no number of pairs would give an answer."""
-    rows = rows[one.outcome[rows] == Outcome.UNDECIDED]
+    rows = rows[one.outcome[rows] == Code.UNDECIDED]
     if not len(rows):
         return
     pairs = int(one.used[rows[0]])
     if math.isinf(_bias(one)):
-        one.outcome[rows], one.reason[rows] = Outcome.INVALID, Reason.HOSTS
+        one.outcome[rows], one.reason[rows] = Code.INVALID, Reason.HOSTS
         return
     unresolved = rows[one.unresolved[rows]]
     estimate = one.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
     if estimate is not None:
         # More pairs are worth their time only where they might convict.
         calm = np.all(estimate.mean <= one.limit[unresolved], axis=-1) | (pairs >= looks[-1])
-        one.outcome[unresolved[calm]], one.reason[unresolved[calm]] = Outcome.INVALID, Reason.MARGIN
+        one.outcome[unresolved[calm]], one.reason[unresolved[calm]] = Code.INVALID, Reason.MARGIN
     rows = rows[~one.unresolved[rows] & (one.reason[rows] == Reason.OPEN)]
     if pairs < SPREAD_FROM or not len(rows) or one.places.kind == "rotated":
         return
@@ -456,7 +476,9 @@ def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence
     # At the last look the spread counts as it was seen, before only where even its kind reading is too wide.
     df = estimate.spread_df
     kind = 1.0 if pairs >= looks[-1] else df / float(special.chdtri(df, 1 - FOUND))
-    reach = -special.stdtrit(looks[-1] - 1.0, level) * estimate.spread * math.sqrt(kind / looks[-1])
+    # Fewer pairs may be allowed than the rule asks for: that is no noise.
+    most = max(looks[-1], LOOKS[-1])
+    reach = -special.stdtrit(most - 1.0, level) * estimate.spread * math.sqrt(kind / most)
     limit, margin = one.limit[rows], one.margin[rows]
     hopeless = np.any(reach > margin, axis=-1)
     near = np.all(estimate.mean + reach < limit + margin, axis=-1) | np.any(
@@ -464,7 +486,7 @@ def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence
     )
     if pairs < looks[-1]:
         hopeless &= ~near
-    one.outcome[rows[hopeless]], one.reason[rows[hopeless]] = Outcome.INVALID, Reason.NOISE
+    one.outcome[rows[hopeless]], one.reason[rows[hopeless]] = Code.INVALID, Reason.NOISE
 
 
 def _bias(one: _Series) -> float:
@@ -475,7 +497,7 @@ def _bias(one: _Series) -> float:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SizeRange:
     """A contiguous range of sizes that is over budget.
 
     Parameters
@@ -493,8 +515,8 @@ class Finding:
     low: float
 
 
-def findings(batch: Batch, judged: Judgement, session: int, series: int) -> list[Finding]:
-    """Name the contiguous ranges in which an OVER series is over budget, the worst first.
+def spans(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[SizeRange]:
+    """Name the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
     That there is something was decided size by size. Where it is, is the range whose sizes stand out most
     together (the sum of their excesses over their errors, by the root of their number); then the next one
@@ -503,36 +525,53 @@ def findings(batch: Batch, judged: Judgement, session: int, series: int) -> list
     Parameters
     ----------
     batch, judged
-        What was judged, and what came out, not with `drive`.
-    session, series
-        Which one.
+        What was judged, and what came out, of one series (`only`); not with `drive`.
+    looks
+        See `judge`.
     """
-    if judged.outcome[session, series] != Outcome.OVER:
-        return []
-    one = _Series(batch, LOOKS, BETA)
-    row = session * one.shape[1] + series
+    one = _Series(batch, looks, ALPHA, BETA)
     one.used, one.flagged = judged.pairs.reshape(-1), judged.flagged.reshape(-1)
-    estimate = one.estimate(np.array([row]), int(one.used[row]), int(one.start()[row]), convict=True)
+    estimate = one.estimate(np.array([0]), int(one.used[0]), int(one.start()[0]), convict=True)
     assert estimate is not None  # it was convicted by it
-    level, points = float(judged.level[session, series]), one.points
-    mean, limit = estimate.mean[0], one.limit[row]
+    level, points = float(judged.level[0, 0]), one.points
+    mean, limit = estimate.mean[0], one.limit[0]
     standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
     low = mean - estimate.reach(level)[0]
     alone = (estimate.below(limit)[0] <= level * (1 + 1e-9))[:points]
     total = np.append(0.0, np.cumsum(standing))
-    free, found = np.ones(points, dtype=np.bool_), list[Finding]()
+    free, found = np.ones(points, dtype=np.bool_), list[SizeRange]()
     while not found or np.any(alone & free):
-        best = max(
+        i, j = max(
             ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
             key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
         )
-        i, j = best
         lower = float(np.max(low[i:j])) if np.any(alone[i:j]) else float(low[-1])
-        found.append(Finding(i, j, float(np.mean(mean[i:j])), lower))
+        found.append(SizeRange(i, j, float(np.mean(mean[i:j])), lower))
         free[max(i - 1, 0) : j + 1] = False
         if not np.any(free):
             break
     return found
+
+
+def only(batch: Batch, judged: Judgement, session: int, series: int) -> tuple[Batch, Judgement]:
+    """Return one series of a batch, and what came out of it, as if it had been judged alone."""
+    shape = judged.outcome.shape
+
+    def cut(values: Any) -> Any:
+        values = np.asarray(values)
+        full = np.broadcast_to(values, (*shape, *values.shape[2:])) if values.ndim > 1 else values
+        return full[session : session + 1, series : series + 1] if values.ndim > 1 else values
+
+    def cut_all(part: Any) -> dict[str, Any]:
+        return {
+            name: cut(value)
+            for name in part.__dataclass_fields__
+            if isinstance(value := getattr(part, name), np.ndarray)
+        }
+
+    earlier = None if batch.earlier is None else (cut(batch.earlier[0]), cut(batch.earlier[1]))
+    noise = replace(batch.noise, **cut_all(batch.noise))
+    return replace(batch, **cut_all(batch), noise=noise, earlier=earlier), replace(judged, **cut_all(judged))
 
 
 def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) -> Floats:
@@ -556,7 +595,7 @@ def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) 
     return resolved
 
 
-def earlier_pairs_needed(noise: Noise, margin: float = MOST_MARGIN, looks: Sequence[int] = LOOKS) -> float:
+def earlier_pairs_needed(noise: Noise, margin: float = WIDEST, looks: Sequence[int] = LOOKS) -> float:
     """Return how many pairs an earlier session needs for a margin; infinite where no number would do."""
     df = np.asarray(noise.df) + looks[-1] - 1
     factor = special.stdtrit(df, FOUND) - special.stdtrit(df, BETA / len(looks))

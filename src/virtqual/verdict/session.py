@@ -1,30 +1,21 @@
-"""Judge all series of a session with one error rate, and say what is still to be run.
-
-Every series is screened with its first two pairs. The screen can acquit (WITHIN, with the usual error
-rate) but not convict: what it does not acquit is *flagged* and confirmed on fresh pairs alone, with
-Holm's procedure. Of overheads, the flagged ones share the error rate: flags come from other pairs than
-convictions do. Of changes, all share it, flagged or not: flags and convictions have the pairs of the
-earlier session in common. Where both are asked for, each has half of it. So the chance of any false OVER
-in the whole session stays below alpha, whether it judges five metrics or five hundred.
-"""
+"""Judge a session: all of its series with one error rate, its slow runs, and its waivers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
-from virtqual.references.budgets import Budget, Gate, HypervisorClass
-from virtqual.references.noise import Prior
+from virtqual.references.budgets import HypervisorClass
 from virtqual.references.waivers import Waiver
-from virtqual.verdict.design import Design
-from virtqual.verdict.judge import DESIGN, judge
-from virtqual.verdict.outcome import Outcome, Verdict
-from virtqual.verdict.pairs import Series
-
-SCREEN = 2
+from virtqual.verdict.batches import counted
+from virtqual.verdict.judge import judge_all
+from virtqual.verdict.outcome import Case, Outcome, Verdict
+from virtqual.verdict.record import VerdictRecord
+from virtqual.verdict.rule import ALPHA, LOOKS
+from virtqual.verdict.slow_runs import NONE, SLOW_ALPHA, SlowRuns, slow_runs_of
 
 # The order in which one answer stands for many: the first that occurs.
 _ORDER = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Outcome.WITHIN)
@@ -34,32 +25,10 @@ class SessionError(ValueError):
     """Cases that cannot be judged together."""
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One series with all that is needed to judge it.
-
-    Parameters
-    ----------
-    series
-        Its pairs so far; may be empty.
-    budget, prior
-        See `judge`.
-    baseline
-        The same series in an earlier session (`--against`).
-    refused
-        Reasons for which the whole series cannot be judged.
-    """
-
-    series: Series
-    budget: Budget
-    prior: Prior
-    baseline: Series | None = None
-    refused: tuple[str, ...] = ()
-
-    @property
-    def gate(self) -> Gate:
-        """Whether the overhead is asked about, or its change: one session may ask both of a series."""
-        return self.budget.gate if self.baseline is None else "change"
+def gravest(verdicts: Iterable[Verdict | VerdictRecord]) -> Outcome:
+    """Return one answer for many: the first of `_ORDER` that occurs; INVALID for none."""
+    present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts}
+    return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
 
 
 @dataclass(frozen=True)
@@ -72,46 +41,11 @@ class Need:
         Its id, ``metric@setting``.
     first, last
         Pair numbers, both included.
-    reason
-        Why they are wanted.
     """
 
     series: str
     first: int
     last: int
-    reason: str
-
-    @property
-    def numbers(self) -> range:
-        """The pair numbers."""
-        return range(self.first, self.last + 1)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is still to be run. A driver runs it, adds the samples and judges again.
-
-    Parameters
-    ----------
-    needs
-        One for each series that is not decided, in the order of the cases.
-    """
-
-    needs: tuple[Need, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to run."""
-        return not self.needs
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """Ids of the series that need pairs."""
-        return tuple(need.series for need in self.needs)
-
-    def numbers(self, series: str) -> range:
-        """Return the pair numbers that `series` needs; empty if none."""
-        return next((need.numbers for need in self.needs if need.series == series), range(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +56,12 @@ class SessionVerdict:
     ----------
     verdicts
         One for each case, in their order.
-    plan
-        What is still to be run.
-    design
-        The design of the session.
+    needs
+        What is still to be run, by series; empty where nothing is.
+    slow_runs, slow_in_all
+        Slow runs of this session, and together with earlier ones'.
+    slow_found
+        Whether virtual runs are slow more often than native ones: asked once nothing is left to run.
     hypervisor_class
         The class it was judged under; None if budgets were given by hand.
     waivers
@@ -135,8 +71,10 @@ class SessionVerdict:
     """
 
     verdicts: tuple[Verdict, ...]
-    plan: Plan
-    design: Design
+    needs: tuple[Need, ...] = ()
+    slow_runs: SlowRuns = NONE
+    slow_in_all: SlowRuns = NONE
+    slow_found: bool = False
     hypervisor_class: HypervisorClass | None = None
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
@@ -150,11 +88,11 @@ class SessionVerdict:
     def outcome(self) -> Outcome:
         """One answer for all: INVALID, OVER, UNDECIDED, BASELINE, WITHIN, the first that occurs.
 
-        A waived OVER does not count; `accepted` says how many there are. A session in which nothing was
-        judged is INVALID.
+        A waived OVER does not count; `accepted` says how many there are. Slow runs that were found are OVER.
+        A session in which nothing was judged is INVALID.
         """
-        present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in self.verdicts}
-        return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
+        answer = gravest(self.verdicts)
+        return Outcome.OVER if self.slow_found and answer is not Outcome.INVALID else answer
 
     @property
     def accepted(self) -> int:
@@ -170,7 +108,19 @@ class SessionVerdict:
             return False, self.hypervisor_class.name
         if self.outcome is not Outcome.WITHIN:
             return False, self.outcome.value.lower()
-        return True, ""
+        return not self.confounded, self.confounded
+
+    @property
+    def confounded(self) -> str:
+        """Why what is called overhead may be one of hosts; empty where that is excluded."""
+        places = [verdict.places for verdict in self.verdicts if verdict.places.confounded]
+        told = [place for place in places if place.told]
+        if told:
+            native, virtual = (", ".join(names) for names in told[0].roles)
+            return (
+                f"hosts confounded: native {native}, virtual {virtual}, and no survey bounds the difference"
+            )
+        return "nobody says which hosts carry the virtual machines" if places else ""
 
     def verdict(self, series: str) -> Verdict:
         """Return the verdict of one series by id.
@@ -189,10 +139,12 @@ class SessionVerdict:
 def judge_session(
     cases: Iterable[Case],
     *,
-    design: Design = DESIGN,
+    looks: Sequence[int] = LOOKS,
+    share: int = 1,
     hypervisor_class: HypervisorClass | None = None,
     waivers: Sequence[Waiver] = (),
     build: str = "",
+    slow_before: SlowRuns = NONE,
     today: date | None = None,
 ) -> SessionVerdict:
     """Judge the series of a session together.
@@ -201,14 +153,18 @@ def judge_session(
     ----------
     cases
         In the order in which they are to be shown.
-    design
-        Its `alpha` is the error rate of the whole session.
+    looks
+        After how many pairs a decision is tried; one number where it was fixed before the first pair.
+    share
+        How many sessions share the error rates.
     hypervisor_class
         The class under which it is judged.
     waivers
         All waivers; those for another class or build are left aside.
     build
         The hypervisor build, as waivers name it.
+    slow_before
+        Slow runs of earlier sessions of this build.
     today
         For the expiry of waivers; the current day if not given.
 
@@ -217,57 +173,54 @@ def judge_session(
     SessionError
         If a series occurs twice with one gate.
     PairingError, BudgetError
-        See `judge`.
+        See `virtqual.verdict.judge.judge_all`.
     """
-    cases = list(cases)
+    (answer,) = judge_sessions(
+        [cases],
+        looks=looks,
+        share=share,
+        hypervisor_class=hypervisor_class,
+        waivers=waivers,
+        build=build,
+        slow_before=slow_before,
+        today=today,
+    )
+    return answer
+
+
+def judge_sessions(
+    sessions: Iterable[Iterable[Case]],
+    *,
+    looks: Sequence[int] = LOOKS,
+    share: int = 1,
+    hypervisor_class: HypervisorClass | None = None,
+    waivers: Sequence[Waiver] = (),
+    build: str = "",
+    slow_before: SlowRuns = NONE,
+    today: date | None = None,
+) -> list[SessionVerdict]:
+    """Judge several sessions, each for itself; parameters and errors as `judge_session`."""
+    every = [list(cases) for cases in sessions]
     today = today or date.today()
-    asked = Counter((case.series.id, case.gate) for case in cases)
-    repeated = {name for (name, _), count in asked.items() if count > 1}
-    if repeated:
-        raise SessionError(f"a series can be judged only once in a session: {', '.join(sorted(repeated))}.")
+    for cases in every:
+        asked = Counter((case.series.id, case.gate) for case in cases)
+        if repeated := {name for (name, _), count in asked.items() if count > 1}:
+            raise SessionError(
+                f"a series can be judged only once in a session: {', '.join(sorted(repeated))}."
+            )
     name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == name and w.build == build]
-    verdicts = tuple(_waived(verdict, relevant, name, build, today) for verdict in _judge_all(cases, design))
-    return SessionVerdict(verdicts, _plan(verdicts), design, hypervisor_class, tuple(relevant), today)
-
-
-def _judge_one(case: Case, series: Series, design: Design) -> Verdict:
-    return judge(
-        series, case.budget, prior=case.prior, design=design, baseline=case.baseline, refused=case.refused
-    )
-
-
-def _judge_all(cases: Sequence[Case], design: Design) -> list[Verdict]:
-    # An acquittal by the screen stands: later pairs of the series, run for the sake of another metric of
-    # the same program, would have to share in the error rate to count.
-    gates = {case.gate for case in cases}
-    screening = {gate: design.in_session(SCREEN, 1, change=gate == "change") for gate in gates}
-    verdicts = [_judge_one(case, case.series.first(SCREEN), screening[case.gate]) for case in cases]
-    for i, case in enumerate(cases):
-        later = len(case.series.valid) - SCREEN
-        if verdicts[i].outcome is Outcome.BASELINE:
-            verdicts[i] = _judge_one(case, case.series, screening[case.gate])
-        elif verdicts[i].outcome is Outcome.WITHIN and later > 0:
-            note = f"decided on the screen of {SCREEN} pairs; {later} more were run"
-            verdicts[i] = replace(verdicts[i], reasons=(*verdicts[i].reasons, note))
-    flagged = [
-        i
-        for i, verdict in enumerate(verdicts)
-        if verdict.outcome is Outcome.UNDECIDED and len(cases[i].series.valid) >= SCREEN
-    ]
-    convicted: set[int] = set()
-    while True:
-        share = {i for i, case in enumerate(cases) if case.gate == "change"}.union(flagged) - convicted
-        family = Counter(cases[i].gate for i in share)
-        for i in flagged:
-            if i not in convicted:
-                gate = cases[i].gate
-                confirming = design.in_session(SCREEN, len(gates) * family[gate], change=gate == "change")
-                verdicts[i] = _judge_one(cases[i], cases[i].series, confirming)
-        fresh = {i for i in flagged if verdicts[i].outcome is Outcome.OVER} - convicted
-        if not fresh:
-            return verdicts
-        convicted |= fresh
+    answers = []
+    for cases, judged in zip(every, judge_all(every, looks=looks, alpha=ALPHA / share), strict=True):
+        verdicts = tuple(_waived(verdict, relevant, name, build, today) for verdict in judged)
+        needs = tuple(_needs(verdicts))
+        slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
+        together = slow + slow_before
+        found = not needs and bool(together.p <= SLOW_ALPHA / share)
+        answers.append(
+            SessionVerdict(verdicts, needs, slow, together, found, hypervisor_class, tuple(relevant), today)
+        )
+    return answers
 
 
 def _waived(verdict: Verdict, waivers: Sequence[Waiver], name: str, build: str, today: date) -> Verdict:
@@ -281,15 +234,10 @@ def _waived(verdict: Verdict, waivers: Sequence[Waiver], name: str, build: str, 
     return replace(verdict, waiver=best, waived=bool(accepting))
 
 
-def _plan(verdicts: Iterable[Verdict]) -> Plan:
-    needs = []
+def _needs(verdicts: Iterable[Verdict]) -> Iterator[Need]:
     for verdict in verdicts:
-        if verdict.next_look is None:
-            continue
-        series = verdict.evidence.series
-        missing = verdict.next_look - len(series.valid)
+        series = verdict.case.series
+        missing = (verdict.next_pairs or 0) - len(counted(series))
         if missing > 0:
             first = series.next_number
-            reason = verdict.reasons[-1] if not verdict.pairs and verdict.reasons else verdict.outcome.value
-            needs.append(Need(series.id, first, first + missing - 1, reason))
-    return Plan(tuple(needs))
+            yield Need(series.id, first, first + missing - 1)

@@ -7,13 +7,18 @@ and a very different user. Means are the wrong place to look: runs are counted.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from virtqual.verdict.estimate import Bools, Floats, Ints
+from virtqual.verdict.batches import costs, known_sigma
+from virtqual.verdict.estimate import Bools, Floats, Ints, with_whole
+from virtqual.verdict.outcome import Case
+from virtqual.verdict.pairs import SIDES, Series, Side
 
 SLOW = math.log(1.25)
 """How much longer than its side's typical run a slow run takes: more than a budget with its margin allows."""
@@ -26,7 +31,13 @@ SLOW_ALPHA = 0.002
 
 
 def slow(values: Floats, sigma: ArrayLike) -> Bools:
-    """Return which runs of one side were slow.
+    """Return which runs of one side were slow, shape (..., n_runs); see `slowness`."""
+    found: Bools = slowness(values, sigma) > 0
+    return found
+
+
+def slowness(values: Floats, sigma: ArrayLike) -> Floats:
+    """Return how much longer than its side's typical run each slow run took; 0 for others.
 
     A run is held against the typical run of its own side and series, so that a steady overhead makes no run
     slow. Typical is the lower median: of four runs two may be slow and two typical. The noise is the wider of
@@ -44,7 +55,7 @@ def slow(values: Floats, sigma: ArrayLike) -> Bools:
     Returns
     -------
     ndarray
-        Shape (..., n_runs). A run that yields several metrics is slow where any of them is: combine with `|`.
+        Log units, shape (..., n_runs). A run that yields several metrics is slow where any of them is.
     """
     run = np.asarray(values[..., -1], dtype=np.float64)
     known = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
@@ -54,8 +65,8 @@ def slow(values: Floats, sigma: ArrayLike) -> Bools:
     # Down from the median there are no slow runs, so that their own number does not hide them.
     below = np.sort(np.maximum(typical - run, 0), axis=-1)[..., -((n + 3) // 4) : None]
     seen = below.mean(axis=-1, keepdims=True)
-    result: Bools = run - typical > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, seen))
-    return result
+    excess: Floats = run - typical
+    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, seen)), excess, 0.0)
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,15 @@ class SlowRuns:
         Slow runs: integers, or arrays of one shape.
     virtual_runs, native_runs
         All runs, same shape.
+    factor
+        By how much longer than a typical one a slow virtual run takes, the median; 0 where none is slow.
     """
 
     virtual: Ints | int
     virtual_runs: Ints | int
     native: Ints | int
     native_runs: Ints | int
+    factor: float = 0.0
 
     def __add__(self, other: SlowRuns) -> SlowRuns:
         return SlowRuns(
@@ -81,6 +95,7 @@ class SlowRuns:
             np.add(self.virtual_runs, other.virtual_runs),
             np.add(self.native, other.native),
             np.add(self.native_runs, other.native_runs),
+            self.factor or other.factor,
         )
 
     @property
@@ -100,3 +115,54 @@ class SlowRuns:
         """Whether the virtual side has slow runs more often than the native one."""
         found: Bools = self.p <= SLOW_ALPHA
         return np.asarray(found)
+
+    @property
+    def text(self) -> str:
+        """Return such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
+        often = f"1 in {round(int(self.virtual_runs) / int(self.virtual))}" if self.virtual else "none"
+        return (
+            f"{often} virtual runs takes {self.factor:.1f}x as long ({self.virtual} of {self.virtual_runs}); "
+            f"natively {self.native} of {self.native_runs}"
+        )
+
+
+NONE = SlowRuns(0, 0, 0, 0)
+
+
+def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
+    """Count the slow runs of a session: a run once, however many of its metrics are slow.
+
+    Parameters
+    ----------
+    cases
+        One for each series; the runs of its valid pairs count.
+    """
+    seen: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
+    alike: dict[tuple[int, int], list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.series.valid:
+            alike[len(case.series.valid), case.series.width].append(case)
+    for members in alike.values():
+        sigma = np.array([known_sigma(case.prior, case.series.width) for case in members])
+        both = [costs(case.series, case.series.valid) for case in members]
+        for side, values in zip(SIDES, zip(*both, strict=True), strict=True):
+            slower = slowness(with_whole(np.array(values)), sigma).tolist()
+            for case, excesses in zip(members, slower, strict=True):
+                if not (case.series.yardstick and side == "native"):
+                    _note(seen[side], case.series, side, excesses)
+    slow_ones = {side: [excess for excess in runs.values() if excess > 0] for side, runs in seen.items()}
+    factor = math.exp(float(np.median(slow_ones["virtual"]))) if slow_ones["virtual"] else 0.0
+    return SlowRuns(
+        len(slow_ones["virtual"]), len(seen["virtual"]), len(slow_ones["native"]), len(seen["native"]), factor
+    )
+
+
+def _note(runs: dict[Hashable, float], series: Series, side: Side, excesses: Iterable[float]) -> None:
+    """Note how slow each run of one side was: the most that any of its metrics says."""
+    for pair, excess in zip(series.valid, excesses, strict=True):
+        sample = pair.native if side == "native" else pair.virtual
+        assert sample is not None  # of a valid pair
+        # Nobody says which samples without times are of one run.
+        run = (series.id, *sample.run) if pair.untimed else sample.run
+        if excess or run not in runs:
+            runs[run] = max(runs.get(run, 0.0), excess)

@@ -85,7 +85,7 @@ def test_a_missing_feature_is_named_at_the_end_of_a_session_and_by_preflight(tmp
     screen = Console(file=io.StringIO(), width=80)
     Terminal(screen).end(session, str(tmp_path))
     text = " ".join(screen.file.getvalue().split())
-    assert "canary write combining is missing (protects R03, R04, R05, R07)" in text
+    assert "canary write combining is missing (protects claims R03, R04, R05, R07)" in text
     assert "16 to 128 B lie +0.34 us off the line from 8 to 256 B (-0.16 us natively)" in text
     assert "messages of 2 to 8 B take +0.40 us against native (medians of 4 pairs)" in text
     assert "canaries not observable: IOMMU large pages, truthful virtual NUMA" in text
@@ -112,10 +112,10 @@ def test_a_missing_feature_is_named_at_the_end_of_a_session_and_by_preflight(tmp
             "unknown",
             "20.9 us natively: MPI did not go over RDMA",
         ),
-        ("inside a node", {"metric": "osu_latency", "setting": "same node"}, "unknown", "no latency"),
+        ("inside a node", {"metric": "osu_latency", "setting": "same node"}, "unknown", "none of rdma_send"),
         ("an adapter in software", {"guest": node("guest", **SOFTWARE)}, "unknown", "is software"),
         ("no adapter", {"guest": node("guest", **NO_ADAPTER)}, "unknown", "has no RDMA adapter"),
-        ("runs that were disturbed", {"native_load": busy()}, "unknown", "no latency"),
+        ("runs that were disturbed", {"native_load": busy()}, "unknown", "none of rdma_send"),
     ],
 )
 def test_write_combining_is_asked_of_latencies_that_can_tell(what, runs, state, evidence):

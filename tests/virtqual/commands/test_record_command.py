@@ -9,6 +9,7 @@ from virtqual.commands.record import app
 from virtqual.identity import Load, gather, readers
 from virtqual.references import load_references
 from virtqual.runs import Answer, Result, Run
+from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import load
 
@@ -109,6 +110,56 @@ def test_a_check_that_was_refused_makes_no_reference(place):
     result = CliRunner().invoke(app, ["s2"])
     assert result.exit_code == 2
     assert "session s2: nothing of Lammps %problem=lj is taken: not the same result: energy" in result.output
+
+
+SYSTEM = """import runpy
+system = runpy.run_path({example!r})["system"]
+system["name"] = "site"
+system["partitions"][1]["extras"]["nodes_of_hosts"] = {hosts!r}
+"""
+
+
+@pytest.fixture
+def surveyed(place, monkeypatch):
+    """Return how to write the system file: s1 and s2 ran natively on n1 and n2 in turn, in VMs on n2."""
+
+    def on(changed):
+        hosts = {"n1": "n1" if changed.pair % 2 else "n2"} if changed.side == "native" else {}
+        return changed.model_copy(update={"hosts": hosts})
+
+    for name in ("s1", "s2"):
+        damage(place, name, on)
+
+    def told(hosts):
+        file = place.parent / "site.py"
+        example = str(REFERENCES.parent / "reframe/systems/example.py")
+        file.write_text(SYSTEM.format(example=example, hosts=hosts), encoding="utf-8")
+        monkeypatch.setenv("VIRTQUAL_SYSTEMS", str(file))
+
+    return told
+
+
+def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
+    surveyed({"n2.example.org": ["vm1"]})
+    shown = CliRunner().invoke(app, ["s1", "s2", "--hosts", "--write"])
+    assert shown.exit_code == 0, shown.output
+    assert "1 files proposed" not in shown.output
+    assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == ["hosts.yaml"]
+    series = series_of([run(0, "native", 0.0, 2.0)], load_references(place))["lammps_loop_time@lj"]
+    assert 0.005 < load_references(place).host_bound(series, "site", ["n1"], ["n2"]) < 0.05
+
+
+def test_a_survey_without_native_runs_on_both_groups_says_what_is_missing(place, surveyed):
+    surveyed({"esx1": ["vm1"]})
+    result = CliRunner().invoke(app, ["s1", "s2", "--hosts"])
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "by extras.nodes_of_hosts of the virtual partition: esx1" in said
+    assert "native runs on n1, n2: it takes some on the hosts of either side" in said
+    surveyed({})
+    result = CliRunner().invoke(app, ["s1", "--hosts"])
+    assert result.exit_code == 2
+    assert "which hosts carry VMs is not known" in " ".join(result.output.split())
 
 
 def test_a_session_that_is_not_there_is_a_usage_error(place):

@@ -83,6 +83,18 @@ def test_the_command_shows_them_side_by_side(two):
     assert run("compare", "20260101").exit_code == 2
 
 
+def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, monkeypatch):
+    alone = two[0].model_copy(update={"session": "20260103-000000-s"})
+    alone.runs = [
+        run.model_copy(update={"results": (run.results[0].model_copy(update={"setting": "1 thread"}),)})
+        for run in alone.runs
+    ]
+    concluded(Log(keep(alone, paths.sessions())), None)
+    done = run("compare", "20260103", "20260101")
+    assert re.search(r"1 thread +A +0\.740 +1\.000 +0\.740", done.output), done.output
+    assert re.search(r"2 threads +B +0\.740 +- +-", done.output)
+
+
 def test_a_session_is_shown_again_as_it_was_concluded(two):
     done = run("show", "20260102")
     assert done.exit_code == 0, done.output

@@ -1,12 +1,17 @@
 """What the command says of an error, and how it ends: 1 is for builds that are over budget alone."""
 
 import datetime
+import os
+import subprocess
 import sys
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from virtqual import cli, qualify
+from virtqual.commands import speaking
 from virtqual.errors import RefusedError
 from virtqual.qualify.opening import _directory
 from virtqual.references.metrics import Metrics
@@ -43,7 +48,7 @@ def test_what_nobody_foresaw_is_no_verdict(failing, tmp_path, error):
     done = failing(error)
     assert done.exit_code == 5
     (log,) = (tmp_path / "state/errors").iterdir()
-    assert f"failed by what nobody foresaw, {type(error).__name__}" in done.output
+    assert f"ended by an error that virtqual does not know, {type(error).__name__}" in done.output
     assert f"the traceback is in {log}" in done.output
     assert done.output.count("\n") == 1
     assert "raise error" in log.read_text()
@@ -68,7 +73,7 @@ def test_a_state_directory_that_cannot_be_written_is_named(failing, tmp_path, mo
         (tmp_path / state / "sessions/20260101-000000-x").mkdir(parents=True)
     done = failing(error.value)
     said = " ".join(done.output.split())
-    assert (done.exit_code, "nobody foresaw" in said) == (5, False)
+    assert (done.exit_code, "does not know" in said) == (5, False)
     assert f"virtqual writes to {tmp_path / state}; " in said
     assert "VIRTQUAL_STATE" in said
 
@@ -78,7 +83,7 @@ def test_a_full_disk_is_called_so(failing, tmp_path):
     assert done.exit_code == 5
     assert f"cannot be written: No space left on device. virtqual writes to {tmp_path}/state" in done.output
     # Another file's trouble is not the state directory's.
-    assert "nobody foresaw" in failing(OSError(13, "Permission denied", "/elsewhere")).output
+    assert "does not know" in failing(OSError(13, "Permission denied", "/elsewhere")).output
 
 
 def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):
@@ -101,3 +106,23 @@ def test_two_sessions_of_one_second_have_two_ids(tmp_path, monkeypatch):
     now = datetime.datetime(2026, 1, 1, 23, 59, 59)
     made = [_directory(now, "x").name for _ in range(3)]
     assert made == ["20260101-235959-x", "20260102-000000-x", "20260102-000001-x"]
+
+
+def test_a_closed_pipe_ends_a_command_silently(tmp_path):
+    env = {**os.environ, "VIRTQUAL_STATE": str(tmp_path)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    line = [sys.executable, "-c", "from virtqual.cli import app; app()", "list"]
+    done = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, env=env)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert not (tmp_path / "errors").exists()
+
+
+def test_a_message_is_folded_between_words_in_a_terminal(monkeypatch):
+    console = Console(file=StringIO(), force_terminal=True, color_system=None, width=40, soft_wrap=True)
+    monkeypatch.setattr(speaking, "_errors", console)
+    speaking._complain(f"virtqual: {'word ' * 20}/a{'/path-of-one' * 6}/")
+    lines = console.file.getvalue().splitlines()
+    assert lines[-1] == f"/a{'/path-of-one' * 6}/"
+    assert max(map(len, lines[:-1])) <= 40

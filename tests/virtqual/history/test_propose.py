@@ -59,7 +59,7 @@ def test_history_finds_the_noise_whatever_the_overhead_was(metrics):
     ]
     entry = noise_entry(series, "test")
     assert entry["sigma"] == pytest.approx(0.03, rel=0.15)
-    assert entry["df"] == 24 * 5
+    assert entry["df"] == 6
 
 
 def test_history_separates_what_a_whole_curve_shares(metrics):

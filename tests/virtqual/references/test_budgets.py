@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from virtqual.references import Budget, BudgetError, Quantity, Reason, Term
-from virtqual.references.noise import sigma_of_history
+from virtqual.references.budgets import MOST_MARGIN
 
 
 def test_a_budget_by_hand_says_so():
@@ -19,7 +19,7 @@ def test_each_size_has_the_first_term_that_covers_it(metrics):
     small = Term(0.5, None, 0.1, Reason("policy", "small"), low=1, high=8)
     rest = Term(0.1, None, 0.2, Reason("policy", "rest"), low=8, high=64)
     budget = Budget((small, rest))
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 8.0, 16.0, 64.0), np.full(4, 3.0))
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 8.0, 16.0, 64.0), np.full(4, 3.0))
     assert np.exp(limit) == pytest.approx([1.5, 1.5, 1.1, 1.1])
     assert np.exp(limit + margin) == pytest.approx([1.6, 1.6, 1.3, 1.3])
     with pytest.raises(BudgetError, match=r"^no budget covers size 65\.$"):
@@ -29,9 +29,24 @@ def test_each_size_has_the_first_term_that_covers_it(metrics):
 
 def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
     budget = Budget.of(0.05, absolute=Quantity(0.2, "us"), margin=Quantity(0.1, "us"))
-    limit, margin = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
     assert np.exp(limit) == pytest.approx([1.2, 1.05])
     assert np.exp(limit + margin) == pytest.approx([1.3, 1.051])
+
+
+def test_a_number_with_a_unit_comes_to_no_more_than_is_said(metrics):
+    native = np.array([0.2, 0.8, 2.0])
+    budget = Budget.of(0.1, absolute=Quantity(0.1, "us"), at_most=0.2, margin=0.1)
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.1])
+    assert np.exp(limit + margin) == pytest.approx([1.3, 1.225, 1.2])
+    budget = Budget.of(absolute=Quantity(0.1, "us"), at_most=0.2, margin=Quantity(0.2, "us"))
+    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
+    assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.05])
+    assert np.exp(limit + margin) == pytest.approx([1.4, 1.325, 1.15])
+    budget = Budget.of(absolute=Quantity(9.0, "MB/s"), at_most=0.2, margin=0.1)
+    limit, _, _ = budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([4.0, 90.0]))
+    assert np.exp(-limit) == pytest.approx([0.8, 0.9])
 
 
 def test_what_would_lose_everything_is_named_with_its_size(metrics):
@@ -57,36 +72,47 @@ def test_what_would_lose_everything_is_named_with_its_size(metrics):
             "mpi_latency",
             "<= 1.1x or less, +2 us (margin 0.1)",
         ),
+        (
+            Budget.of(0.1, absolute=Quantity(0.1, "us"), at_most=0.2, margin=0.1),
+            "mpi_latency",
+            "<= 1.1x or more, +0.1 us up to 1.2x (margin 0.1)",
+        ),
+        (
+            Budget.of(absolute=Quantity(2, "GFLOP/s"), at_most=0.2, margin=Quantity(1, "GFLOP/s")),
+            "hpl",
+            "-2 GFLOP/s down to 0.8x (margin 1 GFLOP/s, 0.2 at most)",
+        ),
     ],
 )
 def test_budgets_as_people_read_them(metrics, budget, metric, text):
     assert budget.terms[0].text(metrics[metric]) == text
 
 
-def test_history_by_hand():
-    d = np.array([[0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0, 100.0]])
-    sigma = sigma_of_history(d)
-    assert sigma.shape == (2,)
-    assert sigma[0] == pytest.approx(np.std([0, 1, 2, 3, 4], ddof=1))
-    reach = 2.25 * (60 - 0) / (2 * 1.2815515655446004)  # the 90 % quantile of the second row is 60
-    assert sigma[1] == pytest.approx(np.std([0, 0, 0, 0, reach], ddof=1))
-    assert sigma_of_history(-d) == pytest.approx(sigma)
-    assert sigma_of_history(d + 7) == pytest.approx(sigma)
-    assert sigma_of_history(np.array([1.0, 3.0])) == pytest.approx(np.sqrt(2))
-
-
 @pytest.mark.parametrize(("metric", "sign"), [("mpi_latency", 1), ("mpi_bandwidth", -1)])
-def test_the_margin_of_a_change_is_what_can_be_resolved_within_its_range(metrics, metric, sign):
+@pytest.mark.parametrize(
+    ("margin", "up_to", "most"),
+    [
+        (0.03, 0.12, 0.12),
+        (0.03, None, MOST_MARGIN),
+        # What a file states is never narrowed.
+        (0.2, None, 0.2),
+        (Quantity(0.9, "unit"), None, 0.1),
+    ],
+)
+def test_the_widest_margin_of_a_change(metrics, metric, sign, margin, up_to, most):
+    if isinstance(margin, Quantity):
+        margin = Quantity(margin.value, metrics[metric].unit)
+    term = Term(0.02, None, margin, Reason("policy", "p"), margin_up_to=up_to)
+    limit, stated, widest = Budget((term,)).limits(metrics[metric], (1.0, 2.0), np.full(2, 9.0))
+    fraction = margin.value / 9 if isinstance(margin, Quantity) else margin
+    assert np.exp(sign * limit) == pytest.approx(1 + sign * 0.02)
+    assert np.exp(sign * (limit + stated)) == pytest.approx(1 + sign * (0.02 + fraction))
+    assert np.exp(sign * (limit + widest)) == pytest.approx(1 + sign * (0.02 + most))
+
+
+def test_a_margin_that_may_widen_says_how_far(metrics):
     term = Term(0.02, None, 0.03, Reason("policy", "p"), margin_up_to=0.12)
-    resolved = np.array([0.001, 0.08, 0.9])
-    limit, margin = Budget((term,)).limits(metrics[metric], (1.0, 2.0, 4.0), np.full(3, 9.0), resolved)
-    assert margin[1] == pytest.approx(0.08)
-    assert np.exp(sign * (limit + margin))[[0, 2]] == pytest.approx([1 + sign * 0.05, 1 + sign * 0.14])
-    narrow, stated = Budget((term,)).limits(metrics[metric], (1.0,), np.array([9.0]))
-    assert np.exp(sign * (narrow + stated)) == pytest.approx(1 + sign * 0.05)
-    fixed = Budget.of(0.02, margin=0.03).limits(metrics[metric], (1.0,), np.array([9.0]), np.array([0.9]))
-    assert fixed[1] == pytest.approx(stated)
-    assert Budget((term,)).terms[0].text(metrics["mpi_latency"]) == "<= 1.02x (margin 0.03 to 0.12)"
+    assert term.text(metrics["mpi_latency"]) == "<= 1.02x (margin 0.03 to 0.12)"
 
 
 def test_a_widest_margin_that_would_lose_everything_is_refused(metrics):

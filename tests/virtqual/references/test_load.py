@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from virtqual.files.datafile import DataError
-from virtqual.references import NoReferenceError, expiry_problems, load_references
+from virtqual.references import Asked, CheckSet, NoReferenceError, expiry_problems, load_references
 from virtqual.references.metrics import UnknownMetricError
 from virtqual.verdict.pairs import Series
 
@@ -23,7 +23,7 @@ schema: virtqual-budgets/1
 class: {name: good, gate: overhead, qualifies: true, accelerators: [kvm], description: d, reason: r}
 budgets:
   - {family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}
-  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, margin: 0.1, reason: {claim: A1}}
+  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, at_most: 0.2, margin: 0.1, reason: {claim: A1}}
 """
 NOISE = """\
 schema: virtqual-noise/1
@@ -35,6 +35,15 @@ WAIVERS = """\
 schema: virtqual-waivers/1
 waivers:
   - {metric: speed, gate: overhead, up_to: 0.9, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
+"""
+QUALIFICATION = """\
+schema: virtqual-qualification/1
+classes: [good]
+scope: full
+reason: r
+checks:
+  - {check: lammps %problem=lj}
+  - {check: rdma_latency, where: rdma}
 """
 CLAIMS = "schema: virtqual-published/1\nclaims:\n  - {id: A1}\n"
 
@@ -49,6 +58,7 @@ def tree(tmp_path):
             "budgets/good.yaml": BUDGETS,
             "noise/n.yaml": NOISE,
             "waivers.yaml": WAIVERS,
+            "qualifications/q.yaml": QUALIFICATION,
             "published/study.yaml": CLAIMS,
         }
         if file:
@@ -156,6 +166,7 @@ def test_no_noise_at_all_is_an_error(tree):
         references.prior("speed")
 
 
+ASKED = "qualifications/q.yaml"
 BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}"
 
 
@@ -184,7 +195,7 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         (
             BUDGET,
             "margin: 0.05",
-            "margin: {value: 1, unit: km}",
+            "at_most: 0.1, margin: {value: 1, unit: km}",
             4,
             "budgets[0].margin.unit",
             "wrong unit 'km'",
@@ -210,6 +221,50 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
             "needs `relative` or `absolute`",
         ),
         (BUDGET, "both: larger, ", "", 5, "budgets[1]", "`both: larger` or `both: smaller`"),
+        (BUDGET, "at_most: 0.2, ", "", 5, "budgets[1].at_most", "which fraction may `absolute` come to"),
+        (BUDGET, "at_most: 0.2", "at_most: 0.05", 5, "budgets[1].at_most", "must be larger than `relative`"),
+        (BUDGET, "at_most: 0.2", "at_most: 1", 5, "budgets[1].at_most", "less than 1"),
+        (BUDGET, "both: larger", "both: smaller", 5, "budgets[1].at_most", "bounds nothing here"),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "relative: 0.05, at_most: 0.1, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "bounds nothing here",
+        ),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "absolute: {value: 1, unit: m/s}, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "which fraction may `absolute` come to",
+        ),
+        (
+            BUDGET,
+            "margin: 0.05",
+            "margin: {value: 1, unit: m/s}",
+            4,
+            "budgets[0].at_most",
+            "which fraction may `margin` come to",
+        ),
+        (
+            BUDGET,
+            "relative: 0.05, margin: 0.05",
+            "absolute: {value: 1, unit: m/s}, at_most: 0.95, margin: 0.05",
+            4,
+            "budgets[0].at_most",
+            "would allow all of speed to be lost",
+        ),
+        (
+            BUDGET,
+            "margin: 0.05",
+            "at_most: 0.95, margin: {value: 1, unit: m/s}",
+            4,
+            "budgets[0].at_most",
+            "would allow all of speed to be lost",
+        ),
         (BUDGET, "reason: {policy: ours}", "note: none", 4, "budgets[0].reason", "is missing"),
         (BUDGET, "{policy: ours}", "{}", 4, "budgets[0].reason", "either `claim`"),
         (
@@ -295,6 +350,34 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         ("waivers.yaml", "up_to: 0.9", "up_to: 1", 3, "waivers[0].up_to", "1x is no worse than native"),
         ("waivers.yaml", "owner: me, ", "", 3, "waivers[0].owner", "is missing"),
         ("waivers.yaml", "2026-05-31", "soon", 3, "waivers[0].expires", "valid date"),
+        (
+            ASKED,
+            "classes: [good]",
+            "classes: [god]",
+            2,
+            "classes[0]",
+            "unknown class 'god': did you mean good",
+        ),
+        (ASKED, "classes: [good]", "classes: []", 2, "classes", "at least 1 item"),
+        (
+            ASKED,
+            "classes: [good]",
+            "classes: [good, good]",
+            2,
+            "classes[1]",
+            "stands in another file already",
+        ),
+        (ASKED, "scope: full", "scope: all", 3, "scope", "'quick' or 'full'"),
+        (
+            ASKED,
+            "check: rdma_latency",
+            "check: lammps %problem=lj",
+            7,
+            "checks[1].check",
+            "is asked for already",
+        ),
+        (ASKED, "lammps %problem=lj", "lammps problem=lj", 6, "checks[0].check", "match pattern"),
+        (ASKED, "where: rdma", "where: rmda", 7, "checks[1].where", "'multinode', 'numa' or 'rdma'"),
         ("metrics/m.yaml", "unit: us", "units: us", 5, "metrics[2].units", "is not a key"),
     ],
 )
@@ -326,6 +409,9 @@ def test_a_change_budget_has_no_unit(tree):
         "changes:\n  - {family: waiting, absolute: {value: 1, unit: us}, margin: 0.1, reason: {policy: p}}\n"
     )
     with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].absolute: a change is a ratio"):
+        load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
+    changes = changes.replace("absolute", "relative: 0.1, margin").replace("margin: 0.1, ", "")
+    with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].margin: a change is a ratio"):
         load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
 
 
@@ -360,6 +446,20 @@ def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
 def test_a_class_has_one_file(tree):
     with pytest.raises(DataError, match=r"class 'good' has its budgets already in .*good.yaml:2"):
         load_references(tree(**{"budgets/later.yaml": BUDGETS}))
+
+
+def test_what_a_class_asks_for_stands_in_one_file(tree):
+    asked = load_references(tree()).qualifications["good"]
+    assert asked == CheckSet("full", (Asked("lammps %problem=lj"), Asked("rdma_latency", "rdma")))
+    with pytest.raises(
+        DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands in another"
+    ):
+        load_references(tree(**{"qualifications/z.yaml": QUALIFICATION}))
+
+
+def test_a_class_that_never_qualifies_asks_for_nothing(tree):
+    with pytest.raises(DataError, match=r"classes\[0\]: class 'good' qualifies no build: remove it here"):
+        load_references(tree(BUDGET, "qualifies: true", "qualifies: false"))
 
 
 def test_a_result_is_waived_once(tree):
@@ -398,7 +498,7 @@ def test_reasons_and_quantities_as_people_read_them(tree):
     texts = [
         references.budget(name, "good").terms[0].text(references.metrics[name]) for name in ("speed", "delay")
     ]
-    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us (margin 0.1)"]
+    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us up to 1.2x (margin 0.1)"]
 
 
 def test_noise_may_be_stated_for_a_setting(tree):
@@ -439,10 +539,21 @@ def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
     metric = references.metrics["rdma_buffers"]
     for name, found in references.classes.items():
         budget = references.budget("rdma_buffers", name)
-        limit, margin = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
+        limit, margin, _ = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
         assert limit == pytest.approx(np.full(3, limit[0])), name
         # Emulation is judged by its change alone.
         assert np.expm1(limit + margin).max() <= (0.2 if found.gate == "overhead" else 0.35) + 1e-9
+
+
+def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(references):
+    native = np.array([0.05, 0.2, 0.8, 100.0])
+    for name, found in references.classes.items():
+        for metric in (m for m in references.metrics.values() if m.family in ("mpi-latency", "rdma-latency")):
+            budget = references.budget(metric.name, name)
+            limit, _, _ = budget.limits(metric, (1.0, 2.0, 4.0, 8.0), native)
+            relative = np.expm1(limit[3])
+            twice = 2 if found.gate == "overhead" else 1
+            assert np.expm1(limit[:2]) == pytest.approx(twice * relative), (name, metric.name)
 
 
 def test_every_class_can_judge_build_against_build(references):
@@ -454,6 +565,15 @@ def test_every_class_can_judge_build_against_build(references):
 def test_every_metric_has_noise_with_a_source(references):
     for name in references.classes:
         assert all(references.prior(metric, name).source for metric in judged(references))
+
+
+def test_every_class_that_qualifies_says_what_it_asks_for(references):
+    qualifying = {name for name, found in references.classes.items() if found.qualifies}
+    assert set(references.qualifications) == qualifying
+    for found in references.qualifications.values():
+        # What every centre has: memory, arithmetic, messages between nodes, applications.
+        always = {asked.check.split(" ")[0] for asked in found.checks if asked.where is None}
+        assert always >= {"stream", "hpl", "osu_nodes", "npb", "lammps", "namd_water", "wrf_ideal", "milc"}
 
 
 def test_emulated_results_are_never_qualified(references):

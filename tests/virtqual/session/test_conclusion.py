@@ -3,9 +3,11 @@
 from datetime import date
 
 import pytest
+from made_runs import made_run
 
 from virtqual.admission.admit import Admitted
-from virtqual.references import Budget, HypervisorClass, Waiver
+from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
+from virtqual.runs import Result
 from virtqual.session import conclusion
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session
@@ -14,18 +16,25 @@ from virtqual.verdict import Case, Prior, judge_session
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
 PRIOR = Prior(0.02, 20, "A/A history")
 DAY = date(2026, 6, 1)
+RUNS = [
+    made_run("native", 0, check=check, results=(Result.scalar(metric, "here", 1.0),))
+    for check, metric in (("hpl %size=1", "hpl"), ("dgemm", "dgemm"))
+]
+#: What there is, and what the class asks for, where a test says nothing else.
+CASES = ("hpl %size=1", "dgemm", "hplike %size=1")
+ASKED = CheckSet("full", (Asked("hpl"), Asked("dgemm")))
 
 
 @pytest.fixture
 def concluded(metrics, make):
     """Return how to conclude a session whose HPL loses 39 %, and was as fast as native before."""
 
-    def conclude(*waivers, against=None):
-        lost = make(metrics["hpl"], [0.5] * 6)
+    def conclude(*waivers, against=None, asked=ASKED, known=CASES, **features):
+        lost = make(metrics["hpl"], [0.5] * 8)
         cases = [Case(lost, Budget.of(0.05, margin=0.05), PRIOR)]
-        cases.append(Case(make(metrics["dgemm"], [0.0] * 2), Budget.of(0.05, margin=0.05), PRIOR))
+        cases.append(Case(make(metrics["dgemm"], [0.0] * 8), Budget.of(0.05, margin=0.05), PRIOR))
         if against:
-            before = make(metrics["hpl"], [0.0] * 6)
+            before = make(metrics["hpl"], [0.0] * 8)
             change = Budget.of(0.05, margin=0.05, gate="change")
             cases.append(Case(lost, change, PRIOR, baseline=before))
         verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=DAY)
@@ -34,12 +43,15 @@ def concluded(metrics, make):
             created="2026-06-01",
             system="x",
             hypervisor_class="kvm",
-            identity={"virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}},
+            identity={"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}},
             stack={},
             against=against,
+            runs=RUNS,
         )
+        for side, has in features.items():
+            session.identity[side]["features"] = has
         judged = Judged(Admitted((), {}, ()), (), verdict)
-        conclusion.conclude(session, judged, qualifies=True)
+        conclusion.conclude(session, judged, qualifies=True, asked=asked, cases=known)
         return session
 
     return conclude
@@ -70,3 +82,58 @@ def test_a_waiver_that_accepts_less_changes_nothing(concluded):
     session = concluded(waiver("overhead", 0.92))
     assert session.conclusion == "QEMU 9 is over the overhead budget on 1 of 2 metrics."
     assert (session.exit_code, session.qualified) == (1, "no (over)")
+
+
+ACCEPTED = waiver("overhead")
+
+
+def test_less_than_the_class_asks_for_is_an_answer_about_those_checks(concluded):
+    asked = CheckSet("full", tuple(map(Asked, ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream"))))
+    session = concluded(ACCEPTED, asked=asked)
+    assert (session.exit_code, session.outcome) == (0, "WITHIN")
+    assert session.qualified == (
+        "no (1 of the 5 checks that class kvm asks for were judged: "
+        "missing milc, npb %kernel=cg, wrf_ideal, ...)"
+    )
+    assert session.missing == ["milc", "npb %kernel=cg", "wrf_ideal", "stream"]
+
+
+def test_a_name_alone_asks_for_all_cases_of_that_check_and_of_no_other(concluded):
+    assert concluded(ACCEPTED).missing == []
+    session = concluded(ACCEPTED, known=[*CASES, "hpl %size=2", "hpl %size=3"])
+    assert session.qualified == "no (1 of the 2 checks that class kvm asks for were judged: missing hpl)"
+    assert session.missing == ["hpl %size=2", "hpl %size=3"]
+    one = CheckSet("full", (Asked("hpl %size=1"),))
+    assert concluded(ACCEPTED, asked=one, known=["hpl %size=1", "hpl %size=12"]).missing == []
+
+
+def test_which_cases_there_are_must_be_known(concluded):
+    assert concluded(ACCEPTED, known=[]).missing == ["hpl"]
+
+
+@pytest.mark.parametrize(
+    ("features", "qualified"),
+    [
+        ({"native": ["native"], "virtual": ["virtual"]}, "yes (1 accepted by waiver, without rdma)"),
+        ({"native": ["native", "rdma"], "virtual": ["virtual"]}, "no (2 of the 3 checks"),
+        ({"native": ["native"], "virtual": ["virtual", "rdma"]}, "no (2 of the 3 checks"),
+        ({}, "no (2 of the 3 checks"),
+    ],
+)
+def test_what_a_system_does_not_have_is_said_and_never_counts_as_passed(concluded, features, qualified):
+    asked = CheckSet("full", (*ASKED.checks, Asked("rdma_latency", "rdma")))
+    session = concluded(ACCEPTED, asked=asked, **features)
+    assert session.qualified.startswith(qualified)
+    assert session.missing == (["rdma_latency"] if qualified.startswith("no") else [])
+
+
+def test_a_class_for_which_no_file_says_what_it_asks_for_qualifies_nothing(concluded):
+    session = concluded(ACCEPTED, asked=None)
+    assert session.qualified == (
+        "no (no file in references/qualifications/ says which checks class kvm asks for)"
+    )
+
+
+def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
+    session = concluded(asked=CheckSet("full", (Asked("milc"),)))
+    assert (session.qualified, session.missing) == ("no (over)", [])

@@ -1,18 +1,23 @@
-"""Sessions that were recorded and judged before the judge was rewritten: the outcomes are the same.
+"""Recorded sessions are judged as they were, but where the rule has changed, with the reason for it.
 
 ``tests/sessions/*.jsonl.gz`` are logs of real sessions: of the one-machine cluster with emulated VMs, and of
 the stand-in site of class kvm, converted once from the form in which they were kept then.  ``judged.json``
-has what was concluded at that time, by that code.
+has what was concluded at that time, by that code; and, where that is not the same, what is concluded ``now``
+and ``why``.
 """
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from virtqual.harness import catalogue
 from virtqual.qualify import concluding
+from virtqual.references import Asked, CheckSet
+from virtqual.references.load import known
 from virtqual.session.log import LOG, Log
 from virtqual.session.session import Session
 
@@ -36,11 +41,39 @@ def recorded(tmp_path):
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_recorded_session_is_judged_as_it_was(recorded, name):
     was = JUDGED[name]
+    assert ("now" in was) == bool(was.get("why"))
+    expected = {**was, **was.get("now", {})}
     earlier = next((put for put, one in JUDGED.items() if one["session"] == was["against"]), None)
     session = concluding.concluded(recorded(name), recorded(earlier).session() if earlier else None)
-    assert [[v.series, v.gate, v.outcome.value, v.pairs] for v in session.verdicts] == was["verdicts"]
-    assert (session.outcome, session.exit_code) == (was["outcome"], was["exit_code"])
-    assert session.qualified == was["qualified"]
+    found = [[v.series, v.gate, v.outcome.value, v.pairs] for v in session.verdicts]
+    assert found == expected["verdicts"]
+    assert (session.outcome, session.exit_code) == (expected["outcome"], expected["exit_code"])
+    assert session.qualified == expected["qualified"]
+
+
+def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded, monkeypatch):
+    """Which cases there are is in the catalogue that the session's ReFrame has left."""
+    log = recorded("kvm-within")
+    lines = [json.loads(line) for line in log.path.read_text("utf-8").splitlines()]
+    for line in lines:
+        if line["event"] == "finished":
+            line["run"]["hosts"] = dict.fromkeys(line["run"]["nodes"], "host")
+    log.path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    asked = {"kvm": CheckSet("quick", (Asked("lammps"),))}
+    monkeypatch.setattr(concluding, "references", lambda: replace(known(), qualifications=asked))
+    cases = [run.check for run in log.session().runs]
+
+    def concluded(*entries):
+        every = [catalogue.Entry(name=name, description="d", tags=tags) for name, tags in entries]
+        catalogue.write(every, log.directory / catalogue.FILE)
+        return concluding.concluded(log, None)
+
+    judged = ("lammps problem=lj", ("full", "quick"))
+    assert set(cases) == {"lammps %problem=lj"}
+    assert concluded(judged, ("lammps problem=rhodo", ("full",))).qualified == "yes"
+    session = concluded(judged, ("lammps problem=chain", ("full", "quick")))
+    assert (session.missing, session.outcome) == (["lammps %problem=chain"], "WITHIN")
+    assert session.qualified == "no (0 of the 1 checks that class kvm asks for were judged: missing lammps)"
 
 
 @pytest.mark.parametrize("name", JUDGED)

@@ -80,12 +80,23 @@ def put(value, *keys):
         (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: is missing"),
         (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
         (
-            put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "vms_of_hosts"),
-            "extras.vms_of_hosts: vm2 stands twice, on a and on b",
+            put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "nodes_of_hosts"),
+            "extras.nodes_of_hosts: vm2 stands twice, on a and on b",
         ),
-        (put({"a": []}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a: "),
-        (put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "vms_of_hosts"), "extras.vms_of_hosts.a[0]: "),
-        (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.vms_of_hosts says that several"),
+        (
+            put({"a": ["n1"], "b": ["n1.cluster.example"]}, "partitions", 0, "extras", "nodes_of_hosts"),
+            "n1.cluster.example stands twice, on a and on b",
+        ),
+        (
+            put({"a": ["vm1"], "a.example": ["vm2"]}, "partitions", 1, "extras", "nodes_of_hosts"),
+            "a and a.example are one host by the first part of their names",
+        ),
+        (put({"a": []}, "partitions", 1, "extras", "nodes_of_hosts"), "extras.nodes_of_hosts.a: "),
+        (
+            put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "nodes_of_hosts"),
+            "nodes_of_hosts.a[0]: ",
+        ),
+        (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.nodes_of_hosts says that several"),
         (put("small", "partitions", 1, "extras", "scale"), "extras.scale differs"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "[vm].extras.numa_hiden: is not a key"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "did you mean numa_hidden"),
@@ -143,7 +154,7 @@ def test_a_mistake_names_file_and_key(example, change, says):
 
 def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example):
     bare, vm = example["partitions"]
-    vm["extras"] = {**vm["extras"], "vms_of_hosts": {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}}
+    vm["extras"] = {**vm["extras"], "nodes_of_hosts": {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}}
     vm["processor"] = {**vm["processor"], "num_cpus": 16}
     system = systems.check(example, "mysite.py")
     assert placement.of(system)["vms_per_host"] == 4

@@ -1,9 +1,10 @@
 """Messages word by word: they are what people decide by."""
 
 import pytest
+from made_series import alone
 
 from virtqual.references import Budget, Quantity
-from virtqual.verdict import Estimate, Prior, judge, message
+from virtqual.verdict import Interval, Prior, message
 from virtqual.verdict.outcome import Finding, number
 from virtqual.verdict.pairs import pair_up
 
@@ -12,48 +13,67 @@ FIVE = Budget.of(0.05, margin=0.05)
 
 
 def test_over(metrics, make):
-    text = message(judge(make(metrics["memory_triad"], [0.3] * 3), FIVE, prior=PRIOR))
+    text = message(alone(make(metrics["memory_triad"], [0.3] * 8), FIVE, PRIOR))
     assert text == (
-        "OVER memory_triad@here: overhead 0.74x worse (0.72x to 0.77x); native 10, virtual 7.408 MB/s; "
-        "budget >= 0.95x (margin 0.05); 3 pairs"
+        "OVER memory_triad@here: overhead 0.74x worse (0.73x to 0.76x); native 10, virtual 7.408 MB/s; "
+        "budget >= 0.95x (margin 0.05); 8 pairs"
     )
 
 
 def test_within(metrics, make):
-    text = message(judge(make(metrics["lammps_loop_time"], [0.0] * 2), FIVE, prior=PRIOR))
+    text = message(alone(make(metrics["lammps_loop_time"], [0.0] * 4), FIVE, PRIOR))
     assert text == (
-        "WITHIN lammps_loop_time@here: overhead 1.000x (0.954x to 1.033x); native 10, virtual 10 s; "
-        "budget <= 1.05x (margin 0.05); 2 pairs"
+        "WITHIN lammps_loop_time@here: overhead 1.000x (0.969x to 1.025x); native 10, virtual 10 s; "
+        "budget <= 1.05x (margin 0.05); 4 pairs"
     )
 
 
 def test_undecided(metrics, make):
-    text = message(judge(make(metrics["lammps_loop_time"], [0.1]), FIVE, prior=PRIOR))
+    text = message(alone(make(metrics["lammps_loop_time"], [0.1]), FIVE, PRIOR))
     assert text == (
-        "UNDECIDED lammps_loop_time@here: overhead 1.105x worse (1.031x to 1.158x); "
+        "UNDECIDED lammps_loop_time@here: overhead 1.105x worse; "
         "native 10, virtual 11.05 s; budget <= 1.05x (margin 0.05); 1 pair\n"
-        "1 of the 2 pairs that the first look needs; decides again with 2 pairs"
+        "1 of the 4 pairs that the first decision needs; decides again with 4 pairs"
     )
 
 
 def test_nothing_measured(metrics):
-    verdict = judge(pair_up(metrics["hpl"], "here", (), []), FIVE, prior=PRIOR)
-    assert message(verdict) == "UNDECIDED hpl@here: 0 of the 2 pairs that the first look needs"
+    verdict = alone(pair_up(metrics["hpl"], "here", (), []), FIVE, PRIOR)
+    assert message(verdict) == "UNDECIDED hpl@here: 0 of the 4 pairs that the first decision needs"
 
 
 def test_a_curve_with_a_finding(metrics, make):
-    rows = [[0.0, 0.0, 0.3, 0.3]] * 4
+    rows = [[0.0, 0.0, 0.3, 0.3]] * 8
     budget = Budget.of(0.05, absolute=Quantity(0.1, "us"), margin=0.1)
-    text = message(judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, prior=PRIOR))
+    text = message(alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, PRIOR))
     assert text == (
-        "OVER mpi_latency@here: overhead 1.35x worse (1.29x to 1.39x) from 4 to 8 B; native 10, "
-        "virtual 13.5 us; budget <= 1.05x or more, +0.1 us (margin 0.1); 2 pairs"
+        "OVER mpi_latency@here: overhead 1.35x worse (1.31x to 1.37x) from 4 to 8 B; native 10, "
+        "virtual 13.5 us; budget <= 1.05x or more, +0.1 us (margin 0.1); 8 pairs"
+    )
+
+
+def test_too_good_to_be_true(metrics, make):
+    text = message(alone(make(metrics["hpl"], [-0.3] * 4), FIVE, PRIOR))
+    assert text.startswith("INVALID hpl@here: overhead 1.35x better (1.32x to 1.39x); native 10")
+    assert text.endswith(
+        "; 4 pairs\nfaster than native by more than 10%, which is too good to be true: look for a guest "
+        "clock that runs slow, a wrong unit, or a native side that something slows down"
+    )
+
+
+def test_an_earlier_session_that_is_too_short(metrics, make):
+    now, before = make(metrics["lammps_loop_time"], [0.0] * 8), make(metrics["lammps_loop_time"], [0.0] * 4)
+    text = message(alone(now, FIVE, Prior(0.03, 20, "A/A history"), baseline=before))
+    assert text.splitlines()[1] == (
+        "the earlier session has 4 pairs: a change could hide up to 7.3% above what is allowed, more than "
+        "5%; with the noise that is known, it takes 13 pairs (virtqual qualify --pairs 13), or fewer with a "
+        "history of the noise (virtqual record)"
     )
 
 
 def test_a_clean_curve(metrics, make):
     rows = [[0.0, 0.0, 0.02, 0.0]] * 4
-    text = message(judge(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, prior=PRIOR))
+    text = message(alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, PRIOR))
     assert text.startswith("WITHIN mpi_latency@here: overhead 1.005x worse (")
     assert ") over 4 sizes, worst 1.020x at 4 B; native 10, virtual 10.05 us; budget" in text
 
@@ -61,16 +81,16 @@ def test_a_clean_curve(metrics, make):
 def test_a_change(metrics, make):
     series = make(metrics["hpl"], [1.0] * 4)
     budget = Budget.of(0.1, margin=0.1, gate="change")
-    text = message(judge(series, budget, prior=PRIOR, baseline=series))
+    text = message(alone(series, budget, PRIOR, baseline=series))
     assert text.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
     assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in text
-    text = message(judge(series, budget, prior=PRIOR))
+    text = message(alone(series, budget, PRIOR))
     assert text.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
 
 
 def test_budgets_by_size(references, metrics, make):
     budget = Budget((*FIVE.terms, *Budget.of(0.2, margin=0.1).terms))
-    verdict = judge(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, prior=PRIOR)
+    verdict = alone(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, PRIOR)
     assert verdict.budget_text == "<= 1.05x (margin 0.05) -inf to inf B; <= 1.2x (margin 0.1) -inf to inf B"
 
 
@@ -86,18 +106,25 @@ def test_budgets_by_size(references, metrics, make):
     ],
 )
 def test_ratios_of_every_size(metrics, log, text):
-    assert Estimate(log, log - 0.1, log + 0.1).text(metrics["lammps_loop_time"]) == text
+    assert Interval(log, log - 0.1, log + 0.1).text(metrics["lammps_loop_time"]) == text
 
 
 def test_bounds_near_a_budget_are_as_fine_as_it_is(metrics):
     """Else a bound of 1.053x looks as if it touched a budget of 1.05x."""
-    estimate = Estimate(0.076, 0.0516, 0.1)
+    estimate = Interval(0.076, 0.0516, 0.1)
     assert estimate.text(metrics["lammps_loop_time"]) == "1.079x worse (1.053x to 1.105x)"
 
 
-def test_an_endless_interval_has_a_word(metrics):
-    estimate = Estimate(0.0, -1.0, float("inf"))
-    assert estimate.text(metrics["lammps_loop_time"]) == "1.000x (0.37x to infinite)"
+def test_an_interval_that_nothing_bounds_has_no_bounds(metrics):
+    """Before the first decision there are none."""
+    assert Interval(0.1, -1.0, float("inf")).text(metrics["lammps_loop_time"]) == "1.105x worse"
+
+
+def test_bounds_beyond_all_numbers_have_a_word(metrics, make):
+    assert Interval(0.0, -1.0, 900.0).text(metrics["lammps_loop_time"]) == "1.000x (0.37x to infinite)"
+    assert Interval(0.0, -900.0, 1.0).text(metrics["hpl"]) == "1.000x (0.37x to infinite)"
+    text = message(alone(make(metrics["lammps_loop_time"], [-300, 300] * 2), FIVE, PRIOR))
+    assert "to infinite)" in text
 
 
 @pytest.mark.parametrize(
@@ -127,5 +154,5 @@ def test_numbers(value, text):
     ],
 )
 def test_findings(metrics, low, high, text):
-    finding = Finding(low, high, Estimate(0.0, -0.1, 0.1), 0.0, 1.0, 1.0)
+    finding = Finding(low, high, Interval(0.0, -0.1, 0.1), 0.0, 1.0, 1.0)
     assert finding.text(metrics["mpi_latency"]) == text

@@ -90,20 +90,101 @@ def test_overlapping_runs_of_two_pairs_spoil_both(metrics, runs):
     }
 
 
-def test_a_pair_in_the_wrong_order_is_invalid(metrics, runs):
-    first, second = runs[2], runs[3]
-    runs[2] = replace(first, start=second.start, end=second.end)
-    runs[3] = replace(second, start=first.start, end=first.end)
-    assert faults(metrics, runs) == {1: ("runs not in alternating order: pair 1 must run virtual first",)}
+def in_order(runs, firsts):
+    """Return the runs one after the other, each pair led by the side that `firsts` has for it."""
+    by_side = {(run.number, run.side): run for run in runs}
+    clock, ordered = 0.0, []
+    for number, first in enumerate(firsts):
+        for side in ("nv", "vn")[first == "v"]:
+            run = by_side[number, {"n": "native", "v": "virtual"}[side]]
+            ordered.append(replace(run, start=clock, end=clock + 5))
+            clock += 10
+    return ordered
 
 
-def test_always_native_first_is_noticed(metrics, runs):
-    clock = iter(range(0, 1000, 10))
+def turns(metrics, firsts):
+    runs = samples_of(metrics["hpl"], [[0.0]] * len(firsts))
+    return pair_up(metrics["hpl"], "here", (), in_order(runs, firsts))
+
+
+@pytest.mark.parametrize("firsts", ["nnn", "nvvn", "nvnn", "vnnvn", "nnnnnnvv", "vvvvvnv"])
+def test_order_is_judged_over_the_series_and_not_pair_by_pair(metrics, firsts):
+    series = turns(metrics, firsts)
+    assert series.not_alternated == ""
+    assert series.valid == series.pairs
+    assert [pair.first[0] for pair in series.pairs] == list(firsts)
+
+
+@pytest.mark.parametrize(
+    ("firsts", "side", "often"),
+    [("nnnn", "native", "4 of 4"), ("vvvvv", "virtual", "5 of 5"), ("nnnnnnnv", "native", "7 of 8")],
+)
+def test_always_one_side_first_is_noticed(metrics, firsts, side, often):
+    says = f"not alternated: {side} ran first in {often} pairs, which favours one side"
+    assert turns(metrics, firsts).not_alternated == says
+
+
+def test_pairs_at_one_time_on_other_hosts_have_no_first(metrics):
+    """Of six pairs five may run on both hosts at once: the one that did not says nothing of an order."""
     runs = [
-        replace(run, start=(t := next(clock)), end=t + 5)
-        for run in sorted(runs, key=lambda r: (r.number, r.side))
+        replace(run, host=run.side, start=100.0 * run.number, end=100.0 * run.number + 5)
+        for run in samples_of(metrics["hpl"], [[0.0]] * 6)
     ]
-    assert list(faults(metrics, runs)) == [1]
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert series.valid == series.pairs
+    assert {pair.first for pair in series.pairs} == {None}
+    assert series.not_alternated == ""
+
+
+@pytest.mark.parametrize("time", ["start", "end"])
+def test_runs_without_times_are_paired_and_not_alternated(metrics, runs, time):
+    runs[0] = replace(runs[0], **{time: float("nan")})
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert series.valid == series.pairs
+    assert (series.pairs[0].untimed, series.pairs[0].first) == (True, None)
+    assert series.not_alternated == "not alternated: the runs have no start and end times"
+
+
+@pytest.mark.parametrize(("hours", "valid"), [(5.9, True), (6.1, False), (30, False)])
+def test_the_runs_of_a_pair_belong_to_one_part_of_the_day(metrics, runs, hours, valid):
+    later = runs[4].end + hours * 3600
+    runs[5] = replace(runs[5], start=later, end=later + 5)
+    says = (f"its runs lie {hours:.1f} h apart, more than 6 h",)
+    assert faults(metrics, runs) == ({} if valid else {2: says})
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "apart"),
+    [
+        ({"host": "a"}, {"host": "b"}, True),
+        ({"host": "a"}, {"host": "a"}, False),
+        ({"host": "a+b"}, {"host": "b+c"}, False),
+        ({"host": "a"}, {"host": ""}, False),
+        # A node of the other side may be a guest of this one's host.
+        ({"host": "", "node": "n1"}, {"host": "", "node": "v1"}, False),
+    ],
+)
+def test_overlaps_are_allowed_on_hosts_that_are_known_to_be_others(metrics, native, virtual, apart):
+    runs = [
+        replace(run, **(native if run.side == "native" else virtual), start=100.0 * run.number)
+        for run in samples_of(metrics["hpl"], [[0.0]] * 4)
+    ]
+    runs = [replace(run, end=run.start + 50) for run in runs]
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert len(series.valid) == (4 if apart else 0)
+
+
+def test_other_nodes_of_one_side_may_run_at_one_time(metrics):
+    """A round of a rotation: four nodes, two pairs, all at once."""
+    runs = [
+        replace(run, host="", node=f"{run.side}{run.number}", start=0.0, end=5.0)
+        for run in samples_of(metrics["hpl"], [[0.0]] * 2)
+    ]
+    says = faults(metrics, runs)
+    assert not any("native run overlaps the native" in text for texts in says.values() for text in texts)
+    assert any("native run overlaps the virtual" in text for text in says[0])
+    runs = [replace(run, host=f"below {run.node}") for run in runs]
+    assert faults(metrics, runs) == {}
 
 
 def test_a_pair_interrupted_by_another_is_invalid(metrics, runs):
@@ -127,7 +208,7 @@ def test_a_clock_that_was_set_back_costs_a_pair(metrics, runs):
         ({"values": ()}, r"0 values for a scalar"),
         ({"points": (8.0,)}, r"its points \(8.0,\) are not the series' \(\)"),
         ({"end": float("inf")}, r"cannot have started at .* and ended at inf"),
-        ({"start": float("nan")}, r"cannot have started at nan"),
+        ({"start": -float("inf")}, r"cannot have started at -inf"),
         ({"side": "host"}, r"a side is one of native, virtual"),
     ],
 )
@@ -160,9 +241,13 @@ def test_points_of_a_sample_must_be_those_of_the_series(metrics):
     assert pair_up(metrics["mpi_latency"], "here", SIZES, [replace(run, points=(8, 64))]).points == SIZES
 
 
-def test_a_series_is_cut_to_its_first_valid_pairs(metrics, runs):
+def test_runs_that_do_not_count_are_counted_by_side(metrics, runs):
     runs[0] = replace(runs[0], invalid=("loud",))
+    runs[1] = replace(runs[1], values=(float("nan"),))
+    runs[3] = replace(runs[3], values=(0.0,))
+    assert (runs[1].side, runs[3].side) == ("virtual", "native")
     series = pair_up(metrics["hpl"], "here", (), runs)
-    assert [pair.number for pair in series.first(1).pairs] == [0, 1]
-    assert series.first(0).pairs == ()
-    assert series.first(2) is series
+    assert [pair.number for pair in series.valid] == [2]
+    assert (series.refused("native"), series.refused("virtual")) == (2, 1)
+    # A run is not refused because its peer is.
+    assert pair_up(metrics["hpl"], "here", (), runs[4:]).refused("virtual") == 0

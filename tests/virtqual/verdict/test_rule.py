@@ -1,4 +1,4 @@
-"""What the decision rule must do, whatever was measured; its error rates are in benchmarks/rule."""
+"""What the decision rule must do, whatever was measured; its error rates are in benchmarks/decision."""
 
 import math
 
@@ -13,17 +13,23 @@ from virtqual.verdict.places import Places, change, host_effects, overhead, reco
 from virtqual.verdict.rule import (
     LOOKS,
     Batch,
+    Code,
     Judgement,
-    Outcome,
     Reason,
     earlier_pairs_needed,
-    findings,
     judge,
+    only,
+    spans,
 )
 from virtqual.verdict.slow_runs import SlowRuns, slow
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
-WITHIN, OVER, UNDECIDED, INVALID = Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID
+WITHIN, OVER, UNDECIDED, INVALID = (
+    Code.WITHIN,
+    Code.OVER,
+    Code.UNDECIDED,
+    Code.INVALID,
+)
 
 
 def batch(d: object, sigma: float = 0.01, **more: object) -> Batch:
@@ -112,7 +118,7 @@ def test_too_good_to_be_true(factor: float) -> None:
 @pytest.mark.parametrize(
     ("virtual", "native", "outcome"), [(2, 1, UNDECIDED), (2, 2, WITHIN), (1, 0, WITHIN)]
 )
-def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Outcome) -> None:
+def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Code) -> None:
     assert outcomes(wobble(4, 0.005), refused_virtual=virtual, refused_native=native) == [outcome]
     assert outcomes(wobble(18, 0.005, 0.2), refused_virtual=virtual, refused_native=native) == [OVER]
 
@@ -201,7 +207,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
     worse = np.zeros(23)
     worse[4:8], worse[15] = 0.15, 0.25
     made, result = curve(worse)
-    found = findings(made, result, 0, 0)
+    found = spans(*only(made, result, 0, 0))
     assert [(one.start, one.stop) for one in found] == [(4, 8), (15, 16)]
     assert all(one.low > LIMIT for one in found)
 
@@ -209,7 +215,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
 def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
     made, result = curve(np.full(23, LIMIT + 0.015))
     assert result.outcome[0, 0] == OVER
-    (found,) = findings(made, result, 0, 0)
+    (found,) = spans(*only(made, result, 0, 0))
     assert found.stop - found.start > 11
 
 
@@ -217,9 +223,7 @@ def test_a_curve_within_needs_every_size() -> None:
     worse = np.zeros(23)
     assert curve(worse)[1].outcome[0, 0] == WITHIN
     worse[6] = 0.12
-    made, result = curve(worse, 4)
-    assert result.outcome[0, 0] == UNDECIDED
-    assert findings(made, result, 0, 0) == []
+    assert curve(worse, 4)[1].outcome[0, 0] == UNDECIDED
 
 
 # --- places -------------------------------------------------------------------------------------------------

@@ -1,0 +1,157 @@
+"""`virtqual judge`: pairs that anybody measured, judged by the code that judges sessions."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.references import BudgetError
+from virtqual.references.load import known
+from virtqual.report.lines import series_line, session_line
+from virtqual.report.terminal import Terminal
+from virtqual.session.conclusion import EXIT_CODES, slow_runs_record
+from virtqual.session.measured import read
+from virtqual.session.measured_cases import Allowed, cases_of_file
+from virtqual.verdict import Outcome, SessionVerdict, judge_sessions, record_of
+
+#: Of several sessions the gravest outcome gives the exit code.
+_GRAVEST = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.WITHIN)
+
+_NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="CSV or JSON lines, one row a value; - for standard input")],
+    hypervisor_class: Annotated[
+        str, typer.Option("--class", help="class of budgets, for metrics that the reviewed files know")
+    ] = "",
+    budget: Annotated[
+        float | None,
+        typer.Option(help="of all other metrics: 1.05 allows a time 1.05x, a rate 0.95x of native"),
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="how far above its budget an overhead may hide, such as 0.03")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="the session of the file that the others are held against"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON lines (virtqual-verdict/2)")] = False,
+) -> None:
+    """Judge pairs of runs that any harness measured.
+
+    The columns of the file, and what comes of it: docs/judge-your-own.md.
+    Every session of the file is judged for itself.
+
+    Exit code: of the gravest session, 4 refused, 1 over budget,
+    3 undecided, else 0; 2 usage.
+    """
+    with speaking():
+        allowed = _allowed(hypervisor_class, budget, margin)
+        if against == "":
+            raise UsageError("--against names no session; leave it out to compare with none")
+        file = Path("/dev/stdin") if str(file) == "-" else file
+        names, answers = _judged(file, allowed, against or "")
+    (_print_lines if as_json else _print_tables)(names, answers)
+    found = {answer.outcome for answer in answers}
+    raise typer.Exit(EXIT_CODES[next((one for one in _GRAVEST if one in found), Outcome.BASELINE)])
+
+
+def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
+    """Return the names of the sessions of a file, and what is said of each."""
+    name = allowed.hypervisor_class
+    with _progress() as say, _keeping_all():
+        say(f"reading {file}")
+        measured = read(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+        cases = cases_of_file(str(file), measured, allowed, against)
+        say(f"judging {sum(map(len, cases)):,} series")
+        chosen = allowed.references.hypervisor_class(name) if name else None
+        try:
+            return list(measured), judge_sessions(cases, hypervisor_class=chosen)
+        except BudgetError as error:
+            raise UsageError(f"{file}: {error}") from error
+
+
+def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) -> Allowed:
+    """Return what is allowed, by options that are checked."""
+    if (budget is None) != (margin is None):
+        raise UsageError("--budget and --margin belong together, such as --budget 1.05 --margin 0.03")
+    if budget is not None and not 1 <= budget < 2:
+        raise UsageError(f"--budget {budget:g} lies outside 1 to 2: 1.05 allows a time 1.05x, a rate 0.95x")
+    if margin is not None and not 0 < margin < 1:
+        raise UsageError(f"--margin {margin:g} lies outside 0 to 1: 0.03 is 3 % above the budget")
+    references = known()
+    if hypervisor_class:
+        references.hypervisor_class(hypervisor_class)
+    return Allowed(references, hypervisor_class, budget, margin)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is being done; elsewhere nothing."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(Text(text))
+
+
+@contextmanager
+def _keeping_all() -> Iterator[None]:
+    """Look for no garbage: all that is read is kept to the end, and looking at it took half of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _reasons(answer: SessionVerdict) -> list[str]:
+    """Return why a session is not called qualified, and what its series do not say."""
+    reasons = [_NOT_THE_CHECKS]
+    if answer.confounded:
+        reasons.append(answer.confounded)
+    if answer.slow_found:
+        reasons.append(f"slow runs: {answer.slow_in_all.text}")
+    return reasons
+
+
+def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
+    try:
+        for name, answer in zip(names, answers, strict=True):
+            for verdict in answer.verdicts:
+                sys.stdout.write(json.dumps(series_line(name, verdict)) + "\n")
+            slow = slow_runs_record(answer).model_dump(mode="json")
+            sys.stdout.write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough, such as `head`: the exit code is the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
+    terminal = Terminal()
+    for name, answer in zip(names, answers, strict=True):
+        terminal.console.print(Text("session ").append(name, "bold"))
+        terminal.verdicts([record_of(verdict) for verdict in answer.verdicts], slow_runs_record(answer))
+        terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)
+
+if __name__ == "__main__":
+    app()

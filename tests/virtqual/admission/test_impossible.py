@@ -1,0 +1,187 @@
+"""What cannot be does not count: copies of a run, and times that contradict each other."""
+
+import random
+
+import pytest
+from made_runs import made_run, session_of
+
+from virtqual.admission.compare import check_runs
+from virtqual.runs import Declared, Result
+from virtqual.session import judge as judging
+
+SIZES = [2.0**power for power in range(14)]
+LOOP = Declared(unit="s", better="lower", budget=1.05, margin=0.03)
+
+
+def curve(values, metric="mpi_latency"):
+    return Result.curve(metric, "same node", dict(zip(SIZES, values, strict=False)))
+
+
+def scalar(value):
+    return Result.scalar("npb_is", "is", value)
+
+
+def placed(side, pair, result, *, first=0, **more):
+    """A run in its place: one begins every 100 s, and its job has a number of its own."""
+    place = first + 2 * pair + (side == "virtual")
+    more = {"seconds": 58.5, **more}
+    span = more.pop("span", 60.0)
+    start = 100.0 * place
+    return made_run(side, pair, start=start, end=start + span, job=str(place), results=(result,), **more)
+
+
+def refused(runs, item, earlier=(), hypervisor_class="kvm"):
+    """The runs that an item refuses, by side and pair, and what the session shows of them."""
+    found = check_runs(runs, judging.policy(), hypervisor_class, earlier)
+    out = [
+        (run.side, run.pair)
+        for run in found.runs
+        if any(why.startswith(f"{item}: ") for result in run.results for why in result.invalid)
+    ]
+    return out, [one.reason for one in found.disturbed if one.item == item]
+
+
+def measured(digits, spread, count, places=2):
+    """Latencies as a program prints them, of as many runs."""
+    made = random.Random(7)
+    return [
+        [round(digits * (1 + size / 100) * made.gauss(1, spread), places) for size in range(14)]
+        for _ in range(count)
+    ]
+
+
+def test_a_curve_of_an_earlier_run_on_the_same_side_is_a_copy():
+    """The output of the last run lay on the VMs, and both virtual runs were the same in all sizes."""
+    native, (virtual,) = measured(25.0, 0.02, 2), measured(140.0, 0.05, 1)
+    runs = [placed("native", n, curve(values)) for n, values in enumerate(native)]
+    runs += [placed("virtual", n, curve(virtual)) for n in range(2)]
+    out, says = refused(runs, "copied-run")
+    assert out == [("virtual", 1)]
+    assert "1 of 2 virtual runs left out" in says[0]
+    assert "all 14 values repeat those of pair 0 (job 1) to the last digit" in says[0]
+    # In the session's own words, and without the rule nobody says so.
+    judged = judging.judge(session_of(runs))
+    assert [one.item for one in judged.admitted.findings if one.action == "refuse"] == ["copied-run"]
+    assert check_runs(runs, judging.policy().without("copied-run"), "kvm").disturbed == ()
+
+
+def test_what_is_no_number_is_not_asked_for_its_digits():
+    """Runs of an earlier session that were damaged: another rule refuses them."""
+    runs = [placed("native", n, scalar(float("inf"))) for n in range(2)]
+    assert refused(runs, "copied-run") == ([], [])
+
+
+def test_an_output_of_the_earlier_session_is_a_copy():
+    before = [placed("virtual", 0, curve(measured(140.0, 0.05, 1)[0]))]
+    now = [placed("virtual", 3, curve(before[0].results[0].values), first=10)]
+    assert refused(now, "copied-run", before)[0] == [("virtual", 3)]
+    assert refused(now, "copied-run")[0] == []
+    # The other side's, and a session that is held against itself.
+    assert refused([placed("native", 3, now[0].results[0], first=10)], "copied-run", before)[0] == []
+    assert refused(before, "copied-run", before)[0] == []
+    earlier = session_of(before, name="before")
+    assert judging.judge(session_of(now), earlier=earlier).admitted.runs[0].results[0].invalid
+
+
+def test_values_that_are_computed_are_compared_as_a_curve():
+    computed = [[value / 3 for value in values] for values in measured(0.9, 0.01, 1)]
+    runs = [placed("native", n, curve(computed[0])) for n in range(2)]
+    assert refused(runs, "copied-run")[0] == [("native", 1)]
+    runs = [placed("native", n, scalar(1000 / 0.39)) for n in range(8)]
+    assert refused(runs, "copied-run")[0] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "copies"),
+    [
+        ([0.39] * 8, []),
+        # The last digit may be 0, and was printed all the same.
+        ([0.4, 0.39, 0.4, 0.41], []),
+        ([2011.52, 2013.1, 2011.52, 2009.0], []),
+        ([41234.57, 41210.33, 41234.57, 41190.0], [2]),
+        ([412.345, 412.345, 412.345, 412.345], [1, 2, 3]),
+    ],
+)
+def test_only_digits_that_cannot_repeat_make_a_copy(values, copies):
+    runs = [placed("virtual", n, scalar(value)) for n, value in enumerate(values)]
+    assert refused(runs, "copied-run")[0] == [("virtual", n) for n in copies]
+
+
+def test_quiet_runs_that_print_few_digits_are_honest():
+    """Latencies of a quiet machine: two decimals, and most of them repeat."""
+    for seed in range(50):
+        made = random.Random(seed)
+        shown = [[round(0.2 * made.gauss(1, 0.003), 2) for _ in SIZES] for _ in range(8)]
+        assert (
+            refused([placed("native", n, curve(one)) for n, one in enumerate(shown)], "copied-run")[0] == []
+        )
+
+
+def test_a_run_cannot_be_shorter_than_its_program_says():
+    said = [Result.scalar("case_loop", "lj", seconds, declared=LOOP) for seconds in (2.8, 12.0)]
+    runs = [placed("virtual", n, one, seconds=3.0, span=4.0) for n, one in enumerate(said)]
+    out, says = refused(runs, "impossible-time")
+    assert out == [("virtual", 1)]
+    assert "case_loop@lj is 12 s, but the whole program took 3 s on its node" in says[0]
+    known = placed("native", 0, Result.scalar("lammps_loop_time", "lj", 12.0), seconds=3.0, span=4.0)
+    assert refused([known], "impossible-time")[0] == [("native", 0)]
+    # A rate of 12 is no time.
+    assert refused([placed("native", 0, scalar(12.0), seconds=3.0)], "impossible-time")[0] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"span": -5.0}, "it ended 5 s before it started, by the clock of test"),
+        ({"seconds": -2.0}, "its program took -2 s by its node's clock"),
+        ({"seconds": 0.0}, "its program took 0 s"),
+    ],
+)
+def test_no_time_is_negative(change, says):
+    out, shown = refused([placed("virtual", 0, scalar(1.0), **change)], "impossible-time")
+    assert out == [("virtual", 0)]
+    assert says in shown[0]
+
+
+def test_no_program_takes_less_than_nothing():
+    run = placed("virtual", 0, Result.scalar("lammps_loop_time", "lj", -0.5))
+    assert "lammps_loop_time@lj is -0.5 s, which is no time" in refused([run], "impossible-time")[1][0]
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(0.5, False), (0.001, False), (1.25, False), (1.0, True)])
+def test_the_clock_of_a_guest_is_held_against_the_schedulers(rate, fits):
+    """A run of 60 s whose guest's clock runs at another rate."""
+    runs = [placed("native", 0, scalar(5.0)), placed("virtual", 0, scalar(5.1), seconds=58.5 * rate)]
+    out, says = refused(runs, "node-clock")
+    assert out == ([] if fits else [("virtual", 0)])
+    if rate < 1:
+        assert "its job took 60 s by the scheduler's clock" in says[0]
+        assert "1.5 s lie between them natively" in says[0]
+        # Emulated, all around the program takes longer: it is said, and refuses nothing.
+        out, says = refused(runs, "node-clock", hypervisor_class="emulated")
+        assert (out, len(says)) == ([], 1)
+
+
+def test_whole_seconds_of_slurm_and_slower_jobs_are_honest():
+    made = random.Random(3)
+    runs = []
+    for pair in range(20):
+        for side, around in (("native", made.uniform(0, 3)), ("virtual", made.uniform(0, 5))):
+            seconds = made.choice([0.1, 2.0, 60.0, 1800.0]) * made.gauss(1, 0.02)
+            # Either end may be noted up to a second off, and submission may return after the start.
+            span = max(seconds + around + made.uniform(-1, 2), 0.0)
+            runs.append(placed(side, pair, scalar(5.0), seconds=seconds, span=span))
+    assert refused(runs, "node-clock") == ([], [])
+
+
+def test_what_a_job_does_around_its_program_natively_the_guests_may_do_as_well():
+    """The first pair of a round runs its program again under a profiler, after the notes."""
+    spans = {0: 200.0, 1: 60.0, 2: 60.0, 3: 60.0}
+    runs = [
+        placed(side, pair, scalar(5.0), span=span * (1.2 if side == "virtual" else 1), seconds=58.5)
+        for pair, span in spans.items()
+        for side in ("native", "virtual")
+    ]
+    assert refused(runs, "node-clock")[0] == [("virtual", 1), ("virtual", 2), ("virtual", 3)]
+    queued = [run.model_copy(update={"clock": "submission"}) for run in runs]
+    assert refused(queued, "node-clock")[0] == []

@@ -1,0 +1,467 @@
+"""`virtqual judge`: pairs of any harness in a file, judged by the code that judges sessions."""
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from virtqual import cli
+from virtqual.session.measured import COLUMNS
+
+STATED = ("--budget", "1.05", "--margin", "0.03")
+SERIES_KEYS = {
+    "schema", "kind", "session", "metric", "setting", "outcome", "gate", "ratio", "low", "high", "pairs",
+    "next_pairs", "reasons", "findings", "nodes",
+}  # fmt: skip
+SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
+SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "factor", "found", "text"}
+
+
+def rows(virtual=1.0, pairs=8, *, noise=0.004, sizes=("",), seed=1, alternate=True, timed=True, **more):
+    """Return rows of one series, as a harness that takes turns would write them."""
+    rng = np.random.default_rng(seed)
+    made, clock = [], 1e9
+    for pair in range(pairs):
+        for side in ("native", "virtual") if pair % 2 == 0 or not alternate else ("virtual", "native"):
+            level = (virtual(pair) if callable(virtual) else virtual) if side == "virtual" else 1.0
+            for size in sizes:
+                value = float(level * np.exp(rng.normal(0, noise)) * (float(size or 1) ** 0.5))
+                row = {
+                    "session": "s", "metric": "elapsed", "setting": "small", "size": size, "unit": "s",
+                    "better": "lower", "pair": pair, "side": side, "value": f"{value:.6g}",
+                    "start": clock if timed else "", "end": clock + 5 if timed else "",
+                    "node": "", "host": "", "boot": "",
+                }  # fmt: skip
+                made.append(row | more)
+            clock += 10
+    return made
+
+
+def text_of(table, columns=COLUMNS, end="\n"):
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator=end)
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """Return what judges a table (or a text), and gives exit code and what was printed."""
+
+    def judged(table, *options, name="pairs.csv"):
+        file = tmp_path / name
+        if isinstance(table, bytes):
+            file.write_bytes(table)
+        else:
+            file.write_text(table if isinstance(table, str) else text_of(table), encoding="utf-8")
+        done = CliRunner().invoke(cli.app, ["judge", str(file), *options])
+        assert "nobody foresaw" not in done.output
+        return done
+
+    return judged
+
+
+def lines(done):
+    """Return the JSON lines of series, and those of sessions."""
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for one in found:
+        assert one["schema"] == "virtqual-verdict/2"
+        assert one.keys() == (SERIES_KEYS if one["kind"] == "series" else SESSION_KEYS)
+    sessions = [one for one in found if one["kind"] == "session"]
+    for one in sessions:
+        assert one["qualified"] is False
+        assert any("not the checks" in reason for reason in one["reasons"])
+        assert one["slow_runs"].keys() == SLOW_KEYS
+    return [one for one in found if one["kind"] == "series"], sessions
+
+
+def only(done):
+    (series,), _ = lines(done)
+    return series
+
+
+@pytest.mark.parametrize(
+    ("virtual", "code", "outcome"),
+    [(1.0, 0, "WITHIN"), (1.3, 1, "OVER"), (1 / 1.5, 4, "INVALID")],
+)
+@pytest.mark.parametrize("sizes", [("",), ("1", "16", "256")])
+def test_scalars_and_curves_are_judged(judge, virtual, code, outcome, sizes):
+    done = judge(rows(virtual, 12, sizes=sizes), *STATED, "--json")
+    series = only(done)
+    assert (done.exit_code, series["outcome"]) == (code, outcome)
+    assert series["low"] < virtual < series["high"]
+    assert series["ratio"] == pytest.approx(virtual, rel=0.01)
+    assert series["gate"] == "overhead"
+    if outcome == "OVER":
+        (finding,) = series["findings"]
+        assert (finding["low"], finding["high"]) == ((None, None) if sizes == ("",) else (1, 256))
+    if outcome == "INVALID":
+        assert "too good to be true" in series["reasons"][0]
+
+
+def test_a_rate_is_worse_where_it_is_lower(judge):
+    done = judge(rows(0.8, metric="rate", unit="MB/s", better="higher"), *STATED, "--json")
+    assert only(done)["outcome"] == "OVER"
+
+
+def test_json_lines_and_shuffled_rows_say_the_same(judge):
+    table = rows(1.02, 12, sizes=("1", "16")) + rows(1.2, 12, seed=2, setting="large", metric="other")
+    expected = judge(table, *STATED, "--json").stdout
+    empty = [{k: v for k, v in row.items() if v != ""} for row in table]
+    numbers = [row | {"value": float(row["value"]), "boot": None} for row in empty]
+    said = "\n\n".join(json.dumps(row) for row in numbers) + "\n"
+    assert judge(said, *STATED, "--json", name="pairs.jsonl").stdout == expected
+    mixed = random.Random(1).sample(table, len(table))
+    by_name = {one["setting"]: one for one in lines(judge(mixed, *STATED, "--json"))[0]}
+    assert [by_name[one["setting"]] for one in map(json.loads, expected.splitlines()[:-1])] == [
+        json.loads(line) for line in expected.splitlines()[:-1]
+    ]
+
+
+def test_bom_carriage_returns_blank_lines_quotes_and_another_order_are_fine(judge):
+    table = rows(setting='two, "big" nodes')
+    columns = list(reversed(COLUMNS))
+    text = "\ufeff" + text_of(table, columns, "\r\n").replace("\r\n", "\r\n\r\n", 3)
+    assert only(judge(text, *STATED, "--json"))["setting"] == 'two, "big" nodes'
+
+
+def test_each_session_is_judged_for_itself_in_the_order_of_the_file(judge):
+    table = rows(1.3, session="b") + rows(session="a")
+    done = judge(table, *STATED, "--json")
+    series, sessions = lines(done)
+    assert [one["session"] for one in sessions] == ["b", "a"]
+    assert [one["outcome"] for one in sessions] == ["OVER", "WITHIN"]
+    assert [one["outcome"] for one in series] == ["OVER", "WITHIN"]
+    assert done.exit_code == 1
+    undecided = rows(session="c", pairs=2)
+    assert judge(undecided + rows(), *STATED).exit_code == 3
+    untimed = rows(session="d", timed=False)
+    assert judge(table + undecided + untimed, *STATED).exit_code == 4
+
+
+def test_the_table_says_what_the_lines_say(judge):
+    done = judge(rows(1.3, sizes=("16", "256")) + rows(setting="[b]x[/b]", metric="scalar"), *STATED)
+    assert "OVER elapsed@small: overhead 1.3" in " ".join(done.stdout.split())
+    assert "[b]x[/b]" in done.stdout
+    assert "a file of pairs is not the checks that a class asks for" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"alternate": False}, "not alternated: native ran first"),
+        ({"timed": False}, "no start and end times"),
+    ],
+)
+def test_what_is_not_alternated_gets_the_estimate_and_no_answer(judge, changed, says):
+    done = judge(rows(1.1, **changed), *STATED, "--json")
+    series = only(done)
+    assert (done.exit_code, series["outcome"]) == (4, "INVALID")
+    assert any(says in reason for reason in series["reasons"])
+    assert series["ratio"] == pytest.approx(1.1, rel=0.01)
+
+
+def test_slow_runs_keep_a_session_from_being_within(judge):
+    """A fifth of the virtual runs takes twice as long: each series is short of convicting by its mean."""
+    table = []
+    for number in range(12):
+        draw = random.Random(number)
+        slow = {pair for pair in range(18) if draw.random() < 0.2}
+        table += rows(
+            lambda pair, slow=slow: 2.0 if pair in slow else 1.0, 18, seed=number, setting=str(number),
+            node=f"n{number}",
+        )  # fmt: skip
+    done = judge(table, *STATED, "--json")
+    _, (session,) = lines(done)
+    assert session["outcome"] != "WITHIN"
+    assert done.exit_code in (1, 4)
+    assert session["slow_runs"]["virtual"] > 20 * max(session["slow_runs"]["native"], 1)
+    assert session["slow_runs"]["factor"] == pytest.approx(2, rel=0.05)
+
+
+def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
+    table = rows(1.01, 18, session="old") + rows(1.01, 18, seed=2, session="same")
+    table += rows(1.12, 18, seed=3, session="new") + rows(setting="large", session="new")
+    series, _ = lines(judge(table, *STATED, "--json", "--against", "old"))
+    outcomes = {(one["session"], one["setting"], one["gate"]): one["outcome"] for one in series}
+    assert outcomes == {
+        ("old", "small", "overhead"): "WITHIN",
+        ("same", "small", "overhead"): "WITHIN",
+        ("same", "small", "change"): "WITHIN",
+        ("new", "small", "overhead"): "OVER",
+        ("new", "small", "change"): "OVER",
+        ("new", "large", "overhead"): "WITHIN",
+        ("new", "large", "change"): "INVALID",
+    }
+    assert "the earlier session did not measure it" in series[-1]["reasons"]
+    done = judge(table, *STATED, "--against", "odl")
+    assert done.exit_code == 2
+    assert "has no session 'odl' (--against): did you mean old?" in done.output
+    assert judge(table, *STATED, "--against", "").exit_code == 2
+    other = rows(1.01, session="old") + rows(session="new", unit="ms")
+    done = judge(other, *STATED, "--against", "old")
+    assert "pairs.csv:18: unit: is 'ms', and 's' in the session of --against" in done.output
+
+
+def test_a_class_whose_gate_is_the_change_records_a_baseline(judge):
+    table = rows(90.0, metric="lammps_loop_time", session="old")
+    done = judge(table, "--class", "emulated", "--json")
+    assert (done.exit_code, only(done)["outcome"], only(done)["gate"]) == (0, "BASELINE", "change")
+    table += rows(90.0, seed=2, metric="lammps_loop_time", session="new")
+    series, _ = lines(judge(table, "--class", "emulated", "--json", "--against", "old"))
+    assert [one["gate"] for one in series] == ["change", "change"]
+
+
+def test_reviewed_budgets_come_before_stated_ones(judge):
+    known = rows(1.06, 18, metric="namd_elapsed", noise=0.001)
+    other = rows(1.06, 18, metric="mine", noise=0.001)
+    tight = ("--budget", "1", "--margin", "0.01")
+    series, _ = lines(judge(known + other, "--class", "kvm", *tight, "--json"))
+    assert [one["outcome"] for one in series] == ["WITHIN", "OVER"]
+    done = judge(known + other, "--class", "kvm")
+    assert done.exit_code == 2
+    assert "pairs.csv:38: metric: mine: class 'kvm' knows no such metric" in done.output
+    assert "state it by --budget 1.05 --margin 0.03" in done.output
+    assert "pairs.csv:2: metric: namd_elapsed: nothing says what is allowed" in judge(known).output
+    done = judge(rows(metric="namd_elapsed", unit="ms", better="higher"), "--class", "kvm")
+    assert "pairs.csv:2: unit: is ms for namd_elapsed, and s in references/metrics" in done.output
+    assert "pairs.csv:2: better: is higher for namd_elapsed, and lower" in done.output
+    done = judge(rows(metric="namd_elapsde"), "--class", "kvm")
+    assert "did you mean namd_elapsed" in done.output
+
+
+def test_exchanged_hosts_are_told_apart(judge):
+    """Host a is 16 % slower than b whatever runs on it, and the guest costs nothing."""
+    table, clock = [], 0.0
+    for pair in range(16):
+        virtual_on = "ab"[pair % 2]
+        native_on = "ba"[pair % 2]
+        for side in ("native", "virtual") if pair // 2 % 2 == 0 else ("virtual", "native"):
+            host = native_on if side == "native" else virtual_on
+            value = (1.16 if host == "a" else 1.0) * (1 + 0.002 * (pair % 3 - 1))
+            row = rows(pairs=1)[0] | {
+                "pair": pair, "side": side, "value": value, "start": clock, "end": clock + 5,
+                "node": f"vm-{host}" if side == "virtual" else host,
+                "host": host if side == "virtual" else "",
+            }  # fmt: skip
+            table.append(row)
+            clock += 10
+    series = only(judge(table, *STATED, "--json"))
+    assert series["outcome"] == "WITHIN"
+    assert series["nodes"]["a"] / series["nodes"]["b"] == pytest.approx(1.16, abs=0.01)
+
+
+def rotated(rounds=4, k=8, slow=1.0):
+    rng, table = np.random.default_rng(4), []
+    for turn in range(rounds):
+        for place in range(k):
+            for side in ("native", "virtual"):
+                first = (side == "native") == (turn % 2 == 0)
+                node = (place + turn) % k if side == "virtual" else place
+                value = (slow if side == "virtual" and node == 3 else 1.0) * float(
+                    np.exp(rng.normal(0, 0.004))
+                )
+                start = 1e6 + turn * 100 + (0 if first else 50)
+                table.append(
+                    rows(pairs=1)[0]
+                    | {
+                        "pair": turn * k + place, "side": side, "value": value, "start": start,
+                        "end": start + 40, "node": f"{side}-{node}", "host": f"{side}-{node}",
+                    }
+                )  # fmt: skip
+    return table
+
+
+def test_rounds_over_many_hosts_at_one_time_are_judged(judge):
+    series = only(judge(rotated(), *STATED, "--json"))
+    assert (series["outcome"], series["pairs"]) == ("WITHIN", 32)
+    assert len(series["nodes"]) == 16
+    series = only(judge(rotated(slow=1.16), *STATED, "--json"))
+    others = [factor for name, factor in series["nodes"].items() if name.startswith("virtual-")]
+    assert series["nodes"]["virtual-3"] / np.median(others) == pytest.approx(1.16, abs=0.01)
+
+
+def test_hosts_in_fixed_roles_forbid_an_answer_and_unknown_ones_do_not(judge):
+    def on(native, virtual, **more):
+        return [row | more | {"host": native if row["side"] == "native" else virtual} for row in rows()]
+
+    done = judge(on("a", "b"), *STATED, "--json")
+    assert (done.exit_code, only(done)["outcome"]) == (4, "INVALID")
+    assert "native ran on a and virtual machines on b: a slow host looks like a slow guest" in str(
+        lines(done)
+    )
+    _, (session,) = lines(judge(on("", "", node="n"), *STATED, "--json"))
+    assert session["outcome"] == "WITHIN"
+    assert "nobody says which hosts carry the virtual machines" in session["reasons"]
+    assert only(judge(on("a", "a"), *STATED, "--json"))["outcome"] == "WITHIN"
+
+
+def test_values_that_repeat_to_the_last_digit_are_judged(judge):
+    series = only(judge([row | {"value": "0.39"} for row in rows()], *STATED, "--json"))
+    assert (series["outcome"], series["ratio"]) == ("WITHIN", 1.0)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_a_value_that_is_none_makes_its_pair_invalid(judge, value):
+    table = rows()
+    table[4]["value"] = value
+    series = only(judge(table, *STATED, "--json"))
+    assert series["pairs"] == 7
+    (reason,) = [reason for reason in series["reasons"] if "left out" in reason]
+    assert "pair 2 left out: native run reported" in reason
+
+
+def change(row, **fields):
+    table = rows(sizes=("1", "2"), pairs=2) if "size" in fields else rows(pairs=2)
+    table[row] |= fields
+    return table
+
+
+MISSPELT = text_of(rows()).replace("boot", "boto", 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (change(1, side="guest"), "pairs.csv:3: side: is 'guest': write native or virtual"),
+        (change(1, value="fast"), "pairs.csv:3: value: is 'fast': write a number"),
+        (change(1, value=""), "pairs.csv:3: value: is '': write a number, or nan"),
+        (change(1, value="1_0"), "pairs.csv:3: value: is '1_0'"),
+        (change(1, pair="-1"), "pairs.csv:3: pair: is '-1': write a whole number from 0"),
+        (change(1, pair="1.5"), "pairs.csv:3: pair: is '1.5'"),
+        (change(1, start="noon"), "pairs.csv:3: start: is 'noon': write seconds"),
+        (change(1, end="inf"), "pairs.csv:3: end: is 'inf': write seconds"),
+        (change(1, better="less"), "pairs.csv:3: better: is 'less': write lower"),
+        (change(1, better="higher"), "pairs.csv:3: better: is 'higher', and 'lower' in line 2"),
+        (change(1, unit="ms"), "pairs.csv:3: unit: is 'ms', and 's' in line 2: a series has one unit"),
+        (change(1, session=""), "pairs.csv:3: session: is empty"),
+        (change(1, metric="a@b"), "pairs.csv:3: metric: is 'a@b': a name has no @"),
+        (change(1, size="-2"), "pairs.csv:3: size: is '-2': write a number from 0"),
+        (change(1, size=""), "pairs.csv:3: size: elapsed has no size here and one in line 2"),
+        (change(1, size="3"), "has the sizes 1, 2; the native run of pair 0 in line 2 has 1, 3"),
+        (change(1, size="1"), "the native run of pair 0 has a value at size 1 already, in line 2"),
+        (change(1, node="other", size="2"), "pairs.csv:3: node: is 'other', and empty in line 2"),
+        (rows(pairs=1) * 2, "pairs.csv:4: pair: the native run of pair 0 has a value already, in line 2"),
+        (MISSPELT, "pairs.csv:1: boto: is no column of this file: did you mean boot"),
+        (MISSPELT, "pairs.csv:1: boot: is missing in the header"),
+        (text_of(rows()).replace("host", "node", 1), "pairs.csv:1: node: stands twice"),
+        (text_of(rows()) + "s,elapsed\n", "pairs.csv:18: has 2 fields, the header 14"),
+        (text_of(rows()) + '"s', "pairs.csv:18: is no CSV"),
+        (text_of([]), "pairs.csv:1: has a header and no row"),
+        ("", "pairs.csv: is empty: write session,metric"),
+        (b"\x7fELF\xff\xfe", "no table of pairs (not UTF-8"),
+        (b"\x7fELF\x00", "no table of pairs (a binary file"),
+        ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:1: metric: is missing: add this key"),
+        ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:2: is no JSON object"),
+        ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:3: is no JSON"),
+        ('{"sesion": "s", "pair": true}', "pairs.csv:1: sesion: is no key of a row: did you mean session"),
+        ('{"sesion": "s", "pair": true}', "pairs.csv:1: pair: is true: write text, a number or null"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_file_line_and_column(judge, table, says):
+    done = judge(table, *STATED)
+    assert done.exit_code == 2, done.output
+    assert says in done.output
+
+
+def test_of_many_mistakes_the_first_are_told_and_the_others_counted(judge):
+    done = judge([row | {"side": "x"} for row in rows(pairs=20)], *STATED)
+    assert done.output.count("is 'x'") == 20
+    assert "20 more mistakes like these" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--budget", "1.05"), "belong together"),
+        (("--budget", "5", "--margin", "0.03"), "--budget 5 lies outside 1 to 2"),
+        (("--budget", "1.05", "--margin", "3"), "--margin 3 lies outside 0 to 1"),
+        (("--budget", "nan", "--margin", "0.03"), "--budget nan lies outside"),
+        (("--class", "kvn"), "unknown class 'kvn': did you mean kvm"),
+    ],
+)
+def test_a_wrong_option_is_told(judge, options, says):
+    done = judge(rows(), *options)
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_a_directory_and_a_file_that_is_not_there_are_refused(tmp_path):
+    for file in (tmp_path, tmp_path / "none.csv"):
+        done = CliRunner().invoke(cli.app, ["judge", str(file), *STATED])
+        assert done.exit_code == 2
+        assert "no table of pairs (" in done.output
+
+
+def test_the_page_shows_what_the_command_prints(monkeypatch):
+    """The example of docs/judge-your-own.md, which a shell loop measured."""
+    docs = Path(__file__).parents[3] / "docs"
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(cli.app, ["judge", str(docs / "judge-your-own.csv"), *STATED])
+    page = (docs / "judge-your-own.md").read_text("utf-8")
+    assert "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip() in page
+    assert f"exit\ncode is {done.exit_code}" in page
+    for key in (*COLUMNS, *SERIES_KEYS, *SESSION_KEYS, *SLOW_KEYS):
+        assert f"`{key}`" in page
+
+
+def test_whoever_reads_the_lines_may_stop_early(tmp_path):
+    file = tmp_path / "pairs.csv"
+    table = [row for number in range(300) for row in rows(1.3, 4, setting=f"{number}" * 100)]
+    file.write_text(text_of(table), encoding="utf-8")
+    command = [sys.executable, "-m", "virtqual.commands.judge", str(file), *STATED, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
+        json.loads(done.stdout.readline())
+        done.stdout.close()
+        assert done.stderr.read() == ""
+    assert done.returncode in (1, 3)
+
+
+_words = st.sampled_from(["a", "b", "", "x@y", "nän"])
+_numbers = st.sampled_from(["1", "2", "0", "1e308", "1e-320", "-1", "nan", "inf", "", "x", "3.5", "1_0"])
+_row = st.fixed_dictionaries(
+    dict.fromkeys(("session", "metric", "setting", "unit", "node", "host", "boot"), _words)
+    | dict.fromkeys(("size", "pair", "value", "start", "end"), _numbers)
+    | {"better": st.sampled_from(["lower", "higher", "x"])}
+    | {"side": st.sampled_from(["native", "virtual", "x"])}
+)  # fmt: skip
+_sane = st.fixed_dictionaries(
+    {
+        "session": st.just("s"), "metric": st.just("m"), "setting": st.sampled_from("ab"),
+        "size": st.just(""), "unit": st.just("s"), "better": st.just("higher"), "pair": st.integers(0, 6),
+        "side": st.sampled_from(["native", "virtual"]), "start": st.sampled_from(["", 0, 10, 20, 1e7]),
+        "value": st.floats(allow_nan=True, allow_infinity=True), "end": st.sampled_from(["", 5, 15, 25]),
+        "node": st.sampled_from(["", "n"]), "host": st.sampled_from(["", "h", "g+h"]), "boot": st.just(""),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(_row, max_size=4)
+    | st.lists(_sane, max_size=24, unique_by=lambda row: (row["setting"], row["pair"], row["side"])),
+    st.booleans(),
+)
+def test_no_table_ends_in_a_traceback(judge, table, as_json):
+    """Whatever the rows hold, it is judged or refused in words."""
+    done = judge(table, *STATED, *(["--json"] if as_json else []))
+    assert done.exit_code in (0, 1, 2, 3, 4)
+    if as_json and done.exit_code != 2:
+        lines(done)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=80) | st.text(alphabet='{}[]":,\n\r0aé', max_size=40))
+def test_no_text_ends_in_a_traceback(judge, text):
+    done = judge(text.encode("utf-8", "surrogatepass"), *STATED)
+    assert done.exit_code == 2

@@ -1,0 +1,54 @@
+"""What `-n` and `-t` select, and what is said where that is nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+from reframe.frontend.filters import have_any_name
+
+from virtqual.harness.catalogue import Entry, nothing_selected, selected
+
+ENTRIES = [
+    Entry(name=name, description="d", tags=tags, feature=feature, hashes={"0N": name[::-1]})
+    for name, tags, feature in (
+        ("mpi_latency_node", ("mpi", "quick"), "mpi"),
+        ("mpi_latency_nodes", ("mpi", "quick"), "mpi"),
+        ("lammps problem=lj", ("app", "quick"), "lammps"),
+        ("lammps problem=rhodo", ("app", "full"), "lammps"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        ("mpi_latency_node", 2),
+        ("^mpi_latency_node%", 1),
+        ("mpi_latency_node$", 0),
+        ("^lammps%", 2),
+        ("lammps.*lj$", 1),
+        ("/edon_ycnetal_ipm", 1),
+        ("a^", 0),
+    ],
+)
+def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
+    found = selected(ENTRIES, [pattern], ())
+    assert len(found) == count
+    for entry in ENTRIES:
+        name, *parameters = entry.name.split(" ")
+        shown = " %".join([name, "sample=0N", *parameters])
+        check = SimpleNamespace(display_name=shown, hashcode=entry.hashes["0N"])
+        assert bool(have_any_name([pattern])(SimpleNamespace(check=check))) == (entry in found)
+
+
+@pytest.mark.parametrize(
+    ("names", "tags", "says"),
+    [
+        (("lamps",), (), "no check has a name that matches 'lamps': did you mean lammps?"),
+        (("lammps", "mpi_latency_nod$"), (), "'mpi_latency_nod$': did you mean mpi_latency_node or"),
+        ((), ("quikc",), "no check has a tag that matches 'quikc': did you mean quick?"),
+        (("mpi_latency_nodes",), (), "cannot run here: mpi_latency_nodes: no program with the feature 'mpi'"),
+        (("lammps",), ("mpi",), "no check that can run here has all that -n and -t ask for"),
+    ],
+)
+def test_what_selects_nothing_is_named_with_what_could_have_been_meant(names, tags, says):
+    assert says in nothing_selected(ENTRIES, names, tags, {"lammps"}, 2)

@@ -1,0 +1,150 @@
+"""Whatever `virtqual record` proposes, every later command loads, and it is the noise that was there."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_series import REFERENCES, samples_of
+
+from virtqual.errors import UsageError
+from virtqual.history import Recorded, RecordedSeries, noise_entry, propose
+from virtqual.references import load_references
+from virtqual.verdict.estimate import timer_noise
+from virtqual.verdict.pairs import pair_up
+
+SESSIONS = (2, 3, 7, 30)
+KINDS = ("constant", "two levels", "quantised", "computed", "Gaussian", "one quiet size", "large")
+
+
+def values_of(kind, rng, shape):
+    """Return values of runs of one kind, shape (n_pairs, 2, n_points)."""
+    noise = rng.normal(0, 0.03, shape) + rng.normal(0, 0.02, (*shape[:2], 1))
+    typical = np.exp(np.arange(shape[-1]) / 3)
+    if kind == "constant":
+        return np.full(shape, 0.39)
+    if kind == "two levels":
+        return np.where(rng.random(shape) < 0.2, 2.0, 1.0)
+    if kind == "quantised":
+        return np.round(0.4 * typical * np.exp(noise), 2)
+    if kind == "computed":
+        return np.full(shape, 1 / 3)
+    if kind == "one quiet size":
+        noise[..., 0] = 0
+    return (1e9 if kind == "large" else 1.0) * typical * np.exp(noise)
+
+
+def series_of(metric, setting, kind, rng, pairs, points=()):
+    """Return a series of so many pairs, all in one boot."""
+    values = values_of(kind, rng, (pairs, 2, max(len(points), 1)))
+    boot = rng.bytes(8).hex()
+    runs = [
+        replace(run, values=tuple(values[run.number, int(run.side == "virtual")]), boot=boot)
+        for run in samples_of(metric, np.zeros((pairs, values.shape[-1])))
+    ]
+    return pair_up(metric, setting, points, runs)
+
+
+def recorded(metrics, sessions, rng):
+    """Return sessions that measured a scalar and curves of each kind."""
+    curves = [tuple(2.0**i for i in range(width)) for width in (1, 2, 3, 4, 23)]
+    found = []
+    for number in range(sessions):
+        measured = [
+            series_of(metrics[name], f"{kind}, {len(points)}", kind, rng, int(rng.integers(4, 9)), points)
+            for kind in KINDS
+            for name, points in [("hpl", ()), *(("mpi_latency", points) for points in curves)]
+        ]
+        series = tuple(RecordedSeries("Case %of=all", one) for one in measured)
+        found.append(Recorded(f"s{number}", "2026-01-01", "site", "9.2", "Xeon", "abc", series))
+    return found
+
+
+@pytest.mark.parametrize("sessions", SESSIONS)
+def test_whatever_is_proposed_is_loaded(metrics, tmp_path, sessions):
+    copy = tmp_path / "references"
+    shutil.copytree(REFERENCES, copy)
+    kept = recorded(metrics, sessions, np.random.default_rng(sessions))
+    for proposal in propose(kept, copy / "systems"):
+        assert not proposal.notes
+        proposal.path.parent.mkdir(parents=True, exist_ok=True)
+        proposal.path.write_text(proposal.after, encoding="utf-8")
+    references = load_references(copy)
+    for one in kept[0].series:
+        prior = references.prior(one.series, "kvm", "site")
+        assert "build 9.2" in prior.source
+        assert 0 < prior.df <= 6
+        assert prior.between_df == (sessions - 1 if sessions > 2 else 4)
+        covariance = prior.covariance(one.series.width)
+        assert np.all(np.linalg.eigvalsh(covariance) > -1e-12)
+        assert np.all(np.sqrt(np.diag(covariance)) >= 1e-4)
+    assert propose(kept, copy / "systems") == []
+
+
+def test_a_timer_of_few_digits_is_never_taken_for_exact(metrics):
+    rng = np.random.default_rng(1)
+    points = (1.0, 2.0)
+    series = [series_of(metrics["mpi_latency"], "here", "constant", rng, 4, points) for _ in range(4)]
+    entry = noise_entry(series, "test")
+    total = np.sqrt(np.square(entry["sigma"]) + entry["common"] ** 2)
+    assert total == pytest.approx([timer_noise(0.01, 0.39)] * 2, rel=0.1)
+
+
+def test_the_mean_of_a_curve_has_the_noise_that_it_showed(metrics):
+    points = tuple(2.0**i for i in range(12))
+    for shared, own in ((0.03, 0.01), (0.0, 0.03), (0.01, 0.03)):
+        rng = np.random.default_rng(7)
+        d = rng.normal(0, own, (40, 8, 12)) + rng.normal(0, shared, (40, 8, 1))
+        series = [
+            pair_up(metrics["mpi_latency"], "here", points, samples_of(metrics["mpi_latency"], one))
+            for one in d
+        ]
+        entry = noise_entry(series, "test")
+        size = np.sqrt(np.square(entry["sigma"]) + entry["common"] ** 2)
+        assert np.mean(size) == pytest.approx(np.hypot(shared, own), rel=0.15)
+        index = np.arange(12)
+        together = entry["correlation"] ** np.abs(index[:, None] - index[None, :])
+        mean = np.mean(np.outer(entry["sigma"], entry["sigma"]) * together + entry["common"] ** 2)
+        # Numbers of a file are rounded up.
+        assert 0.9 < np.sqrt(mean) / np.sqrt(shared**2 + own**2 / 12) < 1.25
+
+
+@pytest.mark.parametrize(
+    ("boots", "degrees"),
+    [
+        (lambda night, pair: f"{night}", 9),
+        (lambda night, pair: f"{night}{pair // 3}", 19),
+        (lambda night, pair: f"{night // 5}", None),
+        (lambda night, pair: f"{night} {pair}", None),
+        (lambda night, pair: "", 9),
+    ],
+    ids=["one a session", "two a session", "two in all", "one a pair", "nobody says"],
+)
+def test_only_boots_that_were_told_apart_measure_what_boots_change(metrics, boots, degrees):
+    rng = np.random.default_rng(3)
+    drawn = {}
+    series = []
+    for night in range(10):
+        names = [boots(night, pair) for pair in range(6)]
+        d = [drawn.setdefault(name or night, rng.normal(0, 0.05)) + rng.normal(0, 0.01) for name in names]
+        runs = samples_of(metrics["hpl"], np.array(d)[:, None])
+        runs = [replace(run, boot=names[run.number] if run.side == "virtual" else "") for run in runs]
+        series.append(pair_up(metrics["hpl"], "here", (), runs))
+    entry = noise_entry(series, "test")
+    assert entry.get("between_df") == degrees
+    if degrees:
+        assert entry["between"] == pytest.approx(0.05, rel=0.5)
+
+
+def test_a_file_says_whether_boots_are_bounded_measured_or_guessed(tmp_path):
+    copy = tmp_path / "references"
+    shutil.copytree(REFERENCES, copy)
+    file = copy / "systems" / "site" / "noise.yaml"
+    file.parent.mkdir(parents=True)
+    line = "{{metric: hpl, sigma: 0.02, df: 6, between: 0.01, {}source: test}}"
+    for stated, means in (("", 4), ("between_df: 7, ", 7), ("between_df: bound, ", np.inf)):
+        file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format(stated)}\n", encoding="utf-8")
+        assert load_references(copy).prior("hpl", system="site").between_df == means
+    file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format('between_df: none, ')}\n")
+    with pytest.raises(UsageError, match="between_df"):
+        load_references(copy)
