@@ -152,30 +152,39 @@ def _verdict(
         why = reasons.of(row, looks)
         following = row.following * row.question.places.width or None  # of a rotation whole rounds
     if overhead is None:
-        return Verdict(
-            outcome,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            (),
-            (),
-            0,
-            following,
-            (*why, *reasons.left_out(series)),
-            case,
-        )
+        return Verdict(outcome, case, next_pairs=following, reasons=(*why, *reasons.left_out(series)))
     if _too_good(beside) and not case.refused:
         outcome, why, following = Outcome.INVALID, (*why, reasons.TOO_GOOD), None
     asked = row or overhead
-    native, virtual = series.medians("native"), series.medians("virtual")
     seen = None if series.yardstick else _intervals(overhead)
     change = _intervals(row) if row is not None and case.gate == "change" else None
-    judged = _intervals(asked) if asked is not overhead or seen is None else seen
-    margin = asked.margin
-    points = tuple(
+    points = _points(asked, seen, change)
+    known = not math.isnan(points[0].limit)
+    return Verdict(
+        outcome,
+        case,
+        overhead=None if seen is None else seen[-1],
+        change=None if change is None else change[-1],
+        native=None if series.yardstick else _middle(series.medians("native")),
+        virtual=_middle(series.medians("virtual")),
+        limit=min(point.limit for point in points) if known else None,
+        margin=min(point.margin for point in points) if known else None,
+        points=points,
+        findings=_findings(row, points, looks) if row is not None and outcome is Outcome.OVER else (),
+        pairs=int(asked.pairs) * asked.question.places.width or len(asked.question.pairs),
+        next_pairs=following,
+        reasons=(*why, *reasons.left_out(series)),
+        places=_places(asked.question),
+        hosts=_hosts(overhead.question),
+    )
+
+
+def _points(asked: Ruling, seen: list[Interval] | None, change: list[Interval] | None) -> tuple[Point, ...]:
+    """Return each size with its medians, its overhead, and what was judged."""
+    series = asked.question.case.series
+    native, virtual, margin = series.medians("native"), series.medians("virtual"), asked.margin
+    judged = change or seen or _intervals(asked)
+    return tuple(
         Point(
             size=series.points[i] if series.points else None,
             native=None if series.yardstick else float(native[i]),
@@ -186,24 +195,6 @@ def _verdict(
             margin=float(margin[i]),
         )
         for i in range(series.width)
-    )
-    known = not math.isnan(points[0].limit)
-    return Verdict(
-        outcome,
-        overhead=None if seen is None else seen[-1],
-        change=None if change is None else change[-1],
-        native=None if series.yardstick else _middle(native),
-        virtual=_middle(virtual),
-        limit=min(point.limit for point in points) if known else None,
-        margin=min(point.margin for point in points) if known else None,
-        points=points,
-        findings=_findings(row, points, looks) if row is not None and outcome is Outcome.OVER else (),
-        pairs=int(asked.pairs) * asked.question.places.width or len(asked.question.pairs),
-        next_pairs=following,
-        reasons=(*why, *reasons.left_out(series)),
-        case=case,
-        places=_places(asked.question),
-        hosts=_hosts(overhead.question),
     )
 
 

@@ -195,6 +195,8 @@ class Verdict:
     ----------
     outcome
         The answer.
+    case
+        The series with its budget and noise.
     overhead
         Virtual against native, over the whole curve; None before the first pair and without native.
     change
@@ -215,8 +217,6 @@ class Verdict:
         Number of valid pairs with which to decide again; None if no more are wanted.
     reasons
         Why it is not WITHIN, and what was left out.
-    case
-        The series with its budget and noise.
     places
         Where the pairs ran, as far as it is known; of a change the earlier session's, where it is those that
         leave it to the hosts.
@@ -229,18 +229,18 @@ class Verdict:
     """
 
     outcome: Outcome
-    overhead: Interval | None
-    change: Interval | None
-    native: float | None
-    virtual: float | None
-    limit: float | None
-    margin: float | None
-    points: tuple[Point, ...]
-    findings: tuple[Finding, ...]
-    pairs: int
-    next_pairs: int | None
-    reasons: tuple[str, ...]
     case: Case = field(repr=False)
+    overhead: Interval | None = None
+    change: Interval | None = None
+    native: float | None = None
+    virtual: float | None = None
+    limit: float | None = None
+    margin: float | None = None
+    points: tuple[Point, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    pairs: int = 0
+    next_pairs: int | None = None
+    reasons: tuple[str, ...] = ()
     places: Places = field(default_factory=lambda: everywhere_alike(0), repr=False)
     hosts: Mapping[str, float] = field(default_factory=dict)
     waiver: Waiver | None = None
