@@ -69,7 +69,7 @@ class Cluster:
 
     def started(self, pattern):
         """Wait for processes, and return their ids."""
-        for _ in range(100):
+        for _ in range(600):
             if found := self.pids(pattern):
                 return found
             time.sleep(0.1)
@@ -214,11 +214,12 @@ def test_a_program_that_hangs_until_its_time_limit(cluster):
     """M12: it was called refused, and TIMEOUT was never said."""
     process = cluster.start()
     until(process, "round 1")
-    job = cluster.running()
+    # A native run is over in less than a second: it is looked for before its job is.
     stopped = cluster.started("^[^ ]*NPmpich2? ")
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     assert stopped
+    job = cluster.running()
     cluster.asked("scontrol", "update", f"JobId={job}", "TimeLimit=1")
     code, said = ended(process)
     assert code == 5
