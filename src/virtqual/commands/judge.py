@@ -24,10 +24,7 @@ from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES, slow_runs_record
 from virtqual.session.measured import read
 from virtqual.session.measured_cases import Allowed, cases_of_file
-from virtqual.verdict import Outcome, SessionVerdict, judge_sessions, record_of
-
-#: Of several sessions the gravest outcome gives the exit code.
-_GRAVEST = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.WITHIN)
+from virtqual.verdict import SessionVerdict, first_of, judge_sessions, record_of
 
 _NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
 
@@ -65,8 +62,7 @@ def command(
         file = Path("/dev/stdin") if str(file) == "-" else file
         names, answers = _judged(file, allowed, against or "")
     (_print_lines if as_json else _print_tables)(names, answers)
-    found = {answer.outcome for answer in answers}
-    raise typer.Exit(EXIT_CODES[next((one for one in _GRAVEST if one in found), Outcome.BASELINE)])
+    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
 
 
 def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:

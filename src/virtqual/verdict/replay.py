@@ -17,12 +17,10 @@ from virtqual.references.noise import Prior
 from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study
 from virtqual.verdict.outcome import Case, Outcome, Verdict
 from virtqual.verdict.pairs import Sample, Series, pair_up
-from virtqual.verdict.session import judge_session
+from virtqual.verdict.session import first_of, judge_session
 
 # How far a native value may lie from what it is known to be before nothing may be judged by it.
 NATIVE_TOLERANCE = 0.05
-
-_ORDER = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.WITHIN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +47,7 @@ class Row:
     @property
     def outcome(self) -> Outcome | None:
         """The gravest of its cases; None where nothing can be judged."""
-        outcomes = {verdict.outcome for verdict in self.verdicts}
-        return next((outcome for outcome in _ORDER if outcome in outcomes), None)
+        return first_of(verdict.outcome for verdict in self.verdicts) if self.verdicts else None
 
     @property
     def agrees(self) -> bool:

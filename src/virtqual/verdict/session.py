@@ -26,8 +26,13 @@ class SessionError(ValueError):
 
 
 def gravest(verdicts: Iterable[Verdict | VerdictRecord]) -> Outcome:
-    """Return one answer for many: the first of `_ORDER` that occurs; INVALID for none."""
-    present = {Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts}
+    """Return one answer for many verdicts; a waived OVER counts as WITHIN."""
+    return first_of(Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts)
+
+
+def first_of(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return one outcome for many: the first of `_ORDER` that occurs; INVALID for none."""
+    present = set(outcomes)
     return next((outcome for outcome in _ORDER if outcome in present), Outcome.INVALID)
 
 
