@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -14,11 +15,12 @@ from typing import Annotated, TextIO
 
 import typer
 
-from vcluster import cluster, fetch, forward, namespaces, requirements
+from vcluster import cluster, emulated, fetch, forward, namespaces, qemu, requirements
 from vcluster.directory import StateDirectory
-from vcluster.errors import ClusterError, NodeError
-from vcluster.options import Accelerator, Options, parse_memory
+from vcluster.errors import ClusterError, NodeError, OptionError
+from vcluster.options import Accelerator, Hosts, Nic, Options, parse_hosts, parse_kvm, parse_memory
 from vcluster.state import State
+from vcluster.topology import MAC
 
 app = typer.Typer(
     help="A one-machine Slurm cluster with a native and a virtual partition.",
@@ -56,17 +58,21 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> str:
 
 @app.command()
 def up(
-    vms: Annotated[int, typer.Option(help="VMs, and native nodes")] = 2,
+    hosts: Annotated[str, typer.Option(help="auto, here, emulated or emulated:N")] = Hosts.AUTO.value,
+    vms: Annotated[int | None, typer.Option(help="VMs, and native nodes [2]")] = None,
     vcpus: Annotated[int, typer.Option(help="CPUs of a VM")] = 2,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
     memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
     accel: Annotated[Accelerator, typer.Option(help="accelerator of the guests")] = Accelerator.AUTO,
-    qemu: Annotated[str, typer.Option(help="QEMU binary")] = "qemu-system-x86_64",
+    qemu: Annotated[str, typer.Option(help="QEMU binary of the VMs")] = "qemu-system-x86_64",
+    kvm: Annotated[list[str] | None, typer.Option(help="parameter of KVM on the hosts (repeatable)")] = None,
     kernel: Annotated[Path | None, typer.Option(help="guest kernel: folder or image")] = None,
     modules: Annotated[Path | None, typer.Option(help="folder with lib/modules/")] = None,
     qemu_arg: Annotated[list[str] | None, typer.Option(help="appended to QEMU's (repeatable)")] = None,
     cpu: Annotated[str | None, typer.Option(help="CPU model [host, under tcg max]")] = None,
     machine: Annotated[str | None, typer.Option(help="machine type [pc]")] = None,
+    nic: Annotated[Nic, typer.Option(help="network adapter of the VMs")] = Nic.VIRTIO,
+    mac: Annotated[str, typer.Option(help="first bytes of their addresses")] = MAC,
     shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
     pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
     rdma: Annotated[bool, typer.Option(help="soft-RoCE in the VMs")] = True,
@@ -75,8 +81,11 @@ def up(
     """Bring the cluster up; does nothing if it is."""
     with _speaking():
         directory = StateDirectory.default()
+        place, count = parse_hosts(hosts, vms)
         options = Options(
-            vms=vms,
+            hosts=place,
+            kvm=parse_kvm(kvm or []),
+            vms=count,
             vcpus=vcpus,
             native_cpus=native_cpus,
             memory_mib=parse_memory(memory),
@@ -87,6 +96,8 @@ def up(
             qemu_args=tuple(qemu_arg or ()),
             cpu=cpu,
             machine=machine,
+            nic=nic,
+            mac=mac,
             shared=(shared or directory.shared).resolve(),
             pin=pin,
             rdma=rdma,
@@ -163,6 +174,31 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
             print(f"{name:<10} {label:<10} {addresses[name]:<12} {cpus:<10} {found} {reason}".rstrip())
 
 
+@app.command("host", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def on_host(
+    name: Annotated[str, typer.Argument(help="name of the host, such as host1")],
+    command: Annotated[list[str], typer.Argument(help="command and arguments")],
+) -> None:
+    """Run a command on an emulated host, as its root; its errors come with its output."""
+    with _speaking():
+        directory = StateDirectory.default()
+        known = [host.name for host in cluster.running(directory).hosts if host.emulator]
+        if name not in known:
+            raise OptionError(f"no emulated host {name!r}; there are: {', '.join(known) or 'none'}.")
+        code, output = emulated.command(directory.logs, name, shlex.join(command[command[0] == "--" :]))
+        print(output, end="")
+        raise typer.Exit(code)
+
+
+@app.command("boot-vms-anew")
+def boot_vms_anew(
+    timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
+) -> None:
+    """End all VMs and start each anew, with other memory; returns when all nodes are idle."""
+    with _speaking():
+        cluster.boot_vms_anew(StateDirectory.default(), timeout)
+
+
 @app.command("kernel")
 def fetch_kernel(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
@@ -170,9 +206,22 @@ def fetch_kernel(
     """Fetch a guest kernel, without installing it; prints its folder."""
     with _speaking():
         target = (to or StateDirectory.default().kernel).resolve()
-        found, new = fetch.fetch(target, lambda text: print(text, file=sys.stderr, flush=True))
+        found, new = fetch.fetch_kernel(target, lambda text: print(text, file=sys.stderr, flush=True))
         print(f"{found.release}: {'fetched' if new else 'already there'}", file=sys.stderr)
         print(target)
+
+
+@app.command("emulator")
+def fetch_emulator(
+    to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
+) -> None:
+    """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
+    with _speaking():
+        target = (to or StateDirectory.default().emulator).resolve()
+        found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
+        version = qemu.identify(found).version
+        print(f"QEMU {version}: {'fetched' if new else 'already there'}", file=sys.stderr)
+        print(found)
 
 
 @app.command("requirements")

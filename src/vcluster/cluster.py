@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from vcluster import (
+    emulated,
+    emulator,
     host,
     kernel,
     namespaces,
@@ -32,7 +34,7 @@ from vcluster import state as st
 from vcluster.command import text
 from vcluster.directory import StateDirectory, visible
 from vcluster.errors import BootError, ClusterError, NodeError, NotUpError, OptionError
-from vcluster.options import Options
+from vcluster.options import Accelerator, Hosts, Options
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.processes import Process, boot_id, children, namespace_members
 
@@ -125,6 +127,8 @@ class Guests:
         Their virtual hardware.
     no_rdma
         Why none of them has RDMA; None if nothing speaks against it.
+    emulator
+        The QEMU that emulates their hosts; None where this machine is their host.
     """
 
     kernel: kernel.GuestKernel
@@ -133,6 +137,7 @@ class Guests:
     accelerator_reason: str
     machine: qemu.Machine
     no_rdma: str | None
+    emulator: Path | None
 
 
 def prepare(
@@ -149,7 +154,11 @@ def prepare(
         log.unlink()
     guests = _guests(directory, options, report)
     native = topology.native_nodes(options.vms, options.cpus_of_native, cpus)
-    virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus)
+    virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus, options.mac)
+    if guests.emulator is not None:
+        # Each VM has a host of its own, whose CPUs are numbered from 0.
+        own = tuple(range(options.vcpus))
+        virtual = [node.model_copy(update={"cpus": own}) for node in virtual]
     nodefiles.write(directory, options, native, virtual)
     pmix = slurm_conf.pmix_folder()
     plan = BootPlan(
@@ -158,8 +167,9 @@ def prepare(
         pmix=pmix,
         native=tuple(native),
         virtual=tuple(virtual),
-        vms=tuple(_vm(directory, options, guests, node, pmix) for node in virtual),
-        pin=options.pin,
+        emulated=guests.emulator is not None,
+        machines=tuple(_machines(directory, options, guests, native, virtual, pmix)),
+        pin=options.pin or guests.emulator is not None,
         rdma=guests.no_rdma is None,
         boot_seconds=seconds,
         preload=rootless.preload(directory.cache) if as_user else None,
@@ -180,10 +190,17 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
     guest_kernel = kernel.locate(directory, options.kernel, options.modules)
     image = kernel.unpacked(guest_kernel, directory.cache)
     no_rdma = rdma.impossible(guest_kernel) if options.rdma else "not asked for"
-    initramfs = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
+    initramfs = kernel.base_initramfs(
+        guest_kernel, directory.cache, rdma=no_rdma is None, adapter=options.nic.device
+    )
     build = qemu.identify(options.qemu)
-    accelerator, why = qemu.choose_accelerator(options, build, image, initramfs, directory.cache)
+    accelerator, why, emulator = _hosts(directory, options, build, image, initramfs)
     report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
+    if emulator is None:
+        _assert_kvm_here(options, accelerator)
+    else:
+        emulated.assert_possible(guest_kernel, options, host.available_mib())
+        report(f"{options.vms} emulated hosts, by QEMU {qemu.identify(emulator).version}")
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
     if no_rdma:
@@ -196,20 +213,71 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         vcpus=options.vcpus,
         memory_mib=options.memory_mib,
         kernel=image,
-        shared=options.shared,
+        adapter=options.nic.device,
+        root=Path("/") if emulator is None else emulated.ROOT,
+        shared={"shared": options.shared},
+        fixed_addresses=accelerator == "tcg" or emulator is not None,
         extra=options.qemu_args,
     )
-    return Guests(guest_kernel, initramfs, build, why, machine, no_rdma)
+    return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulator)
 
 
-def _vm(
-    directory: StateDirectory, options: Options, guests: Guests, node: topology.Node, pmix: Path | None
-) -> WatchedProgram:
-    device = None if guests.no_rdma else rdma.DEVICE
-    packed = nodefiles.pack(directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device)
-    console = directory.logs / f"{node.name}.console"
-    line = qemu.command(guests.machine, node, initramfs=packed, console=console)
-    return WatchedProgram(name=node.name, command=tuple(line), node=node.name)
+def _hosts(
+    directory: StateDirectory, options: Options, build: qemu.Build, image: Path, initramfs: Path
+) -> tuple[Literal["kvm", "tcg"], str, Path | None]:
+    """Decide what runs the guests, why, and which QEMU emulates their hosts."""
+    why = "asked for"
+    if options.hosts is not Hosts.EMULATED:
+        accelerator, why = qemu.choose_accelerator(options, build, image, initramfs, directory.cache)
+        asked = options.hosts is Hosts.HERE or options.accel is not Accelerator.AUTO
+        if asked or accelerator == "kvm":
+            return accelerator, why, None
+    elif options.accel is Accelerator.TCG:
+        raise OptionError("--hosts emulated --accel tcg: guests of emulated hosts run under KVM.")
+    return "kvm", f"on emulated hosts: {why}", emulator.usable(directory.emulator)
+
+
+def _assert_kvm_here(options: Options, accelerator: Literal["kvm", "tcg"]) -> None:
+    """Make sure that this machine's KVM has the parameters that were asked for: its modules are not ours."""
+    known = emulated.kvm_parameters_here() if accelerator == "kvm" else {}
+    for parameter, value in options.kvm.items():
+        found = {name: known[name] for name in known if name.partition(".")[2] == parameter}
+        if value not in found.values():
+            has = ", ".join(f"{name}={setting}" for name, setting in found.items()) or "no such parameter"
+            raise OptionError(
+                f"--kvm {parameter}={value}: KVM on this machine has {has}. Only emulated hosts are given "
+                "parameters; load this machine's modules with it yourself."
+            )
+
+
+def _machines(
+    directory: StateDirectory,
+    options: Options,
+    guests: Guests,
+    native: list[topology.Node],
+    virtual: list[topology.Node],
+    pmix: Path | None,
+) -> Iterator[WatchedProgram]:
+    """Yield the programs of QEMU that run on this machine."""
+    for index, (node, vm) in enumerate(zip(native, virtual, strict=True), 1):
+        device = None if guests.no_rdma else rdma.DEVICE
+        packed = nodefiles.pack(
+            directory, vm, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device
+        )
+        console = directory.logs / f"{vm.name}.console"
+        line = qemu.command(guests.machine, vm, initramfs=packed, console=console)
+        if guests.emulator is None:
+            yield WatchedProgram(name=vm.name, command=tuple(line), nodes=(vm.name,))
+            continue
+        name = emulated.name(index)
+        more = emulated.files(vm, line, guests.kernel, options, directory.logs)
+        packed = nodefiles.pack(
+            directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=None, more=more
+        )
+        hardware = emulated.machine(guests.machine, guests.emulator, options, directory.logs)
+        line = qemu.command(hardware, node, initramfs=packed, console=directory.logs / f"{name}.console")
+        line += emulated.control(directory.logs, name)
+        yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name))
 
 
 def _describe(
@@ -233,6 +301,7 @@ def _describe(
             cpu=guests.machine.cpu,
         ),
         host=below,
+        hosts=_vm_hosts(guests, native, virtual),
         slurm=st.Slurm(
             version=slurm_conf.version(),
             conf=slurm_conf.CONF,
@@ -247,9 +316,28 @@ def _describe(
             virtual={node.name: node.address for node in virtual},
         ),
         partitions=st.Partitions(
-            native=_partition(native, options.cpus_of_native, below.memory_mib),
+            native=_partition(
+                native,
+                options.cpus_of_native,
+                below.memory_mib if guests.emulator is None else options.memory_mib,
+            ),
             virtual=_partition(virtual, options.vcpus, options.memory_mib),
         ),
+    )
+
+
+def _vm_hosts(
+    guests: Guests, native: list[topology.Node], virtual: list[topology.Node]
+) -> tuple[st.VmHost, ...]:
+    nodes, vms = ([node.name for node in side] for side in (native, virtual))
+    if guests.emulator is None:
+        kvm = emulated.kvm_parameters_here() if guests.machine.accelerator == "kvm" else {}
+        return (st.VmHost(name="this machine", native=tuple(nodes), virtual=tuple(vms), kvm=kvm),)
+    build = qemu.identify(guests.emulator)
+    by = st.Emulator(build=build.version, binary=build.binary, sha256=build.sha256)
+    return tuple(
+        st.VmHost(name=emulated.name(index), native=(node,), virtual=(vm,), emulator=by)
+        for index, (node, vm) in enumerate(zip(nodes, vms, strict=True), 1)
     )
 
 
@@ -262,6 +350,7 @@ def _hypervisor(guests: Guests) -> st.ClusterHypervisor:
         accelerator=guests.machine.accelerator,
         accelerator_reason=guests.accelerator_reason,
         machine=guests.machine.machine,
+        adapter=guests.machine.adapter,
         arguments=guests.machine.extra,
     )
 
@@ -306,11 +395,55 @@ def _launch(directory: StateDirectory, state: st.State, plan: BootPlan, report: 
             clean(directory)
             raise
     state = state.model_copy(update={"status": "up", "boot_seconds": round(time.monotonic() - began, 2)})
+    state = _with_kvm_parameters(directory, state)
     if plan.rdma:
         state, words = rdma.noted(state, directory.logs)
         report(f"RDMA in the VMs: {words}")
     state.save(directory.state_file)
     return state
+
+
+def _with_kvm_parameters(directory: StateDirectory, state: st.State) -> st.State:
+    """Note which parameters KVM has on emulated hosts."""
+    hosts = [
+        host.model_copy(update={"kvm": emulated.kvm_parameters(directory.logs, host.name)})
+        if host.emulator
+        else host
+        for host in state.hosts
+    ]
+    return state.model_copy(update={"hosts": tuple(hosts)})
+
+
+def boot_vms_anew(directory: StateDirectory, seconds: float) -> None:
+    """End all VMs of the running cluster and start each anew; return when all nodes are idle.
+
+    Raises
+    ------
+    NotUpError, BootError
+        If no cluster runs; if a node is not idle in time.
+    """
+    with locked(directory):
+        state = running(directory)
+        assert state.processes is not None
+        vms = state.partitions.virtual.nodes
+        # Before anybody can start a job on them.
+        change = [
+            "scontrol",
+            "update",
+            f"nodename={','.join(vms)}",
+            "state=down",
+            "reason=VMs are booted anew",
+        ]
+        line = namespaces.enter(state.processes.entry, state.processes.rootless, change, Path("/"))
+        text(line, NodeError, name="scontrol", environment=namespaces.environment(), seconds=30)
+        os.kill(state.processes.entry.pid, signal.SIGUSR1)
+        end = time.monotonic() + seconds
+        while wrong := damage(nodes(state)):
+            if time.monotonic() > end:
+                raise BootError(
+                    f"not all VMs are back within {seconds:g} s: {wrong} (logs: {directory.logs})"
+                )
+            time.sleep(0.5)
 
 
 def _registered(

@@ -95,6 +95,11 @@ class StateDirectory:
         """Where ``vcluster kernel`` puts the guest kernel unless told otherwise."""
         return self.root / "kernel"
 
+    @property
+    def emulator(self) -> Path:
+        """Where ``vcluster emulator`` puts the QEMU that emulates hosts unless told otherwise."""
+        return self.root / "emulator"
+
 
 def visible(path: Path, name: str) -> Path:
     """Return the path absolute and without links, if all nodes can see it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 
 from vcluster.state import ClusterHost
@@ -45,3 +46,9 @@ def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/
         memory_mib=memory,
         llc_bytes=last_level_cache_bytes(),
     )
+
+
+def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the memory that programs may still take, in MiB."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(match[1]) // 1024 if match else 0

@@ -210,16 +210,25 @@ def _filter(command: list[str], data: bytes) -> bytes:
     return run([program(command[0]), *command[1:]], data=data, seconds=120)
 
 
-def base_initramfs(kernel: GuestKernel, cache: Path, *, rdma: bool = False) -> Path:
+def base_initramfs(
+    kernel: GuestKernel, cache: Path, *, rdma: bool = False, adapter: str = "virtio-net-pci"
+) -> Path:
     """Return the archive that all guests of this kernel start from: busybox, modules, first script.
 
     Modules for RDMA are in a folder of their own, which the guest takes along and loads later.
+
+    Raises
+    ------
+    RequirementError
+        If the kernel has no module for the network adapter, which is named as QEMU names the device.
     """
     busybox = program("busybox").read_bytes()
     if b"/ld-linux" in busybox[:4096]:
         raise RequirementError("busybox is not static: install the Debian package busybox-static.")
     init = resources.files("vcluster").joinpath("guest/init").read_bytes()
-    folders = {"modules": module_files(kernel)}
+    # virtio's is among the modules of all; others are named as QEMU's devices are.
+    own = () if adapter.startswith("virtio") else (adapter,)
+    folders = {"modules": module_files(kernel, (*MODULES, *own))}
     if rdma:
         folders["rdma"] = module_files(kernel, RDMA_MODULES)
     known = [(name, f, f.stat().st_mtime_ns) for name, files in folders.items() for f in files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -50,8 +50,9 @@ def pack(
     *,
     pmix: Path | None,
     rdma: str | None,
+    more: Sequence[initramfs.ArchiveEntry] = (),
 ) -> Path:
-    """Return the initramfs of one VM: the common part, then everything this node gets.
+    """Return the initramfs of one machine: the common part, then everything this node gets.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ def pack(
         See ``BootPlan``.
     rdma : str or None
         Name of the RDMA device that it is to make.
+    more : sequence of ArchiveEntry
+        What it gets beside what every node gets.
     """
     text = _settings(node, kernel, options, pmix, rdma)
     script = resources.files("vcluster").joinpath("guest/node-init").read_bytes()
@@ -68,6 +71,7 @@ def pack(
         initramfs.file("node/node.env", text),
         initramfs.file("node/node-init", script, 0o755),
         *_copies(directory.etc),
+        *more,
     ]
     target = directory.cache / f"{node.name}.initramfs"
     target.write_bytes(base.read_bytes() + initramfs.archive(entries))
@@ -88,6 +92,8 @@ def _settings(node: Node, kernel: GuestKernel, options: Options, pmix: Path | No
         "PMIX": str(pmix or ""),
         "RDMA": rdma or "",
         "RUN": str(RUN),
+        "VCPUS": str(options.vcpus),
+        "VM": "",
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
 

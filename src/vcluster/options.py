@@ -10,6 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vcluster.errors import OptionError
+from vcluster.topology import MAC
+
+DEFAULT_VMS = 2
 
 
 class Accelerator(StrEnum):
@@ -18,6 +21,26 @@ class Accelerator(StrEnum):
     AUTO = "auto"
     KVM = "kvm"
     TCG = "tcg"
+
+
+class Hosts(StrEnum):
+    """Which machines carry the nodes and VMs."""
+
+    AUTO = "auto"
+    HERE = "here"
+    EMULATED = "emulated"
+
+
+class Nic(StrEnum):
+    """The network adapter that a VM sees."""
+
+    VIRTIO = "virtio"
+    E1000 = "e1000"
+
+    @property
+    def device(self) -> str:
+        """How QEMU names it."""
+        return "virtio-net-pci" if self is Nic.VIRTIO else self.value
 
 
 class Options(BaseModel):
@@ -33,8 +56,14 @@ class Options(BaseModel):
         CPUs of a native node; None for as many as a VM has.
     memory_mib : int
         Memory of a VM in MiB.
+    hosts : Hosts
+        ``here``: this machine is the host of all VMs, and the native nodes share it. ``emulated``: each
+        native node is a machine that QEMU emulates, and the host of one VM, which runs under KVM there.
+        ``auto``: ``here`` where KVM works, else ``emulated``.
+    kvm : dict of str to str
+        Parameters of the modules ``kvm``, ``kvm_amd`` and ``kvm_intel`` on the hosts, by name.
     accel : Accelerator
-        The accelerator that runs the guest; ``auto`` boots a guest to find out.
+        The accelerator that runs the guest on this machine; ``auto`` boots a guest to find out.
     qemu : Path
         The QEMU binary: another binary is another hypervisor build.
     kernel : Path or None
@@ -49,6 +78,10 @@ class Options(BaseModel):
         Machine type; None for ``pc``.
     shared : Path
         The one read-write directory, at the same path on every node.
+    nic : Nic
+        The network adapter of the VMs.
+    mac : str
+        The first four bytes of the VMs' Ethernet addresses.
     pin : bool
         Whether the vCPUs of VM k stay on the host CPUs of native node k.
     rdma : bool
@@ -57,10 +90,12 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vms: int = Field(default=2, ge=1, le=64)
+    vms: int = Field(default=DEFAULT_VMS, ge=1, le=64)
     vcpus: int = Field(default=2, ge=1, le=256)
     native_cpus: int | None = Field(default=None, ge=1, le=256)
     memory_mib: int = Field(default=2048, ge=512)
+    hosts: Hosts = Hosts.AUTO
+    kvm: dict[str, str] = {}
     accel: Accelerator = Accelerator.AUTO
     qemu: Path
     kernel: Path | None = None
@@ -69,6 +104,8 @@ class Options(BaseModel):
     cpu: str | None = None
     machine: str | None = None
     shared: Path
+    nic: Nic = Nic.VIRTIO
+    mac: str = Field(default=MAC, pattern=r"^[0-9a-f][26ae](:[0-9a-f]{2}){3}$")
     pin: bool = True
     rdma: bool = True
 
@@ -89,6 +126,8 @@ class Options(BaseModel):
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        value = [f"{name}={setting}" for name, setting in value.items()]
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
     return "default" if value is None else str(value)
@@ -106,3 +145,45 @@ def parse_memory(text: str) -> int:
     if match is None:
         raise OptionError(f"--memory {text!r} is no size: write for example 2G or 1536M.")
     return int(match[1]) * (1024 if (match[2] or "m") in "gG" else 1)
+
+
+def parse_hosts(text: str, vms: int | None) -> tuple[Hosts, int]:
+    """Return where the VMs run and how many there are.
+
+    Parameters
+    ----------
+    text : str
+        ``auto``, ``here``, ``emulated`` or ``emulated:N``.
+    vms : int or None
+        How many VMs were asked for.
+
+    Raises
+    ------
+    OptionError
+        If the text is none of these, or N is not the number of VMs that was asked for.
+    """
+    name, colon, count = text.partition(":")
+    if name not in list(Hosts) or (colon and (name != Hosts.EMULATED or not count.isdecimal())):
+        raise OptionError(f"--hosts {text!r}: expected auto, here, emulated or emulated:N (N hosts).")
+    if colon and vms not in (None, int(count)):
+        raise OptionError(f"--hosts {text} --vms {vms}: an emulated host carries one VM; leave --vms out.")
+    return Hosts(name), int(count) if colon else vms or DEFAULT_VMS
+
+
+def parse_kvm(settings: list[str]) -> dict[str, str]:
+    """Return module parameters from texts such as ``npt=0``.
+
+    Raises
+    ------
+    OptionError
+        If one has no value, or a parameter is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in settings:
+        match = re.fullmatch(r"(\w+)=([\w.+-]+)", text)
+        if match is None or match[1] in found:
+            raise OptionError(
+                f"--kvm {text!r}: expected PARAMETER=VALUE, each parameter once, such as npt=0."
+            )
+        found[match[1]] = match[2]
+    return found

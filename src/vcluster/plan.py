@@ -18,15 +18,15 @@ class WatchedProgram(BaseModel):
         For people, and of its log.
     command : tuple of str
         The program and its arguments.
-    node : str or None
-        The node that is lost with it.
+    nodes : tuple of str
+        The nodes that are lost with it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     command: tuple[str, ...]
-    node: str | None = None
+    nodes: tuple[str, ...] = ()
 
 
 class BootPlan(BaseModel):
@@ -38,10 +38,13 @@ class BootPlan(BaseModel):
         Files that every node gets in its ``/run/vcluster``.
     pmix : Path or None
         Folder that gets a ``libpmix.so``, where it lacks one.
-    vms : tuple of WatchedProgram
-        One for each of ``virtual``, in order.
+    emulated : bool
+        Whether each native node is an emulated machine, which starts its own VM; else the native nodes are
+        namespaces of this machine, which is the host of all VMs.
+    machines : tuple of WatchedProgram
+        The programs that run one for each of ``machine_nodes``, in order.
     pin : bool
-        Whether vCPUs stay on the host CPUs of their node.
+        Whether the CPUs of these machines stay on the CPUs of their node.
     rdma : bool
         Whether the VMs try to make an RDMA device, and say what became of it.
     boot_seconds : float
@@ -57,7 +60,8 @@ class BootPlan(BaseModel):
     pmix: Path | None
     native: tuple[Node, ...]
     virtual: tuple[Node, ...]
-    vms: tuple[WatchedProgram, ...]
+    emulated: bool
+    machines: tuple[WatchedProgram, ...]
     pin: bool
     rdma: bool
     boot_seconds: float
@@ -67,3 +71,13 @@ class BootPlan(BaseModel):
     def nodes(self) -> tuple[Node, ...]:
         """All compute nodes."""
         return (*self.native, *self.virtual)
+
+    @property
+    def machine_nodes(self) -> tuple[Node, ...]:
+        """The nodes that are machines of QEMU on this machine: all VMs, or all emulated hosts."""
+        return self.native if self.emulated else self.virtual
+
+    @property
+    def namespaced(self) -> tuple[Node, ...]:
+        """The nodes that share this machine's kernel."""
+        return () if self.emulated else self.native

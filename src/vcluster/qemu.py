@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,7 @@ DEFAULT_MACHINE = "pc"
 # The second half only shortens the boot: self-tests, auditing, ports and grace periods that no job needs.
 _CONSOLE = (
     "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check random.trust_cpu=on net.ifnames=0 "
-    "audit=0 apparmor=0 nowatchdog cryptomgr.notests 8250.nr_uarts=1 rcupdate.rcu_expedited=1"
+    "audit=0 apparmor=0 nowatchdog cryptomgr.notests 8250.nr_uarts=2 rcupdate.rcu_expedited=1"
 )
 
 
@@ -156,8 +157,8 @@ def _boot_probe(
     options: Options, binary: Path, kernel: Path, initramfs: Path, seconds: float
 ) -> tuple[bool, str]:
     command = [
-        str(binary), "-accel", "kvm", "-machine", options.machine or DEFAULT_MACHINE,
-        "-cpu", options.cpu or "host", "-m", "256M", *_BARE, "-serial", "stdio",
+        str(binary), *data_directories(binary), "-accel", "kvm",
+        "-machine", options.machine or DEFAULT_MACHINE, "-cpu", options.cpu or "host", "-m", "256M", *_BARE, "-serial", "stdio",
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip
@@ -185,7 +186,17 @@ _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 @dataclass(frozen=True)
 class Machine:
-    """The virtual hardware that all VMs of a cluster share."""
+    """The virtual hardware that all VMs of a cluster, or all its emulated hosts, share.
+
+    Attributes
+    ----------
+    root
+        The root file system that they get read-only, as the machine below them sees it.
+    shared
+        Folders that they get read-write, each with the tag by which they mount it.
+    fixed_addresses
+        Whether programs lie at the same addresses each time (see `kernel_line`).
+    """
 
     binary: Path
     accelerator: Literal["kvm", "tcg"]
@@ -194,7 +205,10 @@ class Machine:
     vcpus: int
     memory_mib: int
     kernel: Path
-    shared: Path
+    adapter: str
+    root: Path
+    shared: Mapping[str, Path]
+    fixed_addresses: bool
     extra: tuple[str, ...]
 
 
@@ -209,8 +223,13 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         File that takes all that the guest prints.
     """
     passthrough = "security_model=passthrough,multidevs=remap"
+    folders = []
+    for tag, path in machine.shared.items():
+        folders += ["-fsdev", f"local,id={tag},path={_escaped(path)},{passthrough}"]
+        folders += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return [
         str(machine.binary),
+        *data_directories(machine.binary),
         "-name", f"{node.name},debug-threads=on",
         "-machine", machine.machine,
         *accelerator_arguments(machine.accelerator),
@@ -221,26 +240,35 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         "-serial", f"file:{_escaped(console)}",
         "-object", "rng-random,id=rng,filename=/dev/urandom",
         "-device", "virtio-rng-pci,rng=rng",
-        "-fsdev", f"local,id=root,path=/,readonly=on,{passthrough}",
+        "-fsdev", f"local,id=root,path={machine.root},readonly=on,{passthrough}",
         "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
-        "-fsdev", f"local,id=shared,path={_escaped(machine.shared)},{passthrough}",
-        "-device", "virtio-9p-pci,fsdev=shared,mount_tag=shared",
+        *folders,
         "-netdev", f"tap,id=net,ifname={node.name},script=no,downscript=no",
-        "-device", f"virtio-net-pci,netdev=net,mac={node.mac},romfile=",
+        "-device", f"{machine.adapter},netdev=net,mac={node.mac},romfile=",
         "-kernel", str(machine.kernel),
         "-initrd", str(initramfs),
-        "-append", kernel_line(machine.accelerator),
+        "-append", kernel_line(fixed_addresses=machine.fixed_addresses),
         *machine.extra,
     ]  # fmt: skip
 
 
-def kernel_line(accelerator: Literal["kvm", "tcg"]) -> str:
+def kernel_line(*, fixed_addresses: bool) -> str:
     """Return the guest kernel's command line.
 
     Programs at addresses of their own are new to a software-emulated CPU each time: at fixed ones a program
     starts in half the time (docs/vcluster.md).
     """
-    return f"{_CONSOLE} norandmaps" if accelerator == "tcg" else _CONSOLE
+    return f"{_CONSOLE} norandmaps" if fixed_addresses else _CONSOLE
+
+
+def data_directories(binary: Path) -> list[str]:
+    """Return the arguments by which a QEMU that was only unpacked finds the firmware beside it."""
+    share = binary.parent.parent / "share"
+    if share == Path("/usr/share"):
+        return []
+    return [
+        word for name in ("qemu", "seabios") if (share / name).is_dir() for word in ("-L", str(share / name))
+    ]
 
 
 def _escaped(path: Path) -> str:

@@ -13,7 +13,7 @@ from vcluster.errors import StateError
 from vcluster.options import Options
 from vcluster.processes import Process
 
-SCHEMA: Literal["vcluster/1"] = "vcluster/1"
+SCHEMA: Literal["vcluster/2"] = "vcluster/2"
 
 
 class _Part(BaseModel):
@@ -30,6 +30,7 @@ class ClusterHypervisor(_Part):
     accelerator: Literal["kvm", "tcg"]
     accelerator_reason: str
     machine: str
+    adapter: str
     arguments: tuple[str, ...]
 
 
@@ -52,6 +53,36 @@ class ClusterHost(_Part):
     sockets: int
     memory_mib: int
     llc_bytes: int
+
+
+class Emulator(_Part):
+    """The QEMU that emulates a host."""
+
+    build: str
+    binary: Path
+    sha256: str
+
+
+class VmHost(_Part):
+    """A host of VMs: its native and virtual nodes, what emulates it, and KVM's parameters on it.
+
+    Attributes
+    ----------
+    name
+        ``this machine``, or the name of an emulated host.
+    native, virtual
+        The native nodes that are this host, and the VMs on it.
+    emulator
+        None for this machine itself.
+    kvm
+        Values by ``module.parameter``; empty where KVM runs no guest.
+    """
+
+    name: str
+    native: tuple[str, ...]
+    virtual: tuple[str, ...]
+    emulator: Emulator | None = None
+    kvm: dict[str, str] = {}
 
 
 class Slurm(_Part):
@@ -112,7 +143,7 @@ class State(_Part):
         From there until all nodes were idle.
     """
 
-    schema_: Literal["vcluster/1"] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["vcluster/2"] = Field(default=SCHEMA, alias="schema")
     status: Literal["starting", "up", "down"]
     created: AwareDatetime
     boot_seconds: float | None = None
@@ -121,6 +152,7 @@ class State(_Part):
     hypervisor: ClusterHypervisor
     guest: Guest
     host: ClusterHost
+    hosts: tuple[VmHost, ...]
     slurm: Slurm
     network: Network
     partitions: Partitions

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -17,10 +18,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vcluster import network, qemu, rdma
+from vcluster import emulated, network, qemu, rdma
 from vcluster.command import run, text
 from vcluster.errors import BootError, ClusterError
 from vcluster.plan import BootPlan, WatchedProgram
@@ -34,6 +35,8 @@ RESTARTS = 5
 SILENCE = 0.25
 # How long VMs may take to say what became of their RDMA device once all nodes are idle.
 RDMA_SECONDS = 10.0
+# Why VMs are down while they are booted anew.
+REBOOT = "VMs are booted anew"
 SHIM = Path(__file__).parent / "shim"
 
 
@@ -57,6 +60,11 @@ class Supervisor:
         self._restarts = 0
         self._keep: list[subprocess.Popen[bytes]] = []
         self._unpinned: dict[int, Node] = {}
+        names = [machine.name for machine in plan.machines]
+        self._node_of = dict(zip(names, plan.machine_nodes, strict=True))
+        # Nodes that are booted anew, each with what Slurm knew of its last boot.
+        self._returning: dict[str, str] = {}
+        self._asked_anew = False
         self._heard = False
         self._began = time.monotonic()
         self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH}
@@ -68,6 +76,10 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGUSR1, self._ask_anew)
+
+    def _ask_anew(self, *_: object) -> None:
+        self._asked_anew = True
 
     def tell(self, **message: object) -> None:
         """Report to whoever started the cluster, and to the log."""
@@ -87,20 +99,20 @@ class Supervisor:
             If a part does not start, or not in time.
         """
         private_mounts(self.plan)
-        network.build(self.plan.native, self.plan.virtual)
-        for vm, node in zip(self.plan.vms, self.plan.virtual, strict=True):
-            pid = self.start(vm)
-            self._unpinned[pid] = node
-        self.tell(step="network made, VMs started")
+        network.build(self.plan.namespaced, self.plan.machine_nodes)
+        for machine in self.plan.machines:
+            self._start_machine(machine)
+        what = "emulated hosts" if self.plan.emulated else "VMs"
+        self.tell(step=f"network made, {what} started")
         self.start(WatchedProgram(name="munged", command=("munged", *munge_options())))
         self.wait_for("munged", MUNGE_SOCKET.exists)
         self.start(WatchedProgram(name="slurmctld", command=("slurmctld", "-D", "-i", "-f", str(CONF))))
         self.wait_for("slurmctld", _controller_listens)
-        for node in self.plan.native:
+        for node in self.plan.namespaced:
             cpus = " ".join(map(str, node.cpus))
             enter = ("nsenter", f"--net=/run/netns/{node.name}", "unshare", "--mount", "--uts", "--")
             script = ("bash", str(SHIM / "native-node"), node.name, cpus)
-            self.start(WatchedProgram(name=node.name, command=enter + script, node=node.name))
+            self.start(WatchedProgram(name=node.name, command=enter + script, nodes=(node.name,)))
         self.tell(step="Slurm started")
         self.wait_for("nodes", self._all_idle, pause=0.2)
         if self.plan.rdma:
@@ -126,6 +138,9 @@ class Supervisor:
         self.running[started.pid] = watched
         return started.pid
 
+    def _start_machine(self, machine: WatchedProgram) -> None:
+        self._unpinned[self.start(machine)] = self._node_of[machine.name]
+
     def wait_for(self, goal: str, condition: Callable[[], object], pause: float = 0.05) -> None:
         """Wait until the condition holds, while nothing dies and somebody waits for the cluster."""
         poll = select.poll()
@@ -139,7 +154,7 @@ class Supervisor:
             took = time.monotonic() - self._began
             if not self._heard and took > SILENCE * self.plan.boot_seconds:
                 self._heard = True
-                self._start_silent_vms_again()
+                self._start_silent_machines_again()
             if took > self.plan.boot_seconds:
                 raise BootError(f"{goal} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
 
@@ -152,6 +167,12 @@ class Supervisor:
                     del self._unpinned[pid]
             except OSError:
                 continue
+        if self._asked_anew:
+            self._asked_anew = False
+            self.boot_vms_anew()
+        if self._returning:
+            self._welcome()
+            seconds = min(seconds, 1.0)
         select.select([self._wake_read], [], [], seconds)
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 512)
@@ -167,46 +188,85 @@ class Supervisor:
             if ended is not None:
                 self._mourn(ended, os.waitstatus_to_exitcode(status))
 
-    def _start_silent_vms_again(self) -> None:
+    def _start_silent_machines_again(self) -> None:
         """Start anew, once, what has not said a word: an emulated CPU may hang in the guest's first steps."""
-        for vm, node in zip(self.plan.vms, self.plan.virtual, strict=True):
-            console = self.plan.logs / f"{vm.name}.console"
+        for machine in self.plan.machines:
+            console = self.plan.logs / f"{machine.name}.console"
             if console.exists() and console.stat().st_size > 0:
                 continue
-            pid = next(pid for pid, program in self.running.items() if program == vm)
-            # Its end is no loss to be reported.
-            del self.running[pid]
-            self._unpinned.pop(pid, None)
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            self._unpinned[self.start(vm)] = node
-            self.tell(
-                step=f"{vm.name} said nothing for {SILENCE * self.plan.boot_seconds:.0f} s: started again"
-            )
+            self._start_again(machine)
+            silent = f"{SILENCE * self.plan.boot_seconds:.0f} s"
+            self.tell(step=f"{machine.name} said nothing for {silent}: started again")
+
+    def _start_again(self, machine: WatchedProgram) -> None:
+        """End a machine, which is no loss to be reported, and start it anew."""
+        pid = next(pid for pid, program in self.running.items() if program == machine)
+        del self.running[pid]
+        self._unpinned.pop(pid, None)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        self._start_machine(machine)
 
     def _mourn(self, ended: WatchedProgram, code: int) -> None:
         how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
-        label = (
-            f"VM {ended.name}"
-            if ended in self.plan.vms
-            else f"{ended.name}'s slurmd"
-            if ended.node
-            else ended.name
-        )
-        self.lost[ended.name] = f"{label} {how}"
+        why = self.lost[ended.name] = f"{self._label(ended)} {how}"
         if self.progress >= 0:
             return
-        self.tell(lost=self.lost[ended.name])
-        if ended.node:
+        self.tell(lost=why)
+        if ended in self.plan.machines and self.plan.emulated:
+            # A site's watchdog would do the same; the VM on this host comes back with it.
+            del self.lost[ended.name]
+            self._expect_anew(ended.nodes, f"{why}, is started again")
+            self._start_machine(ended)
+            self.tell(restarted=ended.name)
+        elif ended.nodes:
             # At once: by itself Slurm would wait for SlurmdTimeout, and the jobs with it.
-            change = (f"nodename={ended.node}", "state=down", f"reason={self.lost[ended.name]}")
-            self.ask("scontrol", "update", *change)
+            self._take_down(ended.nodes, why)
         elif self._restarts < RESTARTS:
             # The head's daemons keep what they know on disk: jobs survive their controller.
             self._restarts += 1
             del self.lost[ended.name]
             self.tell(restarted=ended.name)
             self.start(ended)
+
+    def _label(self, ended: WatchedProgram) -> str:
+        if ended in self.plan.machines:
+            return f"{'host' if self.plan.emulated else 'VM'} {ended.name}"
+        return f"{ended.name}'s slurmd" if ended.nodes else ended.name
+
+    def _take_down(self, nodes: Iterable[str], why: str) -> None:
+        self.ask("scontrol", "update", f"nodename={','.join(nodes)}", "state=down", f"reason={why}")
+
+    def _expect_anew(self, nodes: Iterable[str], why: str) -> None:
+        """Take nodes down that are booted anew; each is used again when it has said so."""
+        self._returning |= {node: self._boot_time(node) for node in nodes}
+        self._take_down(nodes, why)
+
+    def _boot_time(self, node: str) -> str:
+        found = re.search(r"BootTime=(\S+)", self.ask("scontrol", "show", "node", node))
+        return found[1] if found else ""
+
+    def _welcome(self) -> None:
+        """Use the nodes again that have booted anew.
+
+        Not before: Slurm takes a node that it was told to resume for idle, and starts jobs on it.
+        """
+        for node, before in list(self._returning.items()):
+            if self._boot_time(node) not in ("", "None", before):
+                del self._returning[node]
+                self.ask("scontrol", "update", f"nodename={node}", "state=resume")
+                self.tell(back=node)
+
+    def boot_vms_anew(self) -> None:
+        """End all VMs and start each anew, with the memory of a new process."""
+        vms = [node.name for node in self.plan.virtual]
+        self._expect_anew(vms, REBOOT)
+        if self.plan.emulated:
+            for machine in self.plan.machines:
+                emulated.command(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)
+        else:
+            for machine in self.plan.machines:
+                self._start_again(machine)
 
     def ask(self, *command: str) -> str:
         """Run a Slurm command; return its output, or nothing if it fails."""
@@ -226,7 +286,7 @@ class Supervisor:
         return idle == {node.name for node in self.plan.nodes} and not self._unpinned
 
     def _rdma_said(self) -> bool:
-        return all(rdma.answer(self.plan.logs / f"{vm.name}.console") for vm in self.plan.vms)
+        return all(rdma.answer(self.plan.logs / f"{vm.name}.console") for vm in self.plan.virtual)
 
     def _last_words(self, name: str) -> str:
         text = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()

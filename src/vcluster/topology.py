@@ -13,6 +13,8 @@ PREFIX = 16
 HEAD = "head"
 HEAD_ADDRESS = "10.77.0.1"
 INTERFACE = "eth0"
+# The first bytes of the VMs' Ethernet addresses; locally administered.
+MAC = "02:00:0a:4d"
 
 
 class Node(BaseModel):
@@ -65,20 +67,32 @@ def native_nodes(count: int, vcpus: int, host: list[int]) -> list[Node]:
         Node(
             name=f"native{k}",
             address=f"10.77.1.{k}",
-            mac=f"02:00:0a:4d:01:{k:02x}",
+            mac=f"{MAC}:01:{k:02x}",
             cpus=owned_cpus(k, vcpus, host),
         )
         for k in range(1, count + 1)
     ]
 
 
-def virtual_nodes(count: int, vcpus: int, host: list[int]) -> list[Node]:
-    """Return the VMs; of as many CPUs as native nodes have, VM k has the host CPUs of native node k."""
+def virtual_nodes(count: int, vcpus: int, host: list[int], mac: str = MAC) -> list[Node]:
+    """Return the VMs; of as many CPUs as native nodes have, VM k has the host CPUs of native node k.
+
+    Parameters
+    ----------
+    count : int
+        How many there are.
+    vcpus : int
+        CPUs of each.
+    host : list of int
+        The CPUs of the machine that they share.
+    mac : str
+        The first four bytes of their Ethernet addresses.
+    """
     return [
         Node(
             name=f"vm{k}",
             address=f"10.77.2.{k}",
-            mac=f"02:00:0a:4d:02:{k:02x}",
+            mac=f"{mac}:02:{k:02x}",
             cpus=owned_cpus(k, vcpus, host),
         )
         for k in range(1, count + 1)

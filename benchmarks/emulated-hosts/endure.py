@@ -1,0 +1,122 @@
+"""Do emulated hosts hold?  Runs MPI on them, native and in their guests, for an hour, and counts what fails.
+
+    vcluster up --hosts emulated
+    python benchmarks/emulated-hosts/endure.py [--seconds 3600] [--out FILE]
+
+Each run is LAMMPS (lj, 10 steps) on all CPUs of a node or on two nodes, native and virtual in turn.  A line
+of JSON is printed for each; the end states runs, failures, and the hosts that were lost meanwhile.  It ends
+with 1 if there were any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from vcluster import cluster
+from vcluster.directory import StateDirectory
+from virtqual import paths
+from virtqual.stack import manifest
+
+STEPS = 10
+
+
+def one_run(program: manifest.Program, side: str, nodes: int, ranks: int, folder: Path) -> dict[str, object]:
+    """Run LAMMPS once; return what became of it."""
+    began = time.monotonic()
+    environment = {**os.environ, **program.env, "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+    line = [
+        "srun",
+        f"--partition={side}",
+        f"--nodes={nodes}",
+        f"--ntasks={ranks}",
+        "--time=5",
+        "--licenses=host:1",
+    ]
+    line += [*program.launch, str(program.path), "-in", "in.lj", "-log", "none"]
+    try:
+        ended = subprocess.run(
+            line, capture_output=True, text=True, cwd=folder, env=environment, timeout=400, check=False
+        )
+        code, said = ended.returncode, ended.stdout + ended.stderr
+    except subprocess.TimeoutExpired:
+        code, said = -1, "srun did not end within 400 s"
+    loop = re.search(rf"Loop time of ([\d.]+) on {ranks} procs for {STEPS} steps", said)
+    return {
+        "at": round(time.time(), 1),
+        "side": side,
+        "nodes": nodes,
+        "loop_s": float(loop[1]) if loop else None,
+        "wall_s": round(time.monotonic() - began, 2),
+        **({} if loop else {"exit_code": code, "said": said[-300:]}),
+    }
+
+
+def lost_hosts(directory: StateDirectory) -> list[str]:
+    """Return what the cluster's supervisor has noted of hosts that ended."""
+    lines = (directory.logs / "supervisor.log").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if '"lost"' in line]
+
+
+def main() -> int:
+    """Run until the time is over."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--out", type=Path, help="file that the lines are appended to, too")
+    asked = parser.parse_args()
+    directory = StateDirectory.default()
+    state = cluster.running(directory)
+    cpus = state.partitions.native.cpus_per_node
+    stack = next(
+        stack
+        for stack in manifest.installed(paths.stacks())
+        if any(p.name == "lammps" for p in stack.programs)
+    )
+    program = next(program for program in stack.programs if program.name == "lammps")
+    folder = state.shared / "endure"
+    folder.mkdir(exist_ok=True)
+    lj = (Path(program.data["bench"]) / "in.lj").read_text(encoding="utf-8")
+    (folder / "in.lj").write_text(re.sub(r"^run.*", f"run {STEPS}", lj, flags=re.MULTILINE), encoding="utf-8")
+    began, runs = time.monotonic(), []
+    # Two hosts may share the CPUs of this machine: ranks that poll for messages then wait for each other.
+    kinds = [(side, nodes) for nodes in (1, 2)[: len(state.hosts)] for side in ("native", "virtual")]
+    for side, nodes in itertools.cycle(kinds):
+        if time.monotonic() - began > asked.seconds:
+            break
+        runs.append(one_run(program, side, nodes, cpus if nodes == 1 else nodes, folder))
+        print(line := json.dumps(runs[-1]), flush=True)
+        if asked.out:
+            with asked.out.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+    failed, lost = [run for run in runs if run["loop_s"] is None], lost_hosts(directory)
+    print(
+        f"{len(runs)} runs in {time.monotonic() - began:.0f} s, {len(failed)} failed, {len(lost)} hosts lost"
+    )
+    for nodes in (1, 2):
+        times = {
+            side: [
+                run["loop_s"]
+                for run in runs
+                if run["side"] == side and run["nodes"] == nodes and run["loop_s"]
+            ]
+            for side in ("native", "virtual")
+        }
+        if all(times.values()):
+            ratio = statistics.median(times["virtual"]) / statistics.median(times["native"])
+            print(f"{nodes} node(s): loop in the guests {ratio:.2f} times that on the hosts (medians)")
+    print(*lost, sep="\n", end="")
+    return 1 if failed or lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
