@@ -21,12 +21,35 @@ def read_state():
     return state if state["status"] == "up" else None
 
 
+def on_emulated_hosts(state):
+    """Return whether the hosts of the VMs are emulated machines, and the VMs guests of their KVM."""
+    return any(host["emulator"] for host in state["hosts"])
+
+
+def emulates(state):
+    """Return whether QEMU emulates the processors that programs run on."""
+    return state["hypervisor"]["accelerator"] == "tcg" or on_emulated_hosts(state)
+
+
+def hypervisor_class(state):
+    """Return the class whose budgets hold."""
+    if on_emulated_hosts(state):
+        return "kvm-on-emulated-hosts"
+    return "emulated" if emulates(state) else "kvm"
+
+
+def kvm_of(state):
+    """Return KVM's parameters, which are the same on all hosts or differ by host."""
+    found = [host["kvm"] for host in state["hosts"]]
+    return found[0] if found.count(found[0]) == len(found) else {h["name"]: h["kvm"] for h in state["hosts"]}
+
+
 def partition(state, side, **extras):
     """Return one partition as the state file describes it."""
     known, host, guest = state["partitions"][side], state["host"], state["guest"]
     cpus = known["cpus_per_node"]
     # OpenBLAS chooses its kernel by CPUID; one for both sides.  Emulation runs SSE far faster than AVX2.
-    kernel = "Nehalem" if state["hypervisor"]["accelerator"] == "tcg" else "Haswell"
+    kernel = "Nehalem" if emulates(state) else "Haswell"
     return {
         "name": side,
         "descr": {"native": host["cpu_model"], "virtual": f"{guest['vcpus']} vCPUs, {guest['cpu']}"}[side],
@@ -56,8 +79,7 @@ def partition(state, side, **extras):
             "memory_mib": known["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
-            # Native nodes and VMs share one machine: it is one host.
-            "nodes_of_hosts": {"this machine": known["nodes"]},
+            "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},
             # -u: VMs that wait for a CPU lose packets, which are sent again after 17 ms instead of 67.
             **({"rdma_options": ["-d", known["rdma"], "-u", "12"]} if known.get("rdma") else {}),
             **extras,
@@ -65,14 +87,21 @@ def partition(state, side, **extras):
     }
 
 
+def numa_nodes(state):
+    """Return how many NUMA nodes a host of VMs has; QEMU makes machines of one."""
+    if on_emulated_hosts(state):
+        return 1
+    return len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
+
+
 def host(state):
     """Return what the host of the VMs says of itself and of each of them (docs/preflight.md)."""
     machine, guest = state["host"], state["guest"]
     return {
         "source": "the cluster's state file",
-        "kernel": machine["kernel"],
+        "kernel": guest["kernel"] if on_emulated_hosts(state) else machine["kernel"],
         "smt": "on" if machine["cpus_per_core"] > 1 else "off",
-        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        "numa_nodes": numa_nodes(state),
         "vcpus": guest["vcpus"],
         "memory_mib": guest["memory_mib"],
         "cpu_mode": guest["cpu"],
@@ -85,18 +114,23 @@ def host(state):
 def running(state):
     """Return the system while the cluster is up."""
     found = state["hypervisor"]
-    emulated = found["accelerator"] == "tcg"
     hypervisor = {
         "vendor": found["vendor"],
         "build": found["build"],
         "accelerator": found["accelerator"],
         "machine": found["machine"],
-        "details": {"sha256": found["sha256"], "arguments": found["arguments"]},
+        "details": {
+            "sha256": found["sha256"],
+            "arguments": found["arguments"],
+            "adapter": found["adapter"],
+            "kvm": kvm_of(state),
+            "hosts": [host["emulator"] and host["emulator"]["sha256"] for host in state["hosts"]],
+        },
     }
     virtual = {
         "hypervisor": hypervisor,
         "host": host(state),
-        "hypervisor_class": "emulated" if emulated else "kvm",
+        "hypervisor_class": hypervisor_class(state),
         "guest": state["guest"],
     }
     return {

@@ -158,7 +158,8 @@ def _boot_probe(
 ) -> tuple[bool, str]:
     command = [
         str(binary), *data_directories(binary), "-accel", "kvm",
-        "-machine", options.machine or DEFAULT_MACHINE, "-cpu", options.cpu or "host", "-m", "256M", *_BARE, "-serial", "stdio",
+        "-machine", options.machine or DEFAULT_MACHINE, "-cpu", options.cpu or "host",
+        "-m", "256M", *_BARE, "-serial", "stdio",
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{_CONSOLE} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 def place(tmp_path_factory) -> dict[str, str]:
     """State directories of this test run's own; stack and guest kernel are those that ci/setup made."""
     env = own_state(tmp_path_factory.mktemp("main-job"))
-    up = run("vcluster", "up", timeout=300, **env)
+    up = run("vcluster", "up", "--hosts", "here", timeout=300, **env)
     assert up.returncode == 0, up.stderr
     yield env
     assert run("vcluster", "down", timeout=120, **env).returncode == 0
@@ -115,5 +115,5 @@ def test_a_vm_that_dies_ends_the_session_with_its_name(place):
     print("".join(lines), rest)
     assert process.returncode == 5
     assert "node vm1 is down: VM vm1 died" in rest
-    again = run("vcluster", "up", timeout=300, **place)
+    again = run("vcluster", "up", "--hosts", "here", timeout=300, **place)
     assert again.returncode == 0, again.stderr

@@ -33,8 +33,9 @@ class Cluster:
             check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def up(self) -> State:
-        result = self.vcluster("up")
+    def up(self, *options: str) -> State:
+        """Bring the cluster up, on this machine unless the options say otherwise."""
+        result = self.vcluster("up", *(options or ("--hosts", "here")))
         assert result.returncode == 0, result.stdout + result.stderr
         return self.state()
 

@@ -69,10 +69,10 @@ def test_all_nodes_are_idle(cluster: Cluster) -> None:
 
 def test_up_again_does_nothing_and_refuses_other_options(cluster: Cluster) -> None:
     before = cluster.state()
-    again = cluster.vcluster("up")
+    again = cluster.vcluster("up", "--hosts", "here")
     assert (again.returncode, "already up" in again.stdout) == (0, True)
     assert cluster.state() == before
-    other = cluster.vcluster("up", "--vms", "1")
+    other = cluster.vcluster("up", "--hosts", "here", "--vms", "1")
     assert other.returncode == 2
     assert "vms 2, asked for 1" in other.stderr
 

@@ -38,7 +38,7 @@ def test_dead_vm_is_down_with_a_reason_and_its_job_ends(cluster: Cluster) -> Non
     assert finished(cluster, number)["JobState"] == "NODE_FAIL"
     other = cluster.slurm("srun", "-p", "virtual", "-w", "vm1", *LICENCE, "hostname")
     assert other.stdout == "vm1\n"
-    again = cluster.vcluster("up")
+    again = cluster.vcluster("up", "--hosts", "here")
     assert again.returncode == 0, again.stderr
     assert "damaged" in again.stdout
     assert cluster.vcluster("status").returncode == 0
@@ -100,7 +100,7 @@ def test_up_after_a_crash(fresh: Cluster, victim: str) -> None:
 def test_up_that_is_interrupted(fresh: Cluster, number: int) -> None:
     fresh.vcluster("down")
     process = subprocess.Popen(
-        [sys.executable, "-c", "from vcluster.cli import app; app()", "up"],
+        [sys.executable, "-c", "from vcluster.cli import app; app()", "up", "--hosts", "here"],
         env=fresh.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None

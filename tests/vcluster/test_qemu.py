@@ -121,8 +121,9 @@ def test_kvm_that_was_asked_for_must_work(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_command() -> None:
     machine = qemu.Machine(
-        Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), Path("/a,b"), ("-x", "y")
-    )
+        Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), "e1000", Path("/"),
+        {"shared": Path("/a,b")}, True, ("-x", "y"),
+    )  # fmt: skip
     node = virtual_nodes(1, 2, [0, 1])[0]
     line = qemu.command(machine, node, initramfs=Path("/i"), console=Path("/c"))
     assert line[0] == "/q"
@@ -133,14 +134,19 @@ def test_command() -> None:
         "path=/a,,b,security_model=passthrough",
         "id=root,path=/,readonly=on",
         "ifname=vm1,script=no",
+        "-device e1000,netdev=net,mac=02:00:0a:4d:02:01",
+        "norandmaps",
         "-no-user-config",
     ):
         assert part in text
 
 
-def test_only_emulated_programs_get_fixed_addresses() -> None:
-    assert qemu.kernel_line("tcg").split()[-1] == "norandmaps"
-    assert "norandmaps" not in qemu.kernel_line("kvm")
+def test_a_qemu_that_was_only_unpacked_is_told_where_its_firmware_is(tmp_path: Path) -> None:
+    for folder in ("bin", "share/qemu", "share/seabios"):
+        (tmp_path / folder).mkdir(parents=True)
+    found = qemu.data_directories(tmp_path / "bin/qemu-system-x86_64")
+    assert found == ["-L", str(tmp_path / "share/qemu"), "-L", str(tmp_path / "share/seabios")]
+    assert qemu.data_directories(Path("/usr/bin/qemu-system-x86_64")) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")

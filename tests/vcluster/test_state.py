@@ -27,12 +27,13 @@ def state(tmp_path: Path) -> st.State:
         options=options,
         hypervisor=st.ClusterHypervisor(
             vendor="QEMU", build="7.2", binary=Path("/q"), sha256="0" * 64, accelerator="tcg",
-            accelerator_reason="asked for", machine="pc-i440fx-7.2", arguments=(),
+            accelerator_reason="asked for", machine="pc-i440fx-7.2", adapter="e1000", arguments=(),
         ),
         guest=st.Guest(kernel="6.1", vcpus=2, memory_mib=1024, cpu="max"),
         host=st.ClusterHost(
             kernel="6.1", cpu_model="x", cpus=2, cpus_per_core=1, sockets=1, memory_mib=1, llc_bytes=1
         ),
+        hosts=(st.VmHost(name="this machine", native=("a",), virtual=("a",)),),
         slurm=st.Slurm(version="22.05", conf=Path("/c"), licence="host:1", mpi=("pmi2",)),
         network=st.Network(cidr="10.0.0.0/8", interface="eth0", head="10.0.0.1", native={}, virtual={}),
         partitions=st.Partitions(native=partition, virtual=partition),
@@ -43,7 +44,7 @@ def test_round_trip(state: st.State, tmp_path: Path) -> None:
     path = tmp_path / "new/state.json"
     state.save(path)
     assert st.load_state(path) == state
-    assert json.loads(path.read_text())["schema"] == "vcluster/1"
+    assert json.loads(path.read_text())["schema"] == "vcluster/2"
     assert [entry.name for entry in path.parent.iterdir()] == ["state.json"]
 
 
@@ -55,8 +56,8 @@ def test_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "vcluster/2"}, "vcluster/2"),
-        ({"schema": None}, "wanted is 'vcluster/1'"),
+        ({"schema": "vcluster/1"}, "vcluster/1"),
+        ({"schema": None}, "wanted is 'vcluster/2'"),
         ({"status": "sideways"}, "status"),
         ({"unheard_of": 1}, "unheard_of"),
         ({"guest": {"kernel": "6.1"}}, r"guest\.vcpus"),

@@ -298,7 +298,7 @@ def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
     [
         ('{"schema": "vcluster/0"}', "schema 'vcluster/0'"),
         ('{"schema": "vcluster/1", "sta', "cannot be read"),
-        ('{"schema": "vcluster/1", "status": "up"}', "created"),
+        ('{"schema": "vcluster/2", "status": "up"}', "created"),
         ("[]", "schema None"),
     ],
 )
