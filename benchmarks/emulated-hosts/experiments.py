@@ -1,0 +1,274 @@
+"""Sessions on emulated hosts with a known fault, or none: is each judged as it must be?
+
+    . ci/activate && python benchmarks/emulated-hosts/experiments.py [NAME...] [--out FILE] [--list]
+
+Each experiment brings the one-machine cluster up with its options, runs `virtqual qualify` while its fault is
+at work, and appends a line of JSON to the file.  Sessions that the file has are not run again, so that the
+script goes on where it was stopped.  Without names all are run, in the order of the list; at the end, and
+with `--list`, all that the file has is printed as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcluster import cluster, emulated
+from vcluster.directory import StateDirectory
+from virtqual import paths
+from virtqual.session.session import Session
+from virtqual.session.store import load
+
+# The rhythm of a guest that is stopped, s.
+RHYTHM = 0.05
+Fault = Callable[[threading.Event], None]
+
+
+def _hosts() -> list[str]:
+    return [host.name for host in cluster.running(StateDirectory.default()).hosts]
+
+
+def _on_all_hosts(line: str) -> None:
+    for host in _hosts():
+        emulated.command(StateDirectory.default().logs, host, line)
+
+
+def _virtual_jobs() -> list[str]:
+    """Return the ids of the jobs that run in VMs."""
+    line = ["squeue", "--noheader", "--partition=virtual", "--states=R", "--format=%i"]
+    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.split()
+
+
+def stopped(share: float) -> Fault:
+    """Stop the guests for a share of their time, in a rhythm of 50 ms, on the hosts themselves."""
+
+    def fault(ended: threading.Event) -> None:
+        halt, go = (f"{seconds * 1e6:.0f}" for seconds in (share * RHYTHM, (1 - share) * RHYTHM))
+        _on_all_hosts(
+            "cd /run/vcluster; touch stopping; b=/run/vcluster/busybox; "
+            "{ while [ -e stopping ]; do read -r p < vm.pid; "
+            f"kill -STOP $p; $b usleep {halt}; kill -CONT $p; $b usleep {go}; done; }} > /dev/null 2>&1 &"
+        )
+        ended.wait()
+        _on_all_hosts("rm -f /run/vcluster/stopping")
+
+    return fault
+
+
+def some_runs_stopped(every: int, share: float) -> Fault:
+    """Stop the guests for a share of their time during one run in so many."""
+
+    def fault(ended: threading.Event) -> None:
+        seen: list[str] = []
+        acting: tuple[threading.Thread, threading.Event] | None = None
+        while not ended.wait(0.3):
+            jobs = _virtual_jobs()
+            if acting and not set(jobs) & set(seen[-1:]):
+                acting[1].set()
+                acting[0].join()
+                acting = None
+            for job in jobs:
+                if job in seen:
+                    continue
+                seen.append(job)
+                if len(seen) % every == 0 and not acting:
+                    stop = threading.Event()
+                    acting = threading.Thread(target=stopped(share), args=(stop,)), stop
+                    acting[0].start()
+        if acting:
+            acting[1].set()
+            acting[0].join()
+
+    return fault
+
+
+def beside_another(ended: threading.Event) -> None:
+    """Compute on the CPUs of the guests while they run jobs, as another guest pinned there does."""
+    busy = "for k in 0 1; do taskset -c $k sh -c 'while [ -e /run/vcluster/busy ]; do :; done' & done"
+    end = "rm -f /run/vcluster/busy"
+    acting = False
+    while not ended.wait(0.3):
+        wanted = bool(_virtual_jobs())
+        if wanted != acting:
+            acting = wanted
+            line = (
+                f"touch /run/vcluster/busy; {{ {busy}; }} > /dev/null 2>&1"
+                if wanted
+                else "rm -f /run/vcluster/busy"
+            )
+            _on_all_hosts(line)
+    _on_all_hosts("rm -f /run/vcluster/busy")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Sessions of one kind.
+
+    Attributes
+    ----------
+    name
+        For people.
+    times
+        How many sessions.
+    up
+        Options of ``vcluster up``.
+    fault
+        What goes on meanwhile; it ends when it is told to.
+    qualify
+        Options of ``virtqual qualify``.
+    """
+
+    name: str
+    times: int
+    up: tuple[str, ...] = ()
+    fault: Fault | None = None
+    qualify: tuple[str, ...] = ()
+
+
+def experiments() -> list[Experiment]:
+    """Return all experiments, the same build first: the budgets come from its sessions."""
+    newer = StateDirectory.default().emulator / "usr/bin/qemu-system-x86_64"
+    return [
+        Experiment("same build, for budgets", 10),
+        Experiment("same build", 5),
+        Experiment("nested paging off", 1, ("--kvm", "npt=0")),
+        Experiment("e1000", 1, ("--nic", "e1000")),
+        Experiment("stopped for 25 % of the time", 3, fault=stopped(0.25)),
+        Experiment(
+            "one run in five stopped for half", 3, fault=some_runs_stopped(5, 0.5), qualify=("--pairs", "12")
+        ),
+        Experiment("beside another guest that computes", 1, fault=beside_another),
+        Experiment("another MAC address", 1, ("--mac", "02:00:0a:4e")),
+        Experiment("newer QEMU for the guests", 1, ("--qemu", str(newer))),
+    ]
+
+
+@contextmanager
+def _at_work(fault: Fault | None) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=fault, args=(ended,)) if fault else None
+    if thread:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread:
+            thread.join()
+
+
+def run(one: Experiment, number: int) -> dict[str, object]:
+    """Run one session; return what is kept of it."""
+    subprocess.run(["vcluster", "down"], check=True, capture_output=True)
+    began = time.monotonic()
+    subprocess.run(["vcluster", "up", "--hosts", "emulated", *one.up], check=True)
+    booted = time.monotonic() - began
+    label = f"{one.name} {number}"
+    before = set(paths.sessions().iterdir()) if paths.sessions().exists() else set()
+    with _at_work(one.fault):
+        done = subprocess.run(
+            ["virtqual", "qualify", "--system", "vcluster", "--label", label, *one.qualify], check=False
+        )
+    took = time.monotonic() - began - booted
+    (directory,) = set(paths.sessions().iterdir()) - before
+    session = load(directory)
+    assert isinstance(session, Session)
+    return {
+        "experiment": one.name,
+        "number": number,
+        "session": session.session,
+        "exit_code": done.returncode,
+        "seconds": round(took, 1),
+        "boot_seconds": round(booted, 1),
+        "runs": len(session.runs),
+        "conclusion": session.conclusion,
+        "slow_runs": session.slow_runs and session.slow_runs.model_dump(mode="json"),
+        "metrics": {verdict.series: _metric(session, verdict) for verdict in session.verdicts},
+    }
+
+
+def _metric(session: Session, verdict) -> dict[str, object]:
+    logs = _pairs(session, verdict.series)
+    return {
+        "outcome": verdict.outcome,
+        "ratio": verdict.overhead and verdict.overhead.ratio,
+        "log": verdict.overhead and verdict.overhead.log,
+        "sd_of_a_pair": statistics.stdev(logs) if len(logs) > 1 else None,
+        "pairs": verdict.pairs,
+        "reasons": list(verdict.reasons)[:2],
+    }
+
+
+def _pairs(session: Session, series: str) -> list[float]:
+    """Return ln(virtual/native) of each pair, of curves the mean over their sizes."""
+    found: dict[int, dict[str, float]] = defaultdict(dict)
+    for a_run, result in itertools.chain.from_iterable(((r, x) for x in r.results) for r in session.runs):
+        if result.series == series:
+            found[a_run.pair][a_run.side] = statistics.mean(map(math.log, result.values))
+    return [pair["virtual"] - pair["native"] for pair in found.values() if len(pair) == 2]
+
+
+def table(lines: list[dict]) -> str:
+    """Return what is known as a table of Markdown: one row a session."""
+    rows = [
+        "| experiment | exit | WITHIN | OVER | other | minutes | worst metrics |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        outcomes = {name: metric["outcome"] for name, metric in line["metrics"].items()}
+        over = [name for name, outcome in outcomes.items() if outcome == "OVER"]
+        within = sum(outcome == "WITHIN" for outcome in outcomes.values())
+        named = sorted(over, key=lambda name: -abs(line["metrics"][name]["log"] or 0))[:3]
+        shown = ", ".join(f"{name} {line['metrics'][name]['ratio']:.2f}x" for name in named)
+        other = len(outcomes) - within - len(over)
+        rows.append(
+            f"| {line['experiment']} {line['number']} | {line['exit_code']} | {within} | {len(over)} "
+            f"| {other} | {line['seconds'] / 60:.1f} | {shown} |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run what is asked for and was not run yet."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("names", nargs="*", help="experiments; all if none is named")
+    parser.add_argument("--out", type=Path, default=paths.state() / "emulated-hosts.jsonl")
+    parser.add_argument("--list", action="store_true", help="only print what the file has")
+    asked = parser.parse_args()
+    known = experiments()
+    if unknown := set(asked.names) - {one.name for one in known}:
+        parser.error(
+            f"no experiment {', '.join(sorted(unknown))}; there are: {', '.join(o.name for o in known)}"
+        )
+    wanted = [] if asked.list else [one for one in known if not asked.names or one.name in asked.names]
+    for one, number in ((one, number) for one in wanted for number in range(1, one.times + 1)):
+        if any((line["experiment"], line["number"]) == (one.name, number) for line in lines_of(asked.out)):
+            continue
+        print(f"== {one.name} {number} of {one.times}", flush=True)
+        line = json.dumps(run(one, number))
+        with asked.out.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    print(table(lines_of(asked.out)))
+
+
+def lines_of(path: Path) -> list[dict]:
+    """Return what the file has."""
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    )
+
+
+if __name__ == "__main__":
+    main()
