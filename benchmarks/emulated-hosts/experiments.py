@@ -96,7 +96,6 @@ def some_runs_stopped(every: int, share: float) -> Fault:
 def beside_another(ended: threading.Event) -> None:
     """Compute on the CPUs of the guests while they run jobs, as another guest pinned there does."""
     busy = "for k in 0 1; do taskset -c $k sh -c 'while [ -e /run/vcluster/busy ]; do :; done' & done"
-    end = "rm -f /run/vcluster/busy"
     acting = False
     while not ended.wait(0.3):
         wanted = bool(_virtual_jobs())
@@ -253,7 +252,7 @@ def main() -> None:
             f"no experiment {', '.join(sorted(unknown))}; there are: {', '.join(o.name for o in known)}"
         )
     wanted = [] if asked.list else [one for one in known if not asked.names or one.name in asked.names]
-    for one, number in ((one, number) for one in wanted for number in range(1, one.times + 1)):
+    for one, number in [(each, k) for each in wanted for k in range(1, each.times + 1)]:
         if any((line["experiment"], line["number"]) == (one.name, number) for line in lines_of(asked.out)):
             continue
         print(f"== {one.name} {number} of {one.times}", flush=True)

@@ -238,7 +238,9 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         "-smp", str(machine.vcpus),
         "-m", f"{machine.memory_mib}M",
         *_BARE,
-        "-serial", f"file:{_escaped(console)}",
+        # Appended to: what a machine said before it was lost is not lost with it.
+        "-chardev", f"file,id=console,append=on,path={_escaped(console)}",
+        "-serial", "chardev:console",
         "-object", "rng-random,id=rng,filename=/dev/urandom",
         "-device", "virtio-rng-pci,rng=rng",
         "-fsdev", f"local,id=root,path={machine.root},readonly=on,{passthrough}",
