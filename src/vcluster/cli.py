@@ -214,10 +214,14 @@ def fetch_kernel(
 @app.command("emulator")
 def fetch_emulator(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
+    if_needed: Annotated[bool, typer.Option(help="not where KVM runs guests on this machine")] = False,
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
-        target = (to or StateDirectory.default().emulator).resolve()
+        directory = StateDirectory.default()
+        if if_needed and cluster.kvm_works(directory):
+            return
+        target = (to or directory.emulator).resolve()
         found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
         version = qemu.identify(found).version
         print(f"QEMU {version}: {'fetched' if new else 'already there'}", file=sys.stderr)

@@ -222,6 +222,17 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
     return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulator)
 
 
+def kvm_works(directory: StateDirectory) -> bool:
+    """Return whether guests run under KVM on this machine itself."""
+    options = Options(qemu=requirements.program("qemu-system-x86_64").resolve(), shared=directory.shared)
+    guest_kernel = kernel.locate(directory, options.kernel, options.modules)
+    image = kernel.unpacked(guest_kernel, directory.cache)
+    no_rdma = rdma.impossible(guest_kernel)
+    initramfs = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
+    build = qemu.identify(options.qemu)
+    return qemu.probe_kvm(options, build, image, initramfs, directory.cache)[0]
+
+
 def _hosts(
     directory: StateDirectory, options: Options, build: qemu.Build, image: Path, initramfs: Path
 ) -> tuple[Literal["kvm", "tcg"], str, Path | None]:

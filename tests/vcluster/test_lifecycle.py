@@ -68,7 +68,7 @@ def test_down_leaves_nothing(fresh: Cluster) -> None:
     eventually(lambda: fresh.slurm("squeue", "--noheader").stdout)
     assert len(namespace_members(frozenset(processes.namespaces))) > 5
     result = fresh.vcluster("down")
-    assert (result.returncode, result.stdout) == (0, "down\n")
+    assert (result.returncode, result.stdout) == (0, "the cluster is down\n")
     held.wait(20)
     assert namespace_members(frozenset(processes.namespaces)) == []
     assert (interfaces(), Path("/proc/self/mountinfo").read_text(encoding="utf-8")) == before
