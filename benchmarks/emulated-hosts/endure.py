@@ -34,7 +34,7 @@ def one_run(program: manifest.Program, side: str, nodes: int, ranks: int, folder
     began = time.monotonic()
     environment = {**os.environ, **program.env, "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
     line = [
-        "srun",
+        str(StateDirectory.default().bin / "srun"),
         f"--partition={side}",
         f"--nodes={nodes}",
         f"--ntasks={ranks}",

@@ -261,7 +261,7 @@ def kernel_line(*, fixed_addresses: bool) -> str:
     Programs at addresses of their own are new to a software-emulated CPU each time: at fixed ones a program
     starts in half the time (docs/vcluster.md).
     """
-    return f"{_CONSOLE} norandmaps" if fixed_addresses else _CONSOLE
+    return f"{_CONSOLE} norandmaps nohz=off highres=off tsc=reliable" if fixed_addresses else _CONSOLE
 
 
 def data_directories(binary: Path) -> list[str]:
