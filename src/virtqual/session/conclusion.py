@@ -40,7 +40,7 @@ def conclude(
     *,
     interrupted: bool = False,
     broken: Sequence[str] = (),
-    qualifies: bool,
+    unqualified: str = "",
     asked: CheckSet | None = None,
     cases: Sequence[str] = (),
     studied: str = "",
@@ -59,8 +59,8 @@ def conclude(
         Whether a person or a time limit ended it.
     broken
         What failed of the infrastructure, in words.
-    qualifies
-        Whether the class may call a build qualified at all.
+    unqualified
+        Why the class qualifies no build at all, in a few words; empty where it may.
     asked
         The checks that must be judged for it; None where no file says: then no build is qualified.
     cases
@@ -92,7 +92,7 @@ def conclude(
     if verdict and verdict.slow_found and not (interrupted or broken):
         session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
     session.missing = []
-    session.qualified = _qualified(session, verdict, qualifies, studied)
+    session.qualified = _qualified(session, verdict, unqualified, studied)
     if session.qualified == "yes":
         session.qualified = _as_asked(session, asked, cases, verdict.accepted if verdict else 0)
 
@@ -124,10 +124,10 @@ def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
     )
 
 
-def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool, studied: str) -> str:
+def _qualified(session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str) -> str:
     yes, why = verdict.qualified if verdict else (False, "nothing was measured")
-    if not qualifies:
-        yes, why = False, session.hypervisor_class
+    if unqualified:
+        yes, why = False, unqualified
     elif session.exit_code not in (0, 1, 3):
         yes, why = False, session.outcome.lower()
     elif studied:
