@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import plan
+from virtqual.qualify.between import recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
@@ -101,7 +102,12 @@ def _run_rounds(job: Qualification) -> None:
     todo = [Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)]
     while todo:
         for part in todo:
-            run_round(job, job.log.session(), part)
+            try:
+                recreated = recreate(job, part.number)
+            except InfrastructureError as error:
+                job.broken.append(str(error))
+                return
+            run_round(job, job.log.session(), part.model_copy(update={"recreated": recreated}))
             session = job.log.session()
             stuck = any(failure.kind == "infrastructure" for failure in session.failures)
             if job.watch.stop.is_set() or job.broken or stuck:

@@ -14,6 +14,7 @@ from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.qualify import plan
+from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.references import expiry_problems
@@ -54,6 +55,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     """
     looks = plan.affordable(request)
     system = load_system(request.system)
+    check_command(system)
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)

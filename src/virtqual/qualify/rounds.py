@@ -33,12 +33,14 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
     listed = job.log.directory / catalogue.FILE
+    # Fresh guests are as cold as those of the first round.
+    asked = part.first, part.last, part.recreated is not None
     env = {
-        "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
+        "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
     }
-    seconds = plan.expected(job, session, part.checks, len(order.order(part.first, part.last)) // 2)
+    seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
     job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
     line = _command(job, part, files)
     try:

@@ -93,6 +93,8 @@ class Round(BaseModel):
         Names of the checks that it runs; empty for all that were asked for.
     seconds
         How long it took; None while it runs, or where it was cut short.
+    recreated
+        Seconds that it took to create the VMs anew before it; None where they were not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -102,6 +104,7 @@ class Round(BaseModel):
     last: int
     checks: tuple[str, ...] = ()
     seconds: float | None = None
+    recreated: float | None = None
 
 
 class Failure(BaseModel):
