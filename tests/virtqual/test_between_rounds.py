@@ -88,7 +88,7 @@ def test_a_command_that_fails_is_named_with_its_last_line(recreated):
     done = site.virtqual(*ON, **extras)
     said = " ".join(done.stdout.split())
     assert done.returncode == 5, said
-    assert "recreate --all) ended with exit code 3: no room on esx01" in said
+    assert "recreate --all ended with exit code 3: no room on esx01" in said
     session = latest(site).session()
     assert session.outcome == "BROKEN"
     assert len(session.runs) == 8

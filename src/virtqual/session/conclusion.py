@@ -91,6 +91,8 @@ def conclude(
         session.conclusion = _sentence(session, answer, session.verdicts)
     if verdict and verdict.slow_found and not (interrupted or broken):
         session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
+    if session.lost:
+        session.conclusion += f" {_lost(session)}"
     session.missing = []
     session.qualified = _qualified(session, verdict, unqualified, studied)
     if session.qualified == "yes":
@@ -160,6 +162,12 @@ def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], ac
 def _passed(session: Session, case: str) -> bool:
     verdicts = session.verdicts_of(case)
     return bool(verdicts) and all(one.outcome is Outcome.WITHIN or one.waived for one in verdicts)
+
+
+def _lost(session: Session) -> str:
+    times = Counter(node for loss in session.lost for node in loss.nodes)
+    each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
+    return f"{len(times)} node{' was' if len(times) == 1 else 's were'} lost and came back: {each}."
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:

@@ -107,6 +107,26 @@ class Round(BaseModel):
     recreated: float | None = None
 
 
+class Loss(BaseModel):
+    """Nodes that were lost at one time and came back; the pairs that it cut off were run under other numbers.
+
+    Attributes
+    ----------
+    round
+        Number of the round that it ended.
+    nodes
+        How each node was seen to be lost, by its name.
+    seconds
+        How long it took, from when that was noticed, until all nodes could run jobs again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    round: int
+    nodes: dict[str, str]
+    seconds: float
+
+
 class Failure(BaseModel):
     """One case that left no run.
 
@@ -212,7 +232,9 @@ class Session(Head, Conclusion):
     runs
         Every run, once, by start.
     failures
-        Every case that left no run.
+        Every case that left no run, but for those that a lost node cut off.
+    lost
+        Every time that nodes were lost and came back.
     refused
         Checks of which nothing may be judged, with the reasons.
     preflight
@@ -232,6 +254,7 @@ class Session(Head, Conclusion):
     rounds: list[Round] = []
     runs: list[Run] = []
     failures: list[Failure] = []
+    lost: list[Loss] = []
     refused: dict[str, tuple[str, ...]] = {}
     preflight: list[Finding] = []
     canaries: list[Canary] = []

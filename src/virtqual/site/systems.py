@@ -154,6 +154,9 @@ class VirtualExtras(PartitionExtras):
         (docs/preflight.md).
     recreate_vms
         Command with its arguments that creates all VMs anew, before every round of a session but the first.
+    node_returns_within
+        Seconds after which a lost node of either partition can run jobs again, because its host is started
+        again; None where nobody sees to that.
     """
 
     hypervisor: HypervisorBuild
@@ -162,6 +165,7 @@ class VirtualExtras(PartitionExtras):
     numa_hidden: Flag = False
     host: dict[str, Any] | Path = {}
     recreate_vms: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    node_returns_within: Whole | None = None
 
     @classmethod
     def of_reframe(cls, extras: Mapping[str, Any]) -> Self:
