@@ -54,7 +54,7 @@ system = {
             "cloud",
             hypervisor={"vendor": "KVM", "build": "6.1.0", "accelerator": (EMULATED and "tcg") or "kvm"},
             nodes_of_hosts=HOSTS,
-            hypervisor_class=(EMULATED and "emulated") or "kvm",
+            hypervisor_class=os.environ.get("FAKE_CLASS", (EMULATED and "emulated") or "kvm"),
             host=json.loads(os.environ.get("FAKE_HOST", "{}")),
         ),
     ],

@@ -119,6 +119,19 @@ def test_a_class_that_does_not_fit_the_accelerator_is_refused(site):
     assert "may not be judged as something else" in done.stderr
 
 
+def test_kvm_on_emulated_hosts_is_judged_by_overhead_and_never_qualified(site):
+    on = {"FAKE_CLASS": "kvm-on-emulated-hosts"}
+    done = site.virtqual(*ON, "-n", "lj", **on)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = session(site)
+    assert (found["outcome"], found["qualified"]) == ("WITHIN", "no (emulated hosts)")
+    assert "Under class kvm-on-emulated-hosts no build is qualified" in " ".join(done.stdout.split())
+    for options in (("--class", "kvm"), ("--class", "production")):
+        done = site.virtqual(*ON, "-n", "lj", *options, **on)
+        assert done.returncode == 4, done.stdout
+        assert "stands for no other" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

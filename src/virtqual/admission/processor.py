@@ -37,6 +37,13 @@ def native_is_virtual(native: Identity, virtual: Identity, limits: Limits) -> Fo
         yield f"the native node itself runs under a hypervisor ({vendor if seen(vendor) else 'unknown'})"
 
 
+@rule("nodes", "native-is-emulated")
+def native_is_emulated(native: Identity, virtual: Identity, limits: Limits) -> Found:
+    """A host that is emulated in software is the ground of such classes alone as say so."""
+    if native.hypervisor.accelerator == "tcg":
+        yield f"the native node's processor is emulated in software ({native.cpu.model})"
+
+
 @rule("nodes", "cpu-model")
 def cpu_model(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Same vendor, family, model and stepping; the name only tells people."""

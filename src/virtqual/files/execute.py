@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,6 +49,58 @@ def run(
         raise InfrastructureError(f"{command[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
+
+
+#: Seconds that a program has to end in after it was asked to.
+ENDING = 10
+
+
+def logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> int:
+    """Run a program to its end, with all that it prints in a file, and return its exit code.
+
+    Parameters
+    ----------
+    command
+        The program with its arguments; it reads nothing.
+    log
+        The file, which is replaced.
+    seconds
+        Longest time that the program may take. Then, or when this process is interrupted, it is ended with
+        the processes that it has started.
+
+    Raises
+    ------
+    InfrastructureError
+        The program cannot be started, or took too long.
+    """
+    with log.open("wb") as file:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"{command[0]}: {error.strerror}") from error
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
+        finally:
+            if process.poll() is None:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program that leads a session of its own, with what belongs to that."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(timeout=ENDING)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def said(command: Sequence[str | Path], *, seconds: float | None = None) -> str:

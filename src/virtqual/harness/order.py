@@ -2,6 +2,7 @@
 
 ``VIRTQUAL_PAIRS``
     ``FIRST:LAST`` pair numbers to run, both included; default ``0:3``, since a decision needs four pairs.
+    With ``warm-up,`` before them a warm-up precedes them, as it does pair 0.
     ``virtqual qualify`` sets it for each round; the plain ``reframe`` command takes the default.
 """
 
@@ -30,8 +31,8 @@ class Slot:
     side
         ``native`` or ``virtual``.
     warm_up
-        Whether it runs before the first pair and is no sample: the first run of a case reads files and makes
-        caches, and would make its side look slow.  Its pair number is 0.
+        Whether it runs before the pairs and is no sample: the first run of a case on a node reads files and
+        makes caches, and would make its side look slow.  Its pair number is 0.
     """
 
     pair: int
@@ -57,11 +58,12 @@ def slot(text: str) -> Slot:
     return Slot(0 if warm_up else int(match[1]), SIDE[match[2]], warm_up)
 
 
-def order(first: int, last: int) -> list[Slot]:
+def order(first: int, last: int, warm_up: bool = False) -> list[Slot]:
     """Return the slots of pairs ``first`` to ``last`` in the order in which they run.
 
     Every second pair is reversed, so that a drift of the machine does not favour one side.  A warm-up run on
-    each side precedes pair 0; a later round of a session begins warm.
+    each side precedes pair 0; a later round of a session begins warm, but where `warm_up` says that nodes
+    have been booted since.
 
     Examples
     --------
@@ -69,24 +71,32 @@ def order(first: int, last: int) -> list[Slot]:
     ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2N', '2V']
     >>> [str(s) for s in order(1, 1)]
     ['1V', '1N']
+    >>> [str(s) for s in order(1, 1, warm_up=True)]
+    ['warm-up-N', 'warm-up-V', '1V', '1N']
     """
-    slots = [Slot(0, side, warm_up=True) for side in ("native", "virtual")] if first == 0 else []
+    warm_up = warm_up or first == 0
+    slots = [Slot(0, side, warm_up=True) for side in ("native", "virtual")] if warm_up else []
     for pair in range(first, last + 1):
         sides = ("native", "virtual") if pair % 2 == 0 else ("virtual", "native")
         slots += [Slot(pair, side) for side in sides]
     return slots
 
 
-def pairs() -> tuple[int, int]:
-    """Return the first and last pair number of this run.
+def asked_for(first: int, last: int, warm_up: bool = False) -> str:
+    """Return the value of ``VIRTQUAL_PAIRS`` by which a run takes these pairs."""
+    return f"{'warm-up,' if warm_up else ''}{first}:{last}"
+
+
+def pairs() -> tuple[int, int, bool]:
+    """Return the first and last pair number of this run, and whether a warm-up precedes them in any case.
 
     Raises
     ------
     UsageError
-        ``VIRTQUAL_PAIRS`` is not of the form ``FIRST:LAST``.
+        ``VIRTQUAL_PAIRS`` is not of its form.
     """
     text = os.environ.get("VIRTQUAL_PAIRS", "0:3")
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    if not match or int(match[1]) > int(match[2]):
-        raise UsageError(f"VIRTQUAL_PAIRS={text!r}: expected FIRST:LAST, such as 0:3")
-    return int(match[1]), int(match[2])
+    match = re.fullmatch(r"(warm-up,)?(\d+):(\d+)", text)
+    if not match or int(match[2]) > int(match[3]):
+        raise UsageError(f"VIRTQUAL_PAIRS={text!r}: expected FIRST:LAST, such as 0:3 or warm-up,4:7")
+    return int(match[2]), int(match[3]), bool(match[1])

@@ -150,11 +150,12 @@ def _vendor(files: NodeFiles) -> Text:
 
 
 def _accelerator(files: NodeFiles) -> Text:
+    # First the clock: a guest under KVM has the name of its host's CPU, and that may be emulated.
+    if "kvm-clock" in _clocks(files):
+        return "kvm"
     model = _field(files, "/proc/cpuinfo", r"model name\s*: (.+)")
     if seen(model) and "TCG" in model:
         return "tcg"
-    if "kvm-clock" in _clocks(files):
-        return "kvm"
     vendor = _vendor(files)
     if seen(vendor):
         for name, accelerator in (("VMware", "esxi"), ("Microsoft Hyper-V", "hyperv"), ("xen", "xen")):

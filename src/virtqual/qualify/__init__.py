@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import plan
+from virtqual.qualify.between import came_back, recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
@@ -100,13 +101,23 @@ def _cancel_what_is_left(job: Qualification) -> None:
 def _run_rounds(job: Qualification) -> None:
     todo = [Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)]
     while todo:
-        for part in todo:
-            run_round(job, job.log.session(), part)
-            session = job.log.session()
-            stuck = any(failure.kind == "infrastructure" for failure in session.failures)
-            if job.watch.stop.is_set() or job.broken or stuck:
+        session = job.log.session()
+        try:
+            number = len(session.rounds) + 1
+            changes = {"number": number, "recreated": recreate(job, number)}
+        except InfrastructureError as error:
+            job.broken.append(f"extras.recreate_vms: {error}")
+            return
+        part = todo.pop(0).model_copy(update=changes)
+        run_round(job, session, part)
+        session = job.log.session()
+        stuck = any(failure.kind == "infrastructure" for failure in session.failures)
+        if job.watch.stop.is_set() or job.broken or stuck:
+            if not came_back(job, part, session):
                 return
-        todo = plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+            session = job.log.session()
+            todo = [*plan.cut_off(job, session, part), *todo]
+        todo = todo or plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
 __all__ = ["Qualification", "Request", "Screen", "check", "qualify"]

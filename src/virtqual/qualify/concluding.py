@@ -75,7 +75,7 @@ def concluded(
         judged,
         interrupted=interrupted,
         broken=[*broken, *failed],
-        qualifies=references().hypervisor_class(session.hypervisor_class).qualifies,
+        unqualified=references().hypervisor_class(session.hypervisor_class).unqualified,
         asked=asked,
         cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",

@@ -14,6 +14,7 @@ from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.qualify import plan
+from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Request, Screen
 from virtqual.references import expiry_problems
@@ -54,6 +55,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     """
     looks = plan.affordable(request)
     system = load_system(request.system)
+    check_command(system)
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
@@ -199,13 +201,18 @@ def _directory(now: datetime.datetime, system: str) -> Path:
 def _class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
     hypervisor = system.virtual.hypervisor
-    name = name or system.virtual.hypervisor_class
-    chosen = _known_class(name)
+    stated = _known_class(system.virtual.hypervisor_class)
+    chosen = _known_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
-            f"class {name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
+            f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
             f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}: "
             "what was measured here may not be judged as something else"
+        )
+    if not chosen.fits(stated):
+        raise RefusedError(
+            f"the system file states class {stated.name!r}, not {chosen.name!r}, and a class that qualifies "
+            "no build stands for no other: what was measured here may not be judged as something else"
         )
     if expired := [str(problem) for problem in expiry_problems(references(), datetime.date.today())]:
         raise UsageError("; ".join(expired))
@@ -298,6 +305,8 @@ def _identity(system: System) -> dict[str, dict[str, object]]:
 
 def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: Manifest) -> list[str]:
     notes = []
+    if chosen.unqualified:
+        notes.append(f"Under class {chosen.name} no build is qualified for production. {chosen.reason}")
     if earlier is None and chosen.gate == "change":
         notes.append(
             "No earlier session was named: this one records the baseline. "

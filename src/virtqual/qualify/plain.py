@@ -72,7 +72,7 @@ class PlainRun:
             from virtqual.qualify.concluding import concluded
 
             log = self.logs[stack]
-            first, last = pairs()
+            first, last, _ = pairs()
             self._sessions[stack] = concluded(
                 log,
                 self._against,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from virtqual import paths
@@ -56,6 +56,35 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
             continue
         first, last = ranges.get(check, (need.first, need.last))
         ranges[check] = (min(first, need.first), max(last, need.last))
+    return _rounds(session, ranges)
+
+
+def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
+    """Return the rounds that bring the pairs that a round was cut off from.
+
+    Nothing that was finished is run again. A pair of which one run was finished gets a new number with both
+    its runs, since the runs of a pair follow each other.
+    """
+    features, nodes = job.has
+    here = [entry for entry in catalogue.read(job.log.directory / catalogue.FILE) if entry.paired]
+    here = [entry for entry in here if entry.absent(features, nodes) is None]
+    failed = {failure.check for failure in session.failures}
+    ranges: dict[str, tuple[int, int]] = {}
+    for check in sorted({*(part.checks or _asked(job.request, here))} - failed):
+        sides: dict[int, set[str]] = defaultdict(set)
+        for run in session.runs:
+            if run.check == check:
+                sides[run.pair].add(run.side)
+        asked = range(part.first, part.last + 1)
+        left = sum(len(sides.get(pair, ())) < 2 for pair in asked)
+        if left:
+            first = max([*sides, part.first - 1]) + 1
+            ranges[check] = (first, first + left - 1)
+    return _rounds(session, ranges)
+
+
+def _rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Round]:
+    """Return the rounds that bring each check its range of pairs, numbered from the session's next one."""
     groups: dict[tuple[int, int], list[str]] = defaultdict(list)
     for check, span in ranges.items():
         groups[span].append(check)

@@ -33,12 +33,14 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
     listed = job.log.directory / catalogue.FILE
+    # Nodes that were booted since are as cold as those of the first round.
+    asked = part.first, part.last, part.recreated is not None or bool(session.lost)
     env = {
-        "VIRTQUAL_PAIRS": f"{part.first}:{part.last}",
+        "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
     }
-    seconds = plan.expected(job, session, part.checks, len(order.order(part.first, part.last)) // 2)
+    seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
     job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
     line = _command(job, part, files)
     try:
@@ -47,7 +49,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
             # What was not measured must not be taken for passed.
-            job.not_run = catalogue.missing(catalogue.read(listed), *_has(job))
+            job.not_run = catalogue.missing(catalogue.read(listed), *job.has)
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
     _note_end(job, code, files, catalogue.read(listed))
 
@@ -93,15 +95,9 @@ def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catal
     elif not files.report.is_file():
         error, asked = process.error_in(files.log), job.request
         if isinstance(error, UsageError) and (asked.names or asked.tags):
-            why = catalogue.nothing_selected(every, asked.names, asked.tags, *_has(job))
+            why = catalogue.nothing_selected(every, asked.names, asked.tags, *job.has)
             raise UsageError(f"{why} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
         raise error
-
-
-def _has(job: Qualification) -> tuple[set[str], int]:
-    """Return the features of the session's stack, and how many nodes each side has."""
-    features = {f for program in job.head.stack["programs"] for f in program["features"]}
-    return features, min(job.system.native.nodes, job.system.virtual.nodes)
 
 
 def _checks(request: Request, part: Round) -> str:

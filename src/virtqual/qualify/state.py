@@ -89,3 +89,9 @@ class Qualification:
     lock: int
     broken: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
+
+    @property
+    def has(self) -> tuple[set[str], int]:
+        """The features of the session's stack, and how many nodes each side has."""
+        features = {f for program in self.head.stack["programs"] for f in program["features"]}
+        return features, min(self.system.native.nodes, self.system.virtual.nodes)

@@ -73,6 +73,8 @@ class HypervisorClass:
         Why it is judged so.
     accelerators
         Accelerators that the class allows, as system files name them; empty in records that do not say.
+    because
+        Why no build is qualified under it, in a few words; empty where its name says it.
     """
 
     name: str
@@ -81,6 +83,19 @@ class HypervisorClass:
     description: str
     reason: str
     accelerators: tuple[str, ...] = ()
+    because: str = ""
+
+    @property
+    def unqualified(self) -> str:
+        """Why no build is ever qualified under it, in a few words; empty where a build may be."""
+        return "" if self.qualifies else self.because or self.name
+
+    def fits(self, stated: HypervisorClass) -> bool:
+        """Return whether VMs of the class that a system file states may be judged as this one.
+
+        What qualifies no build is no more and no less than the system file says, whatever runs the VMs.
+        """
+        return self.name == stated.name or (self.qualifies and stated.qualifies)
 
 
 @dataclass(frozen=True)

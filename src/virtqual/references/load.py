@@ -397,6 +397,7 @@ class _Loader:
             content.class_.description,
             content.class_.reason,
             tuple(content.class_.accelerators),
+            content.class_.because or "",
         )
         section: tuple[tuple[str, Gate, list[BudgetEntry]], ...] = (
             ("budgets", "overhead", content.budgets),

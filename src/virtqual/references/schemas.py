@@ -94,9 +94,16 @@ class ClassEntry(DataModel):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     gate: Literal["overhead", "change"]
     qualifies: bool
+    because: Text | None = None
     accelerators: Annotated[list[Text], Field(min_length=1)]
     description: Text
     reason: Text
+
+    @model_validator(mode="after")
+    def _because_of_what(self) -> Self:
+        if self.qualifies and self.because:
+            raise ValueError("`because` says why no build is qualified: it goes with `qualifies: false`.")
+        return self
 
 
 class BudgetsFile(DataModel):

@@ -76,12 +76,6 @@ class Terminal:
         for key, value in rows.items():
             table.add_row(key, value)
         self._say(table)
-        if hypervisor["accelerator"] == "tcg":
-            notes = [
-                "The VMs' CPUs are emulated in software: overheads below are emulation, not virtualisation, "
-                "and no result here qualifies a build for production.",
-                *notes,
-            ]
         for note in notes:
             self._say(Text(note, style="yellow"))
 

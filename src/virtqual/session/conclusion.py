@@ -40,7 +40,7 @@ def conclude(
     *,
     interrupted: bool = False,
     broken: Sequence[str] = (),
-    qualifies: bool,
+    unqualified: str = "",
     asked: CheckSet | None = None,
     cases: Sequence[str] = (),
     studied: str = "",
@@ -59,8 +59,8 @@ def conclude(
         Whether a person or a time limit ended it.
     broken
         What failed of the infrastructure, in words.
-    qualifies
-        Whether the class may call a build qualified at all.
+    unqualified
+        Why the class qualifies no build at all, in a few words; empty where it may.
     asked
         The checks that must be judged for it; None where no file says: then no build is qualified.
     cases
@@ -91,8 +91,10 @@ def conclude(
         session.conclusion = _sentence(session, answer, session.verdicts)
     if verdict and verdict.slow_found and not (interrupted or broken):
         session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
+    if session.lost:
+        session.conclusion += f" {_lost(session)}"
     session.missing = []
-    session.qualified = _qualified(session, verdict, qualifies, studied)
+    session.qualified = _qualified(session, verdict, unqualified, studied)
     if session.qualified == "yes":
         session.qualified = _as_asked(session, asked, cases, verdict.accepted if verdict else 0)
 
@@ -124,10 +126,10 @@ def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
     )
 
 
-def _qualified(session: Session, verdict: SessionVerdict | None, qualifies: bool, studied: str) -> str:
+def _qualified(session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str) -> str:
     yes, why = verdict.qualified if verdict else (False, "nothing was measured")
-    if not qualifies:
-        yes, why = False, session.hypervisor_class
+    if unqualified:
+        yes, why = False, unqualified
     elif session.exit_code not in (0, 1, 3):
         yes, why = False, session.outcome.lower()
     elif studied:
@@ -160,6 +162,12 @@ def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], ac
 def _passed(session: Session, case: str) -> bool:
     verdicts = session.verdicts_of(case)
     return bool(verdicts) and all(one.outcome is Outcome.WITHIN or one.waived for one in verdicts)
+
+
+def _lost(session: Session) -> str:
+    times = Counter(node for loss in session.lost for node in loss.nodes)
+    each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
+    return f"{len(times)} node{' was' if len(times) == 1 else 's were'} lost and came back: {each}."
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:

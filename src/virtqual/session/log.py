@@ -20,7 +20,7 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.records import first_mistake, write_whole
 from virtqual.runs import Run
-from virtqual.session.session import SCHEMA, Failure, Head, Round, Session
+from virtqual.session.session import SCHEMA, Failure, Head, Loss, Round, Session
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
@@ -74,6 +74,16 @@ class Failed(_Event):
     failure: Failure
 
 
+class Returned(_Event):
+    """Nodes that were lost can run jobs again: what their round left unfinished will be run again.
+
+    The failures of infrastructure before it are of that round: an earlier one would have ended the session.
+    """
+
+    event: Literal["returned"] = "returned"
+    loss: Loss
+
+
 class Concluded(_Event):
     """The session as it was judged; the runs stand in the lines before."""
 
@@ -81,10 +91,10 @@ class Concluded(_Event):
     session: Session
 
 
-Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Concluded
+Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Returned | Concluded
 _EVENTS: dict[str, type[Event]] = {
     model.model_fields["event"].default: model
-    for model in (Begun, RoundBegun, Submitted, Finished, WarmedUp, Failed, Concluded)
+    for model in (Begun, RoundBegun, Submitted, Finished, WarmedUp, Failed, Returned, Concluded)
 }
 
 
@@ -168,27 +178,29 @@ class Log:
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
         failures: list[Failure] = []
+        lost: list[Loss] = []
         for event in self.events():
             match event:
                 case Begun():
                     head = event.head
                 case RoundBegun():
                     rounds[event.round.number] = event.round
-                case Finished():
-                    run = event.run
+                case Finished(run=run):
                     runs.setdefault((run.check, run.pair, run.side, run.job), run)
                 case Failed():
                     failures.append(event.failure)
+                case Returned():
+                    failures = [failure for failure in failures if failure.kind != "infrastructure"]
+                    lost.append(event.loss)
                 case Concluded():
                     concluded = event.session
-                case Submitted() | WarmedUp():
-                    pass
         if head is None:
             raise UsageError(f"{self.path}: no session (its first line is missing)")
         known = {
             "rounds": list(rounds.values()),
             "runs": sorted(runs.values(), key=lambda run: run.start),
             "failures": failures,
+            "lost": lost,
         }
         if concluded is not None:
             return concluded.model_copy(update=known)
@@ -196,7 +208,7 @@ class Log:
 
     def conclude(self, session: Session) -> None:
         """Append what the session comes to, and write ``session.json`` from the whole log."""
-        bare = session.model_copy(update={"rounds": [], "runs": [], "failures": []})
+        bare = session.model_copy(update={"rounds": [], "runs": [], "failures": [], "lost": []})
         self.append(Concluded(session=bare))
         self.write()
 
@@ -217,6 +229,9 @@ class Log:
                     jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)
+                case Returned():
+                    # Nobody waits for what the loss has cut off: it was cancelled before.
+                    jobs.clear()
         return jobs
 
 

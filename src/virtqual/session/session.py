@@ -93,6 +93,8 @@ class Round(BaseModel):
         Names of the checks that it runs; empty for all that were asked for.
     seconds
         How long it took; None while it runs, or where it was cut short.
+    recreated
+        Seconds that it took to create the VMs anew before it; None where they were not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -102,6 +104,27 @@ class Round(BaseModel):
     last: int
     checks: tuple[str, ...] = ()
     seconds: float | None = None
+    recreated: float | None = None
+
+
+class Loss(BaseModel):
+    """Nodes that were lost at one time and came back; the pairs that it cut off were run under other numbers.
+
+    Attributes
+    ----------
+    round
+        Number of the round that it ended.
+    nodes
+        How each node was seen to be lost, by its name.
+    seconds
+        How long it took, from when that was noticed, until all nodes could run jobs again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    round: int
+    nodes: dict[str, str]
+    seconds: float
 
 
 class Failure(BaseModel):
@@ -209,7 +232,9 @@ class Session(Head, Conclusion):
     runs
         Every run, once, by start.
     failures
-        Every case that left no run.
+        Every case that left no run, but for those that a lost node cut off.
+    lost
+        Every time that nodes were lost and came back.
     refused
         Checks of which nothing may be judged, with the reasons.
     preflight
@@ -229,6 +254,7 @@ class Session(Head, Conclusion):
     rounds: list[Round] = []
     runs: list[Run] = []
     failures: list[Failure] = []
+    lost: list[Loss] = []
     refused: dict[str, tuple[str, ...]] = {}
     preflight: list[Finding] = []
     canaries: list[Canary] = []

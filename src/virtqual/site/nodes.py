@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError
@@ -21,6 +22,7 @@ _USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
 _DEFINITE = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_down", "powered_down"}
 #: Seconds; Slurm's own controller takes some ten to restart, and to hear from its nodes again.
 PATIENCE = 60.0
+NOT_LISTED = NodeState("unknown", "Slurm does not list it")
 
 
 def usable(state: str) -> bool:
@@ -82,7 +84,7 @@ class Watch:
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
     _silent: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
-    _asking: threading.Lock = field(default_factory=threading.Lock)
+    _asking: threading.RLock = field(default_factory=threading.RLock)
 
     def begin(self) -> list[str]:
         """Note who can run jobs now, and return one sentence for each partition that has too few."""
@@ -127,6 +129,64 @@ class Watch:
             time.sleep(self.interval)
             self.ask()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Call no node lost meanwhile: the VMs are being created anew, and that is no loss."""
+        with self._asking:
+            yield
+
+    def usable_again(self, seconds: float) -> list[str]:
+        """Wait until every node can run jobs that could at the beginning and was not lost since.
+
+        Returns
+        -------
+        list of str
+            One sentence for each that cannot after so many seconds.
+        """
+        with self.paused():
+            until = time.monotonic() + seconds
+            while lacking := self._unusable():
+                if time.monotonic() >= until:
+                    return lacking
+                time.sleep(self.interval)
+            self._doubts.clear()
+        return []
+
+    def returned(self, seconds: float) -> list[str]:
+        """Wait until the lost nodes can run jobs again, too; then nothing is lost, and the session may go on.
+
+        Returns
+        -------
+        list of str
+            As of `usable_again`.
+        """
+        with self.paused():
+            lost = dict(self.lost)
+            self.lost.clear()
+            if lacking := self.usable_again(seconds):
+                self.lost.update(lost)
+            else:
+                self.stop.clear()
+        return lacking
+
+    def may_return(self) -> bool:
+        """Return whether all that is lost are nodes: a lost controller, or job, is none that comes back."""
+        return self.lost.keys() <= set().union(*self._first.values())
+
+    def _unusable(self) -> list[str]:
+        lacking = []
+        try:
+            for side, before in self._first.items():
+                name = partition_option(self.system.partition(side))
+                now = states(name) if name else {}
+                for node in sorted(before - self.lost.keys()):
+                    seen = now.get(node, NOT_LISTED)
+                    if not usable(seen.state) or seen.state == "completing":
+                        lacking.append(f"node {_described(node, seen)}")
+        except InfrastructureError as error:
+            return [str(error)]
+        return lacking
+
     def ask(self) -> None:
         """Ask Slurm once for the state of each node."""
         with self._asking:
@@ -156,7 +216,7 @@ class Watch:
         assert name is not None
         now = states(name)
         for node in before:
-            seen = now.get(node, NodeState("unknown", "Slurm does not list it"))
+            seen = now.get(node, NOT_LISTED)
             if usable(seen.state) and seen.state != "completing":
                 self._doubts.pop(node, None)
                 continue

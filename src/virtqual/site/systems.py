@@ -152,6 +152,11 @@ class VirtualExtras(PartitionExtras):
     host
         Facts that only the hypervisor's host can tell: the fields of ``virtqual-host/1``, or such a file
         (docs/preflight.md).
+    recreate_vms
+        Command with its arguments that creates all VMs anew, before every round of a session but the first.
+    node_returns_within
+        Seconds after which a lost node of either partition can run jobs again, because its host is started
+        again; None where nobody sees to that.
     """
 
     hypervisor: HypervisorBuild
@@ -159,6 +164,8 @@ class VirtualExtras(PartitionExtras):
     guest: dict[str, Any] = {}
     numa_hidden: Flag = False
     host: dict[str, Any] | Path = {}
+    recreate_vms: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    node_returns_within: Whole | None = None
 
     @classmethod
     def of_reframe(cls, extras: Mapping[str, Any]) -> Self:

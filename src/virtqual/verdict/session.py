@@ -109,8 +109,8 @@ class SessionVerdict:
         """Whether the build may be called qualified for production, and why not."""
         if self.hypervisor_class is None:
             return False, "no hypervisor class"
-        if not self.hypervisor_class.qualifies:
-            return False, self.hypervisor_class.name
+        if why := self.hypervisor_class.unqualified:
+            return False, why
         if self.outcome is not Outcome.WITHIN:
             return False, self.outcome.value.lower()
         return not self.confounded, self.confounded

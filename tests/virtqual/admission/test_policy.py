@@ -11,13 +11,13 @@ from virtqual.files.datafile import DataError
 from virtqual.session import judge as judging
 
 FILE = paths.references() / "preflight.yaml"
-CLASSES = ("kvm", "esxi", "production", "emulated")
+CLASSES = ("kvm", "esxi", "production", "emulated", "kvm-on-emulated-hosts")
 
 
 def test_the_projects_own_policy_covers_every_rule():
     policy = judging.policy()
     assert set(policy.items) == set(RULES)
-    assert len(policy.items) == 45
+    assert len(policy.items) == 46
 
 
 def test_a_second_rule_of_an_item_is_refused():
@@ -32,7 +32,7 @@ def test_a_second_rule_of_an_item_is_refused():
         (r"  - item: smt\n(.*\n){3}", "", "no entry for the rule 'smt': it would be silent"),
         (r"item: smt", "item: steal", "'steal' stands here twice"),
         (r"\[N17, N18\]", "[N17, N99]", "unknown claim 'N99'"),
-        (r"protects: \[D16, D07\]", "protects: []", r"items\[3\].protects"),
+        (r"protects: \[D16, D07\]", "protects: []", r"items\[4\].protects"),
         (r"limits: \{share: 0.02\}", "limits: {shares: 0.02}", "the rule takes these limits: share"),
         (r"\{default: refuse, emulated: report\}", "{emulated: report}", "needs `default"),
         (r"emulated: report", "emulatd: report", "unknown class 'emulatd': did you mean emulated"),

@@ -33,6 +33,14 @@ CASES = {
     "native-is-virtual": [
         ({"flags\t\t:": "flags\t\t: hypervisor"}, {}, {}, "itself runs under a hypervisor")
     ],
+    "native-is-emulated": [
+        (
+            {"flags\t\t:": "flags\t\t: hypervisor", "(model name\t:).*": r"\1 QEMU TCG CPU version 2.5+"},
+            {},
+            {},
+            "is emulated in software (QEMU TCG CPU version 2.5+)",
+        )
+    ],
     "cpu-model": [({}, {"model\t\t: 85": "model\t\t: 79"}, {}, "6-85-7 natively and GenuineIntel 6-79-7")],
     "cpu-features": [
         ({}, {" avx2": ""}, {}, "the VM's CPU lacks avx2"),

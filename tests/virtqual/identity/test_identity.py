@@ -81,6 +81,15 @@ def test_a_guest_under_emulation_and_its_host():
     assert [nic.kind for nic in host.nics if nic.name == "eth0"] == ["software"]
 
 
+def test_a_guest_of_kvm_on_an_emulated_host_is_under_kvm():
+    """The guest shows the name of its host's CPU; the clock is KVM's all the same."""
+    text = (OUTPUTS / "tcg-guest.look").read_text("utf-8")
+    text = text.replace("available_clocksource:hpet", "available_clocksource:kvm-clock hpet")
+    guest = readers.read(gather.parse(text))
+    assert "TCG" in guest.cpu.model
+    assert guest.hypervisor.accelerator == "kvm"
+
+
 def test_nothing_that_cannot_be_seen_has_a_value():
     empty = readers.read(gather.NodeFiles({}, {}))
     leaves = [

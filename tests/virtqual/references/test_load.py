@@ -305,6 +305,7 @@ BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.
         (BUDGET, "budgets:", "changes:", 2, "class.gate", "`budgets` is empty"),
         (BUDGET, "accelerators: [kvm], ", "", 2, "class.accelerators", "is missing"),
         (BUDGET, "accelerators: [kvm]", "accelerators: []", 2, "class.accelerators", "at least 1 item"),
+        (BUDGET, "qualifies: true", "qualifies: true, because: b", 2, "class", "qualifies: false"),
         (BUDGET, "gate: overhead", "gate: door", 2, "class.gate", "'overhead' or 'change'"),
         (BUDGET, "schema: virtqual-budgets/1\n", "", 1, "schema", "is missing"),
         ("noise/n.yaml", "sigma: 0.02", "sigma: 0", 3, "noise[0].sigma", "greater than 0"),
@@ -541,8 +542,8 @@ def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
         budget = references.budget("rdma_buffers", name)
         limit, margin, _ = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
         assert limit == pytest.approx(np.full(3, limit[0])), name
-        # Emulation is judged by its change alone.
-        assert np.expm1(limit + margin).max() <= (0.2 if found.gate == "overhead" else 0.35) + 1e-9
+        # Emulation is coarser, and qualifies nothing.
+        assert np.expm1(limit + margin).max() <= (0.2 if found.qualifies else 0.35) + 1e-9
 
 
 def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(references):
@@ -552,7 +553,7 @@ def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(referenc
             budget = references.budget(metric.name, name)
             limit, _, _ = budget.limits(metric, (1.0, 2.0, 4.0, 8.0), native)
             relative = np.expm1(limit[3])
-            twice = 2 if found.gate == "overhead" else 1
+            twice = 2 if found.qualifies else 1
             assert np.expm1(limit[:2]) == pytest.approx(twice * relative), (name, metric.name)
 
 
@@ -579,3 +580,20 @@ def test_every_class_that_qualifies_says_what_it_asks_for(references):
 def test_emulated_results_are_never_qualified(references):
     assert not references.classes["emulated"].qualifies
     assert references.classes["emulated"].gate == "change"
+    on_emulated = references.classes["kvm-on-emulated-hosts"]
+    assert (on_emulated.unqualified, on_emulated.gate) == ("emulated hosts", "overhead")
+
+
+@pytest.mark.parametrize(
+    ("stated", "asked", "fits"),
+    [
+        ("kvm", "kvm", True),
+        ("kvm", "production", True),
+        ("kvm-on-emulated-hosts", "kvm-on-emulated-hosts", True),
+        ("kvm-on-emulated-hosts", "kvm", False),
+        ("kvm", "kvm-on-emulated-hosts", False),
+        ("kvm-on-emulated-hosts", "emulated", False),
+    ],
+)
+def test_a_class_that_qualifies_no_build_stands_for_no_other(references, stated, asked, fits):
+    assert references.classes[asked].fits(references.classes[stated]) is fits

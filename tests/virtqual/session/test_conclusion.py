@@ -51,7 +51,7 @@ def concluded(metrics, make):
         for side, has in features.items():
             session.identity[side]["features"] = has
         judged = Judged(Admitted((), {}, ()), (), verdict)
-        conclusion.conclude(session, judged, qualifies=True, asked=asked, cases=known)
+        conclusion.conclude(session, judged, asked=asked, cases=known)
         return session
 
     return conclude

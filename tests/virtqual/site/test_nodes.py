@@ -1,5 +1,6 @@
 """When a node is lost: never after one glance, and always with its name and why."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -133,3 +134,33 @@ def test_settling_ends(watch, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     made.settle()
     assert made.lost == {"vm1": "node vm1 is down: VM vm1 died"}
+
+
+def test_a_lost_node_that_returns_is_lost_no_more(watch, monkeypatch):
+    made, goes_by, clock = watch
+    goes_by(10, "down", "host died")
+    assert (made.stop.is_set(), made.may_return()) == (True, True)
+
+    def sleep(seconds):
+        clock.now += seconds
+        if clock.now > 1040:
+            nodes.states("virtual")["vm1"] = NodeState("idle", "")
+
+    monkeypatch.setattr(nodes.time, "sleep", sleep)
+    assert made.returned(5) == ["node vm1 is down (host died)"]
+    assert (list(made.lost), made.stop.is_set()) == (["vm1"], True)
+    assert made.returned(300) == []
+    assert (made.lost, made.stop.is_set()) == ({}, False)
+    made.lost["job 7"] = "Slurm has forgotten job 7"
+    assert not made.may_return()
+
+
+def test_nobody_is_asked_while_vms_are_made_anew(watch):
+    made = watch[0]
+    with made.paused():
+        asking = threading.Thread(target=made.ask, daemon=True)
+        asking.start()
+        asking.join(0.2)
+        assert asking.is_alive()
+    asking.join(5)
+    assert not asking.is_alive()

@@ -150,6 +150,8 @@ def test_a_class_that_never_qualifies_says_so(case):
     emulated = HypervisorClass("emulated", "change", False, "TCG", "a reason")
     assert judge_session([case(0.0, 4)], hypervisor_class=emulated).qualified == (False, "emulated")
     assert judge_session([case(0.0, 4)]).qualified == (False, "no hypervisor class")
+    worded = HypervisorClass("slow", "overhead", False, "KVM", "a reason", because="emulated hosts")
+    assert judge_session([case(0.0, 4)], hypervisor_class=worded).qualified == (False, "emulated hosts")
 
 
 @pytest.mark.parametrize(

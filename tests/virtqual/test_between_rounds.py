@@ -1,0 +1,115 @@
+"""Between two rounds the site creates its VMs anew: other boots, warm-ups, and a command that may fail."""
+
+import json
+import time
+
+import pytest
+
+from virtqual.session.judge import judge
+from virtqual.session.log import Log
+
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+# Gathers what the node is with the boot that a test states, as a VM that was created anew has another one.
+GREP = """#!/bin/bash
+/usr/bin/grep "$@" | sed "s|^\\(/proc/sys/kernel/random/boot_id\\):.*|\\1:$(cat "$FAKE_SLURM/boot")|"
+"""
+COMMAND = """#!/bin/bash
+echo "making $(($(wc -l < "$FAKE_SLURM/made") + 1))"
+echo again >> "$FAKE_SLURM/made"
+echo "boot-$(wc -l < "$FAKE_SLURM/made")" > "$FAKE_SLURM/boot"
+[ ! -e "$FAKE_SLURM/fault.recreate" ] || { echo "no room on esx01" >&2; exit 3; }
+"""
+AWAY = """
+echo booting > "$FAKE_SLURM/down.cloud"
+(sleep 12; rm "$FAKE_SLURM/down.cloud") > /dev/null 2>&1 &
+"""
+
+
+def latest(site):
+    return Log(sorted((site.path / "state/sessions").iterdir())[-1])
+
+
+def submitted(log):
+    events = [json.loads(line) for line in log.path.read_text("utf-8").splitlines()]
+    return [e["case"].split("sample=")[1].split(" ")[0] for e in events if e["event"] == "submitted"]
+
+
+@pytest.fixture
+def recreated(site):
+    """Return a site whose VMs are created anew, and the environment that says how."""
+    programs = site.path / "slurm/bin.cloud"
+    programs.mkdir()
+    command = site.path / "recreate"
+    for path, text in ((programs / "grep", GREP), (command, COMMAND)):
+        path.write_text(text)
+        path.chmod(0o755)
+    site.fault("boot", "boot-0")
+    site.fault("made")
+    return site, {"FAKE_EXTRAS_cloud": json.dumps({"recreate_vms": [str(command), "--all"]})}
+
+
+def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated):
+    site, extras = recreated
+    site.fault("slow.cloud", "1.5")
+    done = site.virtqual(*ON, **extras)
+    assert done.returncode == 1, done.stdout + done.stderr
+    log = latest(site)
+    session = log.session()
+    assert [(one.first, one.last, one.recreated is None) for one in session.rounds] == [
+        (0, 3, True),
+        (4, 7, False),
+    ]
+    # What was made anew is as cold as in the first round.
+    order = submitted(log)
+    assert order[:2] == order[10:12] == ["warm-up-N", "warm-up-V"]
+    assert order[12:14] == ["4N", "4V"]
+    assert (log.directory / "round-2.recreate.log").read_text() == "making 1\n"
+    boots = {
+        (run.pair > 3): node.boot
+        for run in session.runs
+        if run.side == "virtual"
+        for node in run.identity.values()
+    }
+    assert boots == {False: "boot-0", True: "boot-1"}
+    (verdict,) = judge(session).verdict.verdicts
+    assert verdict.places.boot.tolist() == [0] * 4 + [1] * 4
+
+
+def test_a_session_of_one_round_creates_nothing_anew(recreated):
+    site, extras = recreated
+    assert site.virtqual(*ON, **extras).returncode == 0
+    assert (site.path / "slurm/made").read_text() == ""
+
+
+def test_a_command_that_fails_is_named_with_its_last_line(recreated):
+    site, extras = recreated
+    site.fault("slow.cloud", "1.5")
+    site.fault("fault.recreate")
+    done = site.virtqual(*ON, **extras)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 5, said
+    assert "recreate --all ended with exit code 3: no room on esx01" in said
+    session = latest(site).session()
+    assert session.outcome == "BROKEN"
+    assert len(session.runs) == 8
+
+
+def test_a_node_that_is_booting_is_waited_for_and_is_not_lost(recreated):
+    """A VM that is made anew is down for a while: the watch must not call that a loss."""
+    site, extras = recreated
+    site.fault("slow.cloud", "1.5")
+    command = site.path / "recreate"
+    command.write_text(COMMAND + AWAY)
+    begun = time.monotonic()
+    done = site.virtqual(*ON, **extras)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert time.monotonic() - begun > 12
+    assert latest(site).session().rounds[1].recreated > 11
+
+
+def test_a_command_that_is_not_there_is_said_before_anything_runs(site):
+    extras = {"FAKE_EXTRAS_cloud": json.dumps({"recreate_vms": ["no-such-command"]})}
+    done = site.virtqual(*ON, **extras)
+    assert done.returncode == 2
+    assert "extras.recreate_vms: 'no-such-command' is no program" in " ".join(done.stderr.split())
+    assert not (site.path / "state/sessions").exists()
