@@ -40,7 +40,7 @@ SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "mem
 TOPICS, SCOPES = {"memory", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
 FEATURES = (
     "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
-    "lammps", "namd", "wrf-ideal", "wrf-real", "milc",
+    "lammps", "namd", "wrf-ideal", "wrf-real", "milc", "stress-ng",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ def equipped(site):
     stack.mkdir(parents=True)
     stream = Path(shutil.copy(FAKE / "stream", stack))
     osu = {name: Path(shutil.copy(FAKE / "osu", stack / name)) for name in OSU}
+    stress_ng = Path(shutil.copy(FAKE / "stress-ng", stack))
 
     def program(name, path, **more):
         return Program(
@@ -36,6 +37,7 @@ def equipped(site):
         program("stream", stream, version="5.10"),
         program("osu", osu["osu_latency"], version="7.4", data=osu, sums=manifest.checksums(osu)),
         program("npb", stream, version="3.4.3"),
+        program("stress-ng", stress_ng, version="0.15.06"),
     )
     Manifest(name="micro", pins="none", programs=programs).write(stack)
     return site
@@ -65,6 +67,27 @@ def test_stream_and_osu_are_judged(equipped):
     assert found["memory_triad"] == pytest.approx(20e3, rel=0.02)
     assert found["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
     assert {f"osu_latency_{2**power:g}" for power in range(23)} <= found.keys()
+
+
+def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
+    equipped.fault("slow.cloud", "1.1")
+    done = equipped.reframe("-n", "^paging")
+    assert done.returncode == 0, outcome(done)
+    assert "WITHIN page_touch_time@pages of 4096 B" in done.stdout
+    assert "WITHIN fork_time@one core" in done.stdout
+    found = values(equipped)
+    assert found["page_touch_time"] == pytest.approx(0.5, rel=0.15)
+    assert found["fork_time"] == pytest.approx(100, rel=0.15)
+
+
+def test_a_stressor_that_did_less_than_it_was_asked_for_is_refused(equipped):
+    equipped.fault("fault.resident")
+    done = equipped.reframe("-n", "^paging", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    assert "no more than 2662400 bytes were in memory, 8388608 were to be written" in outcome(done)
+    equipped.fault("fault.operations")
+    done = equipped.reframe("-n", "^paging.*forks", VIRTQUAL_PAIRS="0:0")
+    assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")

@@ -1,7 +1,8 @@
 """Every recorded output with the parser that reads it.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
-``milc.su3_rmd`` (7.8.1), ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries).
+``milc.su3_rmd`` (7.8.1), ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries),
+``stress-ng.0-19`` (0.19.04).
 All others are outputs of real runs.
 """
 
@@ -23,6 +24,7 @@ from virtqual.programs import (
     osu,
     perftest,
     stream,
+    stress_ng,
     wrf,
     yardstick,
 )
@@ -60,6 +62,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "perftest.write_bw.out": PERFTEST,
     "stream.5-9.out": stream.parse,
     "stream.out": stream.parse,
+    "stress-ng.0-19.out": stress_ng.parse,
+    "stress-ng.fork.out": stress_ng.parse,
+    "stress-ng.vm.out": stress_ng.parse,
     "wrf.em_b_wave.out": wrf.parse,
     "yardstick.out": partial(yardstick.parse, tasks=2),
 }

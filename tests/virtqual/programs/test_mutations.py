@@ -24,6 +24,9 @@ SAID_ONCE = {
     "milc.su3_rhmd_hisq.out": "^n[xyzt] |^warms|^traj",
     "milc.su3_rmd.out": "^n[xyzt] |^warms|^traj",
     "osu.mbw_mr.out": "window size",
+    "stress-ng.0-19.out": "max-rss",
+    "stress-ng.fork.out": "max-rss",
+    "stress-ng.vm.out": "max-rss",
 }
 
 

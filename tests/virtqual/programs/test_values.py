@@ -9,6 +9,7 @@ from samples import PARSERS, parse, read
 from virtqual.programs import hpcc, lammps, likwid, mpip, netpipe, osu, text
 from virtqual.programs.hpl import Solved
 from virtqual.programs.npb import NpbRun
+from virtqual.programs.stress_ng import StressNgRun
 from virtqual.programs.text import OutputError, number
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +55,12 @@ def test_hpcc():
     assert (run.residual, run.threshold) == (0.0035214, 16.0)
     assert run.fft == 6.31835
     assert run.fft_error == 1.48122e-15
+
+
+def test_stress_ng():
+    assert parse("stress-ng.vm.out") == StressNgRun("0.15.06", 4096, "vm", 64, 0.604506, 9956 * 1024)
+    assert parse("stress-ng.fork.out") == StressNgRun("0.15.06", 4096, "fork", 100, 0.588856, 2584 * 1024)
+    assert parse("stress-ng.0-19.out") == StressNgRun("0.19.04", 4096, "vm", 64, 0.063303, 9956 * 1024)
 
 
 def test_stream():
@@ -283,6 +290,11 @@ def test_two_runs_in_one_file_are_refused(name):
         ("osu.latency.out", "8192                    2.05\n", "", "asked for"),
         ("osu.latency.out", "(us)", "(ms)", "unknown"),
         ("osu.mbw_mr.out", "9683119.8954", "9983119.8954", "are not 77.465 MB/s"),
+        ("stress-ng.vm.out", "0.15.06", "0.14.03", "version between 0.15 and 0.19"),
+        ("stress-ng.vm.out", "ops: 64", "ops: 63", "are not 63 in 0.604506 s"),
+        ("stress-ng.vm.out", "pagesize: 4096", "pagesize: 496", "no processor has pages of 496 bytes"),
+        ("stress-ng.fork.out", "real-time: 169.8", "real-time: 269.8", "are not 100 in 0.588856 s"),
+        ("stress-ng.fork.out", "\n...\n", "\n", "end of the file"),
         ("hpl.out", "     0 tests completed and failed", "     1 tests completed and failed", "1 failed"),
         ("hpl.out", "1.3424e+02", "2.3424e+02", "is not N = 29184"),
         ("hpl.out", "2.24531530e-03 ...... PASSED", "2.24531530e+03 ...... FAILED", "FAILED"),

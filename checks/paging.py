@@ -1,0 +1,72 @@
+"""Fresh pages and forks (stress-ng): what a guest's page tables and exits to its hypervisor cost."""
+
+from typing import NamedTuple
+
+from virtqual.programs import stress_ng
+from virtqual.programs.text import OutputError
+from virtqual.runs import Result
+
+from .asked import as_asked
+from .base import Measurement
+from .overhead import with_verdict
+
+# Mapped, written from end to end and unmapped, again and again: all the memory that it takes beside the
+# program's own.
+BUFFER = 8 * 2**20
+# Huge pages would be 512 times fewer, and whether a side has them is its kernel's setting.
+FRESH_PAGES = f"--vm-method write64 --vm-bytes {BUFFER} --vm-madvise nohugepage --no-madvise"
+
+
+class Stressor(NamedTuple):
+    """A stressor: its name in stress-ng, its metric, its options, and its operations by scale."""
+
+    name: str
+    metric: str
+    options: str
+    small: int
+    standard: int
+
+
+# An operation of `vm` is a MiB written; one of `fork` is a child that has ended.
+STRESSORS = {
+    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, small=64, standard=16384),
+    "forks": Stressor("fork", "fork_time", "", small=100, standard=20000),
+}
+WRITTEN = 2**20
+
+
+@with_verdict
+class paging(Measurement):
+    """A process on one core that asks its kernel for nothing but fresh pages, or for nothing but children."""
+
+    descr = "time of a fresh page, and of a fork"
+    feature = "stress-ng"
+    work = parameter(list(STRESSORS), loggable=True)
+    tags = {"memory", "quick", "full"}
+
+    def arrange(self):
+        """One instance on one core: with more than one, forks would measure how the kernel chooses cores."""
+        self.stressor = STRESSORS[self.work]
+        self.operations = getattr(self.stressor, self.known["scale"])
+        name = self.stressor.name
+        # Else it draws the options of its system calls at random, and others in each run.
+        how = "--no-rand-seed --metrics --yaml stress-ng.yaml"
+        options = f"--{name} 1 --{name}-ops {self.operations} {self.stressor.options} {how}"
+        self.executable_opts = options.split()
+
+    def read(self):
+        """Assert that all operations were done, and the whole buffer was there; then take the time of one."""
+        run = stress_ng.parse(self.stage_text("stress-ng.yaml"))
+        as_asked(
+            "stress-ng",
+            stressor=(run.stressor, self.stressor.name),
+            operations=(run.operations, self.operations),
+        )
+        if self.work == "forks":
+            return [Result.scalar(self.stressor.metric, "one core", run.time / run.operations * 1e6)]
+        if run.resident < BUFFER:
+            raise OutputError(
+                "stress-ng", f"no more than {run.resident} bytes were in memory, {BUFFER} were to be written"
+            )
+        pages = run.operations * WRITTEN / run.page
+        return [Result.scalar(self.stressor.metric, f"pages of {run.page} B", run.time / pages * 1e6)]
