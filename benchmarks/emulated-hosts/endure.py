@@ -76,7 +76,8 @@ def main() -> int:
     asked = parser.parse_args()
     directory = StateDirectory.default()
     state = cluster.running(directory)
-    cpus = state.partitions.native.cpus_per_node
+    partitions = (state.partitions.native, state.partitions.virtual)
+    cpus = min(partition.cpus_per_node for partition in partitions)
     stack = next(
         stack
         for stack in manifest.installed(paths.stacks())
