@@ -18,7 +18,16 @@ import typer
 from vcluster import cluster, emulated, fetch, forward, namespaces, qemu, requirements
 from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, NodeError, OptionError
-from vcluster.options import Accelerator, Hosts, Nic, Options, parse_hosts, parse_kvm, parse_memory
+from vcluster.options import (
+    DEFAULT_VCPUS,
+    Accelerator,
+    Hosts,
+    Nic,
+    Options,
+    parse_hosts,
+    parse_kvm,
+    parse_memory,
+)
 from vcluster.state import State
 from vcluster.topology import MAC
 
@@ -60,7 +69,7 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> str:
 def up(
     hosts: Annotated[str, typer.Option(help="auto, here, emulated or emulated:N")] = Hosts.AUTO.value,
     vms: Annotated[int | None, typer.Option(help="VMs, and native nodes [2]")] = None,
-    vcpus: Annotated[int, typer.Option(help="CPUs of a VM")] = 2,
+    vcpus: Annotated[int | None, typer.Option(help="CPUs of a VM [2, on emulated hosts 1]")] = None,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
     memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
     accel: Annotated[Accelerator, typer.Option(help="accelerator of the guests")] = Accelerator.AUTO,
@@ -86,7 +95,7 @@ def up(
             hosts=place,
             kvm=parse_kvm(kvm or []),
             vms=count,
-            vcpus=vcpus,
+            vcpus=vcpus or 1,
             native_cpus=native_cpus,
             memory_mib=parse_memory(memory),
             accel=accel,
@@ -102,6 +111,8 @@ def up(
             pin=pin,
             rdma=rdma,
         )
+        if vcpus is None and not cluster.emulates_hosts(directory, options):
+            options = options.model_copy(update={"vcpus": DEFAULT_VCPUS})
         state, started = cluster.up(directory, options, timeout, _say)
         forward.install(directory)
         names = ", ".join((*state.partitions.native.nodes, *state.partitions.virtual.nodes))
@@ -219,7 +230,10 @@ def fetch_emulator(
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
         directory = StateDirectory.default()
-        if if_needed and cluster.kvm_works(directory):
+        qemu_here = requirements.program("qemu-system-x86_64").resolve()
+        if if_needed and not cluster.emulates_hosts(
+            directory, Options(qemu=qemu_here, shared=directory.shared)
+        ):
             return
         target = (to or directory.emulator).resolve()
         found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))

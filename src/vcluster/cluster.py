@@ -189,10 +189,8 @@ def _assert_possible(options: Options, cpus: int, as_user: bool) -> None:
 def _guests(directory: StateDirectory, options: Options, report: Report) -> Guests:
     guest_kernel = kernel.locate(directory, options.kernel, options.modules)
     image = kernel.unpacked(guest_kernel, directory.cache)
-    no_rdma = rdma.impossible(guest_kernel) if options.rdma else "not asked for"
-    initramfs = kernel.base_initramfs(
-        guest_kernel, directory.cache, rdma=no_rdma is None, adapter=options.nic.device
-    )
+    no_rdma = _no_rdma(options, guest_kernel)
+    initramfs = _initramfs(directory, options, guest_kernel)
     build = qemu.identify(options.qemu)
     accelerator, why, emulator = _hosts(directory, options, build, image, initramfs)
     report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
@@ -222,15 +220,25 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
     return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulator)
 
 
-def kvm_works(directory: StateDirectory) -> bool:
-    """Return whether guests run under KVM on this machine itself."""
-    options = Options(qemu=requirements.program("qemu-system-x86_64").resolve(), shared=directory.shared)
+def _no_rdma(options: Options, guest_kernel: kernel.GuestKernel) -> str | None:
+    return rdma.impossible(guest_kernel) if options.rdma else "not asked for"
+
+
+def _initramfs(directory: StateDirectory, options: Options, guest_kernel: kernel.GuestKernel) -> Path:
+    with_rdma = _no_rdma(options, guest_kernel) is None
+    return kernel.base_initramfs(guest_kernel, directory.cache, rdma=with_rdma, adapter=options.nic.device)
+
+
+def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
+    """Return whether a cluster of these options has emulated hosts."""
+    if options.hosts is not Hosts.AUTO or options.accel is not Accelerator.AUTO:
+        return options.hosts is Hosts.EMULATED
+    requirements.check(without=frozenset({"qemu-system-x86_64"}))
     guest_kernel = kernel.locate(directory, options.kernel, options.modules)
     image = kernel.unpacked(guest_kernel, directory.cache)
-    no_rdma = rdma.impossible(guest_kernel)
-    initramfs = kernel.base_initramfs(guest_kernel, directory.cache, rdma=no_rdma is None)
+    initramfs = _initramfs(directory, options, guest_kernel)
     build = qemu.identify(options.qemu)
-    return qemu.probe_kvm(options, build, image, initramfs, directory.cache)[0]
+    return not qemu.probe_kvm(options, build, image, initramfs, directory.cache)[0]
 
 
 def _hosts(

@@ -13,6 +13,8 @@ from vcluster.errors import OptionError
 from vcluster.topology import MAC
 
 DEFAULT_VMS = 2
+# Of a VM on this machine.  One of two CPUs on an emulated host stands still before long (docs/vcluster.md).
+DEFAULT_VCPUS = 2
 
 
 class Accelerator(StrEnum):
@@ -91,7 +93,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     vms: int = Field(default=DEFAULT_VMS, ge=1, le=64)
-    vcpus: int = Field(default=2, ge=1, le=256)
+    vcpus: int = Field(default=DEFAULT_VCPUS, ge=1, le=256)
     native_cpus: int | None = Field(default=None, ge=1, le=256)
     memory_mib: int = Field(default=2048, ge=512)
     hosts: Hosts = Hosts.AUTO
