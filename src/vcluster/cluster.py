@@ -286,7 +286,7 @@ def _machines(
         console = directory.logs / f"{vm.name}.console"
         line = qemu.command(guests.machine, vm, initramfs=packed, console=console)
         if guests.emulator is None:
-            yield WatchedProgram(name=vm.name, command=tuple(line), nodes=(vm.name,))
+            yield WatchedProgram(name=vm.name, command=tuple(line), nodes=(vm.name,), cpus=vm.cpus)
             continue
         name = emulated.name(index)
         more = emulated.files(vm, line, guests.kernel, options, directory.logs)
@@ -296,7 +296,8 @@ def _machines(
         hardware = emulated.machine(guests.machine, guests.emulator, options, directory.logs)
         line = qemu.command(hardware, node, initramfs=packed, console=directory.logs / f"{name}.console")
         line += emulated.control(directory.logs, name)
-        yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name))
+        own = topology.owned_cpus(index, hardware.vcpus, topology.host_cpus())
+        yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name), cpus=own)
 
 
 def _describe(

@@ -87,7 +87,9 @@ def _parameters_of(kernel: GuestKernel, module: str) -> list[str]:
 
 
 def machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path) -> qemu.Machine:
-    """Return the hardware of the hosts.
+    """Return the hardware of the hosts: the CPUs of a node, and one for the host's own work.
+
+    On that one QEMU carries the VM's files and packets; on the CPUs of the VM that would be stolen from it.
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ def machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path) -> q
         accelerator="tcg",
         machine=qemu.exact_machine(emulator, qemu.DEFAULT_MACHINE),
         cpu="max,+svm",
-        vcpus=options.cpus_of_native,
+        vcpus=options.cpus_of_native + 1,
         memory_mib=memory_mib(options),
         kernel=vm.kernel,
         adapter="virtio-net-pci",
@@ -132,6 +134,7 @@ def files(
         "KVM": " ".join(modules["kvm"]),
         "KVM_AMD": " ".join(modules["kvm_amd"]),
         "PIN": "yes" if options.pin else "",
+        "OWN_CPU": str(options.cpus_of_native),
     }
     lines = "".join(f"{key}={shlex.quote(value)}\n" for key, value in settings.items())
     return [

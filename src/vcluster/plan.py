@@ -20,6 +20,8 @@ class WatchedProgram(BaseModel):
         The program and its arguments.
     nodes : tuple of str
         The nodes that are lost with it.
+    cpus : tuple of int
+        For a machine of QEMU: the CPUs of this machine that its own are pinned to, in order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,6 +29,7 @@ class WatchedProgram(BaseModel):
     name: str
     command: tuple[str, ...]
     nodes: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
 
 
 class BootPlan(BaseModel):

@@ -27,7 +27,7 @@ from vcluster.errors import BootError, ClusterError
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import SEARCH, program
 from vcluster.slurm_conf import CONF, MUNGE_SOCKET, RUN, SPOOL, munge_options
-from vcluster.topology import HEAD, Node
+from vcluster.topology import HEAD
 
 CONTROLLER_PORT = 6817
 RESTARTS = 5
@@ -59,9 +59,7 @@ class Supervisor:
         self.lost: dict[str, str] = {}
         self._restarts = 0
         self._keep: list[subprocess.Popen[bytes]] = []
-        self._unpinned: dict[int, Node] = {}
-        names = [machine.name for machine in plan.machines]
-        self._node_of = dict(zip(names, plan.machine_nodes, strict=True))
+        self._unpinned: dict[int, WatchedProgram] = {}
         # Nodes that are booted anew, each with what Slurm knew of its last boot.
         self._returning: dict[str, str] = {}
         self._asked_anew = False
@@ -139,7 +137,7 @@ class Supervisor:
         return started.pid
 
     def _start_machine(self, machine: WatchedProgram) -> None:
-        self._unpinned[self.start(machine)] = self._node_of[machine.name]
+        self._unpinned[self.start(machine)] = machine
 
     def wait_for(self, goal: str, condition: Callable[[], object], pause: float = 0.05) -> None:
         """Wait until the condition holds, while nothing dies and somebody waits for the cluster."""
@@ -160,9 +158,9 @@ class Supervisor:
 
     def watch(self, seconds: float) -> None:
         """Wait for children that end, this long at most, and deal with them."""
-        for pid, node in list(self._unpinned.items()):
+        for pid, machine in list(self._unpinned.items()):
             try:
-                if not self.plan.pin or qemu.pin(pid, node.cpus):
+                if not self.plan.pin or qemu.pin(pid, machine.cpus):
                     qemu.prefer(pid)
                     del self._unpinned[pid]
             except OSError:
