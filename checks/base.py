@@ -123,8 +123,8 @@ class Sampled(Guarded):
         """Return the directories in which the program ran: one, unless it is repeated."""
         return [Path(self.stagedir)]
 
-    def read_rooms(self):
-        """Return what the program measured in each of its directories, proven right in all of them."""
+    def read_all(self):
+        """Return what the program measured: in each repetition it must be right, and the same be measured."""
         found, rooms = [], self.rooms()
         for number, self.room in enumerate(rooms, 1):
             # What `read` adds to: numbers that both sides must agree on, and the share of communication.
@@ -138,7 +138,10 @@ class Sampled(Guarded):
                 where = f"repetition {number} of {len(rooms)}: " if len(rooms) > 1 else ""
                 raise SanityError(f"{where}{error}") from error
             found.append(Measured(tuple(results), tuple(self.answers), self.communication))
-        return found
+        try:
+            return Measured.median(found)
+        except ValueError as error:
+            raise SanityError(str(error)) from error
 
     def measure(self):
         """Read the run, or say why its numbers do not count."""
@@ -148,14 +151,17 @@ class Sampled(Guarded):
             noted = self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
             identity = notes.identities(noted, self.host)
             self.check_topology(noted)
-            repetitions = self.read_rooms()
-            found = Measured.median(repetitions)
-        except ValueError as error:
+        except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        if self.warm_up:
-            self.measured = {}
-            return True
-        results = found.results
+        found = self.read_all()
+        self.measured = {}
+        if not self.warm_up:
+            self.record_run(found, identity)
+        return True
+
+    def record_run(self, found, identity):
+        """Keep what was measured as the record of the run, given what each of its nodes was."""
+        results, noted = found.results, self.noted
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
@@ -178,13 +184,12 @@ class Sampled(Guarded):
             identity=identity,
             load=noted.load(identity),
             seconds=noted.node_seconds,
-            repetitions=len(repetitions),
+            repetitions=len(self.rooms()),
             stack=self.current_environ.name,
             stack_hash=self.current_environ.extras["stack_hash"],
             reference="held" if self.held else "none",
             instead=self.instead,
         ).dump()
-        return True
 
     def check_binding(self, tasks, nodes):
         """Assert that the tasks of a step were bound as asked, where that is asked for."""
@@ -303,8 +308,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
     def prove(self):
         """Read the run, or say why its numbers do not count."""
         self.measure()
-        if self.warm_up:
-            self.keep_time()
+        self.keep_time()
         return True
 
     def use_hardware_threads(self):

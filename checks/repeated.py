@@ -7,6 +7,7 @@ from pathlib import Path
 
 import reframe as rfm
 import reframe.utility.typecheck as typ
+from reframe.core.exceptions import SanityError
 
 from virtqual.harness import repetitions
 from virtqual.harness.repetitions import Took
@@ -31,16 +32,16 @@ class Repeated(rfm.RegressionTestPlugin):
 
     def choose_repetitions(self):
         """Decide how often this run starts its program, when the run before it has ended."""
-        self.following = []
+        self.following, self.timed = [], self.warm_up and self.repeats
         self.wanted = repetitions.aim(self.known["scale"], self.known.get("run_seconds"))
         self.repetitions = self._number()
-        if self.warm_up:
+        if self.timed:
             self.env_vars["VIRTQUAL_TIMED"] = "1"
 
     def _number(self):
-        before = self.previous()
         if not self.repeats:
             return 1
+        before = self.previous()
         if self.warm_up:
             return WARM_UP
         if before and not before.warm_up:
@@ -77,6 +78,11 @@ class Repeated(rfm.RegressionTestPlugin):
 
     def keep_time(self):
         """Keep what the last start of a warm-up took, beside what the other side's did."""
+        if not self.timed:
+            return
         rooms, before = self.rooms(), self.previous()
-        own = Took(notes.program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
+        try:
+            own = Took(notes.program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
+        except notes.NotesError as error:
+            raise SanityError(str(error)) from error
         self.took = [*(before.took if before else ()), tuple(own)]
