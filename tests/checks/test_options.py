@@ -169,8 +169,10 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
         "RFM_SYSTEM": "testsite",
         "RFM_KEEP_STAGE_FILES": "1",
         "CI_COMMIT_SHORT_SHA": "0",
-        "FAKE_SECONDS": "0.3",
-        "FAKE_RUN_SECONDS": "1",
+        # As often as half of the time limit allows, of a program that says that it takes 50 ms.
+        "FAKE_FACTORS": "0.1",
+        "FAKE_RUN_SECONDS": "60",
+        "FAKE_TIME_LIMIT": "5s",
     }
     for name, job in pipeline(site).items():
         assert job["variables"] == {"VIRTQUAL_PIPELINE": "1"}

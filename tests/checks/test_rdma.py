@@ -12,6 +12,8 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 FAKE = Path(__file__).parents[1] / "fakeslurm"
+# As often as half of the time limit allows.
+AGAIN = {"FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
 SEND = ("--full", "-n", r"^rdma_latency.*operation=send")
 
 
@@ -86,7 +88,7 @@ def test_as_many_messages_are_in_flight_through_few_buffers_as_through_many(with
 def test_where_both_sides_have_it_a_client_and_its_server_meet_in_every_repetition(with_rdma):
     """All numbers of buffers are part of a repetition."""
     buffers = ("-n", "^rdma_buffers%", "-S", "scope=full")
-    more = {"FAKE_FEATURES_bare": "rdma", "FAKE_RUN_SECONDS": "2", "VIRTQUAL_PAIRS": "0:0"}
+    more = {"FAKE_FEATURES_bare": "rdma", "VIRTQUAL_PAIRS": "0:0", **AGAIN}
     done = with_rdma.reframe(*buffers, "--keep-stage-files", **more)
     (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
     runs = json.loads(file.read_text())["runs"]
@@ -100,7 +102,7 @@ def test_where_both_sides_have_it_a_client_and_its_server_meet_in_every_repetiti
 
 
 def test_where_native_has_none_every_run_starts_its_program_once(with_rdma):
-    more = {"FAKE_RUN_SECONDS": "60", "VIRTQUAL_PAIRS": "0:0"}
+    more = {"VIRTQUAL_PAIRS": "0:0", **AGAIN}
     with_rdma.reframe("-n", r"^rdma_buffers%", "-S", "scope=full", **more)
     (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
     assert [run["repetitions"] for run in json.loads(file.read_text())["runs"]] == [1, 1]

@@ -90,6 +90,30 @@ def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
     assert rates == pytest.approx({"native": 40e3, "virtual": 40e3}, rel=0.02)
 
 
+def test_in_each_repetition_all_nodes_begin_together_anew(equipped):
+    again = {**ONE_PAIR, "FAKE_SECONDS": "0.3", "FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
+    equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", **again)
+    (file,) = (equipped.path / "state/sessions").glob("*/session.json")
+    found = json.loads(file.read_text())["runs"]
+    assert [run["side"] for run in found] == ["native", "virtual"]
+    (number,) = {run["repetitions"] for run in found}
+    assert number > 1
+    # Each meeting left its own notes, and each node its own output.
+    stages = [path.parents[1] for path in equipped.path.rglob(f"repetition-{number}/stream.1.out")]
+    assert stages
+    for stage in stages:
+        rooms = [stage, *stage.glob("repetition-*")]
+        assert len({begins(room) for room in rooms}) == number
+        assert not any((room / "stream.1.out").is_symlink() for room in rooms)
+    assert {len(result["values"]) for run in found for result in run["results"]} == {1}
+
+
+def begins(directory):
+    """Return when the second task began in a directory, as it noted."""
+    note = (directory / "virtqual.together.1").read_text()
+    return re.search(r"begin (\S+)", note)[1]
+
+
 def test_vms_that_are_not_of_one_host_are_refused(equipped):
     equipped.fault("elsewhere")
     done = equipped.reframe("--mode=full", "-n", STREAM, "--system", "testsite:cloud", **ONE_PAIR)
