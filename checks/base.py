@@ -24,12 +24,13 @@ from virtqual.inputs import kept, known
 from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
-from virtqual.runs import Run
+from virtqual.runs import Measured, Run
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 
 from . import counts
 from .guarded import Guarded
+from .repeated import Repeated
 from .selection import StackSelection
 
 JOB_FILES = Path(virtqual.job.__file__).parent
@@ -56,7 +57,7 @@ class Sampled(Guarded):
         return self.slot.warm_up
 
     def read(self):
-        """Return the results of the finished run, or raise an error that says why they do not count."""
+        """Return the results of what the program left in `room`, or say by an error why they do not count."""
         raise NotImplementedError
 
     @property
@@ -92,8 +93,6 @@ class Sampled(Guarded):
         if self.time_limit is None and self.current_partition.time_limit is None:
             self.time_limit = TIME_LIMIT[self.known["scale"]]
         self.exclusive_access = True
-        # What `read` adds to: numbers that both sides must agree on, and the share of communication.
-        self.answers, self.communication = [], None
         self.fetched = {}
 
     def note_around(self, see):
@@ -120,22 +119,49 @@ class Sampled(Guarded):
             self.bring(name)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
 
+    def rooms(self):
+        """Return the directories in which the program ran: one, unless it is repeated."""
+        return [Path(self.stagedir)]
+
+    def read_all(self):
+        """Return what the program measured: in each repetition it must be right, and the same be measured."""
+        found, rooms = [], self.rooms()
+        for number, self.room in enumerate(rooms, 1):
+            # What `read` adds to: numbers that both sides must agree on, and the share of communication.
+            self.answers, self.communication = [], None
+            try:
+                self.check_binding(
+                    notes.read_tasks(self.room, self.num_tasks, str(self.job.jobid)), self.nodes
+                )
+                results = self.read()
+            except (notes.NotesError, OutputError) as error:
+                where = f"repetition {number} of {len(rooms)}: " if len(rooms) > 1 else ""
+                raise SanityError(f"{where}{error}") from error
+            found.append(Measured(tuple(results), tuple(self.answers), self.communication))
+        try:
+            return Measured.median(found)
+        except ValueError as error:
+            raise SanityError(str(error)) from error
+
     def measure(self):
         """Read the run, or say why its numbers do not count."""
         if why := ended(self.job):
             raise SanityError(why)
-        stage = Path(self.stagedir)
         try:
-            noted = self.noted = notes.read(stage, self.num_tasks, str(self.job.jobid))
+            noted = self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
             identity = notes.identities(noted, self.host)
-            self.check_binding(noted.tasks, self.nodes)
             self.check_topology(noted)
-            results = self.read()
-        except (notes.NotesError, OutputError) as error:
+        except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        if self.warm_up:
-            self.measured = {}
-            return True
+        found = self.read_all()
+        self.measured = {}
+        if not self.warm_up:
+            self.record_run(found, identity)
+        return True
+
+    def record_run(self, found, identity):
+        """Keep what was measured as the record of the run, given what each of its nodes was."""
+        results, noted = found.results, self.noted
         span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
@@ -150,20 +176,20 @@ class Sampled(Guarded):
             job=str(self.job.jobid),
             nodes=nodes,
             hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
-            results=tuple(results),
-            answers=tuple(self.answers),
+            results=results,
+            answers=found.answers,
             inputs={name: ready.sha256 for name, ready in self.fetched.items()},
-            communication=self.communication,
+            communication=found.communication,
             software=noted.seen,
             identity=identity,
             load=noted.load(identity),
             seconds=noted.node_seconds,
+            repetitions=len(self.rooms()),
             stack=self.current_environ.name,
             stack_hash=self.current_environ.extras["stack_hash"],
             reference="held" if self.held else "none",
             instead=self.instead,
         ).dump()
-        return True
 
     def check_binding(self, tasks, nodes):
         """Assert that the tasks of a step were bound as asked, where that is asked for."""
@@ -196,18 +222,18 @@ class Sampled(Guarded):
         return references().metrics[result.metric].unit
 
     def stage_text(self, name):
-        """Return a file of the stage directory, or an error that names it."""
-        path = Path(self.stagedir) / name
+        """Return a file that the program left, or an error that names it."""
+        path = self.room / name
         if not path.is_file():
             raise OutputError(self.program["name"], f"the file {name} was not written")
         return path.read_text(errors="replace", encoding="utf-8")
 
     def output(self):
-        """Return the job's standard output."""
+        """Return the program's standard output."""
         return self.stage_text(self.job.stdout)
 
 
-class Measurement(rfm.RunOnlyRegressionTest, Sampled, StackSelection):
+class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
     """One program of a stack, run once on one side.
 
     A subclass sets ``feature`` (what it asks of the stack), ``arrange`` (sizes, tasks and options, from the
@@ -221,7 +247,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Sampled, StackSelection):
     sourcesdir = None
 
     def arrange(self):
-        """Set tasks, CPUs a task, executable options and files, from ``self.topology``."""
+        """Set tasks, CPUs a task, executable options and files, from ``self.topology``.
+
+        Commands after the program that belong to every repetition of it go to ``self.following``.
+        """
         raise NotImplementedError
 
     @property
@@ -270,13 +299,17 @@ class Measurement(rfm.RunOnlyRegressionTest, Sampled, StackSelection):
         self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
         if (self.topology.num_cpus_per_core or 1) > 1:
             self.job.launcher.options.append(ONE_THREAD)
+        self.choose_repetitions()
         self.arrange()
         self.note_around(shlex.quote(self.executable))
+        self.repeat()
 
     @sanity_function
     def prove(self):
         """Read the run, or say why its numbers do not count."""
-        return self.measure()
+        self.measure()
+        self.keep_time()
+        return True
 
     def use_hardware_threads(self):
         """Ask for CPUs, which are hardware threads, instead of cores; call it in `arrange`."""

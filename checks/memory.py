@@ -43,7 +43,7 @@ class memory_bandwidth(Measurement):
         launch = self.job.launcher.run_command(self.job)
         # ReFrame gives this to the job's first step only, and Slurm does not hand it on.
         launch += f" --cpus-per-task={self.num_cpus_per_task}"
-        self.postrun_cmds = [f"{launch} {triad} > triad.out"]
+        self.following = [f"{launch} {triad} > triad.out"]
 
     def kernel_options(self, kernel):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""

@@ -7,6 +7,7 @@ from . import yardstick
 from .asked import as_asked
 from .base import Measurement
 from .overhead import with_verdict
+from .selection import features
 
 OPERATIONS = ["read", "send", "write"]
 # The study's: every power of two from 2 B to 8 MiB in one run of the program, so many rounds each.
@@ -26,6 +27,11 @@ class Rdma(Measurement):
     operation = parameter(OPERATIONS, loggable=True)
     kind = "latency"
     tags = {"rdma", "fdr", "full"}
+
+    @property
+    def repeats(self):
+        """Whether native runs it, too: a yardstick repeats its work itself, and times nothing else."""
+        return self.needs in features("native")
 
     def arrange(self):
         """One task a node; the partition says which device and port (``extras['rdma_options']``)."""

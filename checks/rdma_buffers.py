@@ -43,8 +43,8 @@ class rdma_buffers(Rdma):
         program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]
         for before, step in zip(self.buffers, steps[1:], strict=False):
             launch = self.job.launcher.run_command(self.job)
-            self.postrun_cmds += [f"mv client.out client.{before}.out", " ".join([launch, *program, *step])]
-        self.postrun_cmds.append(f"mv client.out client.{self.buffers[-1]}.out")
+            self.following += [f"mv client.out client.{before}.out", " ".join([launch, *program, *step])]
+        self.following.append(f"mv client.out client.{self.buffers[-1]}.out")
 
     def options(self, count, device):
         """Return perftest's options for a number of buffers, each with its share of the messages."""

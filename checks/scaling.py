@@ -26,6 +26,8 @@ class Scaling(rfm.RegressionTestPlugin):
     problem = ""
     #: The most processes that the problem can be divided among, as a power of two; None for any number.
     most = None
+    #: Its job starts the program many times, and notes the load of the largest run alone.
+    repeats = False
 
     def rating(self, directory, text, processes):
         """Return runs a day of a finished run, or raise an error that says why it does not count."""

@@ -92,6 +92,10 @@ class Selection(Scoped, Measuring):
         """Return what a partition must have to take this very run."""
         return self.systems(self.slot.side)
 
+    def previous(self):
+        """Return the test of the run before this one, which has ended; None for the first of all."""
+        return self.getdep(self.follows, part="*") if self.follows else None
+
     @run_after("init")
     def run_on_one_side(self):
         """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
@@ -99,10 +103,10 @@ class Selection(Scoped, Measuring):
         self.valid_systems = [] if self.lacks else self.on_partitions()
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        samples = slots()
+        samples, self.follows = slots(), ""
         if self.sample in samples[1:]:
-            before = samples[samples.index(self.sample) - 1]
-            self.depends_on(_variant(self, before), same_environment)
+            self.follows = _variant(self, samples[samples.index(self.sample) - 1])
+            self.depends_on(self.follows, same_environment)
 
 
 class StackSelection(Selection):

@@ -1,7 +1,5 @@
 """STREAM: copy, scale, add, triad over threads of a node, on nodes at once, from local and remote memory."""
 
-from pathlib import Path
-
 from virtqual.job import together
 from virtqual.programs import sizes
 from virtqual.programs import stream as output
@@ -97,7 +95,7 @@ class StreamTogether(Stream):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
         texts = [self.stage_text(f"stream.{node}.out") for node in range(self.nodes)]
         runs = [self.rates(text, self.threads_each) for text in texts]
-        share = together.overlap(together.read(Path(self.stagedir), self.num_tasks))
+        share = together.overlap(together.read(self.room, self.num_tasks))
         alone = f"the nodes ran at the same time for {share:.0%} of the time, {TOGETHER:.0%} are needed"
         invalid = (alone,) if share < TOGETHER else ()
         family = runs[0][0]

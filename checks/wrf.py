@@ -92,7 +92,7 @@ class Wrf(Measurement):
 
     def read(self):
         """Assert that it is complete and right; then rate the steps."""
-        run, fields = self.checked(Path(self.stagedir), self.num_tasks)
+        run, fields = self.checked(self.room, self.num_tasks)
         self.keep(fields)
         setting = f"{self.case_name} {self.simulated} h, {self.num_tasks} ranks"
         return [Result.scalar("wrf_rating", setting, DAY / run.total)]

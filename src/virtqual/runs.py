@@ -6,15 +6,19 @@ once, and into ReFrame's own run report and results database.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from virtqual.identity import Identity, Load
-from virtqual.identity.record import NotObservable
+from virtqual.identity.record import NotObservable, seen
 from virtqual.stack.same import Seen
 
 Share = Annotated[float, Field(ge=0, le=1)]
+T = TypeVar("T")
 
 
 class Declared(BaseModel):
@@ -92,6 +96,36 @@ class Result(BaseModel):
         points = tuple(sorted(values))
         return cls(metric=metric, setting=setting, points=points, values=tuple(values[p] for p in points))
 
+    @classmethod
+    def median(cls, repetitions: Sequence[Result]) -> Result:
+        """Return the median of a metric over the repetitions of a run, of a curve size by size.
+
+        It is invalid where a repetition is, for the reasons of the first such one.
+
+        Raises
+        ------
+        ValueError
+            They are not of one metric, setting and sizes.
+        """
+        first, count = repetitions[0], len(repetitions)
+        if count == 1:
+            return first
+        same = {"values": (), "invalid": ()}
+        for number, other in enumerate(repetitions, 1):
+            if other.model_copy(update=same) != first.model_copy(update=same):
+                raise ValueError(
+                    f"repetition {number} measured {other.described}, the first one {first.described}"
+                )
+        columns = zip(*(one.values for one in repetitions), strict=True)
+        bad = [one.invalid for one in repetitions if one.invalid]
+        invalid = tuple(f"{len(bad)} of {count} repetitions: {why}" for why in bad[0]) if bad else ()
+        return first.model_copy(update={"values": tuple(map(statistics.median, columns)), "invalid": invalid})
+
+    @property
+    def described(self) -> str:
+        """The series, and the sizes of a curve."""
+        return self.series + (f" at {', '.join(f'{p:g}' for p in self.points)}" if self.points else "")
+
     @property
     def series(self) -> str:
         """Which series the values belong to: ``metric@setting``."""
@@ -128,6 +162,47 @@ class Answer(BaseModel):
         return abs(self.value - other.value) <= self.tolerance * max(abs(self.value), abs(other.value))
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What was measured and computed, in one repetition of a program or in a whole run (see `Run`)."""
+
+    results: tuple[Result, ...]
+    answers: tuple[Answer, ...] = ()
+    communication: float | NotObservable | None = None
+
+    @classmethod
+    def median(cls, repetitions: Sequence[Measured]) -> Measured:
+        """Return what a run measured, of its repetitions.
+
+        Raises
+        ------
+        ValueError
+            They did not measure the same, or did not compute the same answers.
+        """
+        rows = _columns([one.results for one in repetitions], "results")
+        for same in _columns([one.answers for one in repetitions], "answers"):
+            least, most = (find(same, key=lambda answer: answer.value) for find in (min, max))
+            if {answer.name for answer in same} != {least.name} or not least.agrees(most):
+                raise ValueError(
+                    f"repetitions differ: {least.name} is {least.value:g}, {most.name} is {most.value:g}, "
+                    f"{least.tolerance:g} is allowed"
+                )
+        said = [one.communication for one in repetitions if one.communication is not None]
+        shares = [share for share in said if seen(share)]
+        return cls(
+            tuple(map(Result.median, rows)),
+            repetitions[0].answers,
+            statistics.median(shares) if shares else next(iter(said), None),
+        )
+
+
+def _columns(rows: Sequence[Sequence[T]], what: str) -> list[tuple[T, ...]]:
+    """Return what the repetitions have in the same place."""
+    if len(counts := {len(row) for row in rows}) > 1:
+        raise ValueError(f"repetitions have {' or '.join(map(str, sorted(counts)))} {what}")
+    return list(zip(*rows, strict=True))
+
+
 class Run(BaseModel):
     """One run of one check on one side.
 
@@ -162,7 +237,9 @@ class Run(BaseModel):
     load
         The worst that any of its nodes had to bear while the program ran; None in runs that did not note it.
     seconds
-        Wall time of the program on the first node, s.
+        Wall time of the program on the first node, s; of all repetitions together.
+    repetitions
+        How often the program was started; each value is the median of so many.
     stack, stack_hash
         The software stack.
     reference
@@ -192,6 +269,7 @@ class Run(BaseModel):
     identity: dict[str, Identity] = {}
     load: Load | None = None
     seconds: float
+    repetitions: int = Field(default=1, ge=1)
     stack: str
     stack_hash: str
     reference: Literal["held", "none"]

@@ -1,5 +1,6 @@
 """ReFrame's own options do what its users expect of them, or say in a sentence why they cannot."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -168,6 +169,10 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
         "RFM_SYSTEM": "testsite",
         "RFM_KEEP_STAGE_FILES": "1",
         "CI_COMMIT_SHORT_SHA": "0",
+        # As often as half of the time limit allows, of a program that says that it takes 50 ms.
+        "FAKE_FACTORS": "0.1",
+        "FAKE_RUN_SECONDS": "60",
+        "FAKE_TIME_LIMIT": "5s",
     }
     for name, job in pipeline(site).items():
         assert job["variables"] == {"VIRTQUAL_PIPELINE": "1"}
@@ -184,3 +189,7 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
         assert Path(site.path / f"{name}-report.json").is_file()
     # The last one was the verdict, on the samples of the jobs before it.
     assert "WITHIN lammps_loop_time@lj" in done.stdout
+    # The warm-ups were jobs by themselves, and all runs repeat their program as these have decided.
+    file = max((site.path / "state/sessions").glob("*/session.json"))
+    (number,) = {run["repetitions"] for run in json.loads(file.read_text(encoding="utf-8"))["runs"]}
+    assert number > 1

@@ -12,6 +12,8 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 FAKE = Path(__file__).parents[1] / "fakeslurm"
+# As often as half of the time limit allows.
+AGAIN = {"FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
 SEND = ("--full", "-n", r"^rdma_latency.*operation=send")
 
 
@@ -81,3 +83,26 @@ def test_as_many_messages_are_in_flight_through_few_buffers_as_through_many(with
     (result,) = [one for record in records for one in record["results"] if one["metric"] == "rdma_buffers"]
     assert (result["points"], result["setting"][-12:]) == ([1, 2, 4, 8, 16], "16 in flight")
     assert result["values"] == pytest.approx([0.1] * 5)
+
+
+def test_where_both_sides_have_it_a_client_and_its_server_meet_in_every_repetition(with_rdma):
+    """All numbers of buffers are part of a repetition."""
+    buffers = ("-n", "^rdma_buffers%", "-S", "scope=full")
+    more = {"FAKE_FEATURES_bare": "rdma", "VIRTQUAL_PAIRS": "0:0", **AGAIN}
+    done = with_rdma.reframe(*buffers, "--keep-stage-files", **more)
+    (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
+    runs = json.loads(file.read_text())["runs"]
+    assert [run["side"] for run in runs] == ["native", "virtual"], done.stdout + done.stderr
+    (number,) = {run["repetitions"] for run in runs}
+    assert number > 1
+    assert [run["results"][0]["values"] for run in runs] == [pytest.approx([0.1] * 5)] * 2
+    rooms = [file.parent for file in with_rdma.path.rglob(f"repetition-{number}/client.16.out")]
+    assert len(rooms) == (4 if number == 2 else 2)
+    assert all((room / "client.1.out").is_file() for room in rooms)
+
+
+def test_where_native_has_none_every_run_starts_its_program_once(with_rdma):
+    more = {"VIRTQUAL_PAIRS": "0:0", **AGAIN}
+    with_rdma.reframe("-n", r"^rdma_buffers%", "-S", "scope=full", **more)
+    (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
+    assert [run["repetitions"] for run in json.loads(file.read_text())["runs"]] == [1, 1]

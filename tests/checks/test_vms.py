@@ -58,13 +58,17 @@ def equipped(site):
     return site
 
 
+def records(site):
+    """Return the records of what ran last."""
+    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda path: path.stat().st_mtime)
+    cases = json.loads(report.read_text())["runs"][0]["testcases"]
+    return [json.loads(case["record"]) for case in cases if case.get("record")]
+
+
 def runs(site):
     """Yield side, nodes and results by metric of what ran last."""
-    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda path: path.stat().st_mtime)
-    for case in json.loads(report.read_text())["runs"][0]["testcases"]:
-        if text := case.get("record"):
-            run = json.loads(text)
-            yield run["side"], run["nodes"], {one["metric"]: one for one in run["results"]}
+    for run in records(site):
+        yield run["side"], run["nodes"], {one["metric"]: one for one in run["results"]}
 
 
 # The VMs of the host that has two; not the first two VMs.
@@ -72,14 +76,42 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
-    done = equipped.reframe("--mode=full", "-n", STREAM, **SITE, VIRTQUAL_PAIRS="0:1")
+    again = {**SITE, "FAKE_RUN_SECONDS": "2.2", "VIRTQUAL_PAIRS": "0:1"}
+    done = equipped.reframe("--mode=full", "-n", STREAM, **again)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WITHIN memory_triad@STREAM, 2 VMs of one host, 1 thread each" in done.stdout
     found = {side: (nodes, results["memory_triad"]["values"][0]) for side, nodes, results in runs(equipped)}
     assert {side: nodes for side, (nodes, _) in found.items()} == NODES
+    # In each repetition all nodes begin together, anew: a start lasts a second and a bit.
+    (number,) = {run["repetitions"] for run in records(equipped)}
+    assert number in (2, 3)
     # Two threads on the native node, and one in each VM.
     rates = {side: rate for side, (_, rate) in found.items()}
     assert rates == pytest.approx({"native": 40e3, "virtual": 40e3}, rel=0.02)
+
+
+def test_in_each_repetition_all_nodes_begin_together_anew(equipped):
+    again = {**ONE_PAIR, "FAKE_SECONDS": "0.3", "FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
+    equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", **again)
+    (file,) = (equipped.path / "state/sessions").glob("*/session.json")
+    found = json.loads(file.read_text())["runs"]
+    assert [run["side"] for run in found] == ["native", "virtual"]
+    (number,) = {run["repetitions"] for run in found}
+    assert number > 1
+    # Each meeting left its own notes, and each node its own output.
+    stages = [path.parents[1] for path in equipped.path.rglob(f"repetition-{number}/stream.1.out")]
+    assert stages
+    for stage in stages:
+        rooms = [stage, *stage.glob("repetition-*")]
+        assert len({begins(room) for room in rooms}) == number
+        assert not any((room / "stream.1.out").is_symlink() for room in rooms)
+    assert {len(result["values"]) for run in found for result in run["results"]} == {1}
+
+
+def begins(directory):
+    """Return when the second task began in a directory, as it noted."""
+    note = (directory / "virtqual.together.1").read_text()
+    return re.search(r"begin (\S+)", note)[1]
 
 
 def test_vms_that_are_not_of_one_host_are_refused(equipped):

@@ -74,6 +74,73 @@ def test_the_first_task_of_another_node_notes_what_that_has_to_bear(stage):
     assert noted_time(begin) < ends[0] < ends[1]
 
 
+REPEATED = """
+echo 5 > input; ln -s input linked
+for k in 1 2 3; do virtqual_repetition $k out
+{task} >> out
+virtqual_repeated $k
+done
+echo after"""
+
+
+def test_each_repetition_has_its_own_directory_and_finds_what_the_first_one_found(stage):
+    program = "ls; cat linked; echo $PWD > wrote"
+    noted = job(stage, "virtqual_see /bin/sh" + REPEATED.format(task=f"./task.sh /bin/sh -c '{program}'"))
+    rooms = [stage, stage / "repetition-2", stage / "repetition-3"]
+    assert [(room / "wrote").read_text().strip() for room in rooms] == list(map(str, rooms))
+    for room in rooms:
+        *found, last = (room / "out").read_text().split()
+        assert last == "5"
+        # Nothing of another repetition: neither its output nor where its tasks ran.
+        expected = {"input", "linked", "node.sh", "out", "task.sh", "virtqual.task.0"}
+        assert expected <= set(found)
+        assert "wrote" not in found
+        assert not (room / "virtqual.task.0").is_symlink()
+        assert [task.rank for task in notes.read_tasks(room, 1, "7")] == [0]
+    # The node was looked at once, and what came before and after the loop is the job's.
+    assert not list(stage.rglob("virtqual.sees-task.*"))
+    assert len(list(stage.rglob("virtqual.node.*"))) == 1
+    assert noted.end["job"] == "7"
+
+
+def test_notes_of_another_node_span_all_repetitions(stage):
+    """Its first task makes them, wherever in the job's directory it runs."""
+    lines = "export VIRTQUAL_NOTES=$PWD" + REPEATED.format(task="./task.sh /bin/sleep 0.1")
+    job(stage, lines)
+    (begin,), (end,) = (list(stage.rglob(f"virtqual.{name}.*")) for name in ("begin", "end"))
+    assert begin.parent == end.parent == stage
+    assert noted_time(end) - noted_time(begin) > 0.3
+    # And it is looked at once.
+    assert len(list(stage.rglob("virtqual.sees-task.*"))) == 1
+
+
+def test_a_program_that_fails_ends_the_job_in_any_repetition(stage):
+    task = "./task.sh /bin/sh -c 'case $PWD in */repetition-2) exit 3 ;; esac'"
+    script = f". ./node.sh\ntrap 'exit $?' ERR\nvirtqual_see /bin/sh{REPEATED.format(task=task)}"
+    env = {**os.environ, "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=stage, env=env, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, "after" in done.stdout) == (3, False)
+    assert not (stage / "repetition-3").exists()
+
+
+def test_a_warm_up_notes_how_long_its_program_took_and_runs_on_where_that_was_short(stage):
+    timed = f"export VIRTQUAL_TIMED=1; virtqual_see /bin/sh{REPEATED}"
+    lines = timed.replace(
+        "virtqual_repeated $k", "virtqual_repeated $k; if virtqual_took {least}; then break; fi"
+    )
+    job(stage, lines.format(task="./task.sh /bin/sleep 0.2; ./task.sh /bin/sleep 0.2", least=0.35))
+    took = notes.program_seconds(stage)
+    assert 0.35 <= took < 60
+    assert not (stage / "repetition-2").exists()
+    (stage / "virtqual.took.0").write_text("5.00 5.00\n")
+    assert notes.program_seconds(stage) == 0.01
+    (stage / "virtqual.took.0").unlink()
+    with pytest.raises(notes.NotesError, match="did not note how long its program took"):
+        notes.program_seconds(stage)
+
+
 def noted_time(note):
     return float(note.read_text().splitlines()[0].removeprefix("time="))
 

@@ -27,7 +27,27 @@ virtqual_note() {
 virtqual_see() {
     local node
     read -r node < /proc/sys/kernel/hostname
-    export VIRTQUAL_LINKS="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE"
+    export VIRTQUAL_LINKS="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE" VIRTQUAL_NOTES=$PWD
     : > "virtqual.sees.$node"
     ./see.sh "$1" < /dev/null &
+}
+
+# `virtqual_repetition K OUTPUT` before each repetition of the program, `virtqual_repeated K` after it.  The first one
+# is in the job's directory.  Each further one has a directory of its own, with links to what the first one found.
+virtqual_repetition() {
+    local GLOBIGNORE='virtqual.*:.*'
+    if [ "$1" = 1 ]; then
+        virtqual_found=(*)
+    else
+        mkdir "repetition-$1" && cd "repetition-$1" && ln -s "${virtqual_found[@]/#/../}" . && rm -f "$2" &&
+            exec 3>&1 > "$2"
+    fi
+}
+virtqual_repeated() {
+    [ "$1" = 1 ] || { exec >&3 3>&- && cd ..; }
+}
+
+# `virtqual_took SECONDS`: whether the program took so long, by what its first task noted.
+virtqual_took() {
+    awk -v least="$1" '{ took += $2 - $1 } END { exit !(took >= least) }' virtqual.took.0
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,23 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
         {node: _both(stage, node, job) for node in others},
         {node: _files(stage, node) for node in nodes},
     )
+
+
+def program_seconds(room: Path) -> float:
+    """Return how long a warm-up's program ran in a directory, s, by the node of its first task.
+
+    Without what the scheduler takes to launch it.  The clock has hundredths of a second: one is the least.
+
+    Raises
+    ------
+    NotesError
+        The first task did not note it.
+    """
+    file = room / "virtqual.took.0"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if not (spans := re.findall(r"^(\d+\.\d+) (\d+\.\d+)$", text, re.M)):
+        raise NotesError(f"the first task did not note how long its program took (no {file.name})")
+    return max(sum(float(end) - float(begin) for begin, end in spans), 0.01)
 
 
 def _both(stage: Path, node: str, job: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -13,6 +13,7 @@ from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.harness import repetitions
 from virtqual.qualify import plan
 from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
@@ -164,6 +165,7 @@ def _opened(
         identity=_identity(system),
         stack=stack,
         against=earlier.session if earlier else None,
+        repetitions=repetitions.of(earlier) if earlier else {},
     )
     log = Log(directory)
     log.append(Begun(head=head))

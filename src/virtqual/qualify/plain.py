@@ -28,7 +28,7 @@ from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
 from rich.console import Console
 
 from virtqual.errors import VirtqualError
-from virtqual.harness import catalogue, guards
+from virtqual.harness import catalogue, guards, repetitions
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import pairs
 from virtqual.harness.recorder import Recorder
@@ -129,6 +129,7 @@ def _recorded(runall: Callable[..., Any]) -> Callable[..., Any]:
         if directory := os.environ.get(SESSION):
             log = Log(Path(directory))
             _stage_in(log.directory.name)
+            repetitions.take_over(log.session())
             listener = Recorder(lambda task: log if measures(task.testcase) else None)
             self._policy.task_listeners.insert(0, listener)
             return runall(self, testcases, restored_cases)
@@ -167,6 +168,7 @@ def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], rest
         )
         for log in opened.logs.values():
             catalogue.write(guards.loaded(), log.directory / catalogue.FILE)
+            repetitions.take_over(log.session())
         share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
         run = PlainRun(opened.logs, opened.earlier, share)
         for case in restored:

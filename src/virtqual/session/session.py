@@ -41,6 +41,8 @@ class Head(BaseModel):
         Name, hash and programs (name, version, checksum).
     against
         Id of the earlier session it is compared with, or None.
+    repetitions
+        By case: how often a run starts its program, where the earlier session has decided it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -54,6 +56,7 @@ class Head(BaseModel):
     identity: dict[str, Any]
     stack: dict[str, Any]
     against: str | None = None
+    repetitions: dict[str, int] = {}
 
     @property
     def build(self) -> str:

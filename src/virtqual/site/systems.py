@@ -112,6 +112,9 @@ class PartitionExtras(BaseModel):
         ``["-d", "mlx5_0"]``; each partition its own.
     hpl
         HPL's size, where it is not to follow from the memory; the same for both partitions.
+    run_seconds
+        How long the program should run in each run on the faster side, s, in as many repetitions as that
+        takes; 0 for a single one, None for what follows from the scale.  The same for both partitions.
     nodes_of_hosts
         Names of the nodes by the machine that they are on, which has the same name for both partitions. A
         native node that is not named is a machine by itself; of a VM that is not named it is not known.
@@ -131,6 +134,7 @@ class PartitionExtras(BaseModel):
     link_gbit: LinkRate | None = None
     rdma_options: tuple[str, ...] = ()
     hpl: HplSize | None = None
+    run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
     nodes_of_hosts: NodesOfHosts = {}
     site: dict[str, Any] = {}
 
@@ -266,6 +270,7 @@ _SAME = {
     "scale": "sizes follow from it, and problems of two sizes are no pair",
     "node_interleaving": "both run on the same hardware; two settings of the firmware are two sessions",
     "hpl": "problems of two sizes are no pair",
+    "run_seconds": "both sides start a program equally often in a run",
 }
 
 

@@ -129,6 +129,14 @@ def test_a_run_cannot_be_shorter_than_its_program_says():
     assert refused([placed("native", 0, scalar(12.0), seconds=3.0)], "impossible-time")[0] == []
 
 
+def test_half_of_the_repetitions_took_as_long_as_their_median():
+    loop = Result.scalar("case_loop", "lj", 0.9, declared=LOOP)
+    runs = [placed("virtual", n, loop, seconds=3.0, span=4.0, repetitions=n) for n in (1, 7, 8, 9)]
+    out, says = refused(runs, "impossible-time")
+    assert out == [("virtual", 9)]
+    assert "case_loop@lj is 0.9 s, 5 times at least, but the whole program took 3 s" in says[0]
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

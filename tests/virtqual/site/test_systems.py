@@ -79,6 +79,9 @@ def put(value, *keys):
         (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
         (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: is missing"),
         (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
+        (put(5.0, "partitions", 1, "extras", "run_seconds"), "extras.run_seconds differs"),
+        (put(-1, "partitions", 0, "extras", "run_seconds"), "extras.run_seconds: "),
+        (put("20", "partitions", 0, "extras", "run_seconds"), "extras.run_seconds: "),
         (
             put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "nodes_of_hosts"),
             "extras.nodes_of_hosts: vm2 stands twice, on a and on b",

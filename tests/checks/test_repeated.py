@@ -1,0 +1,106 @@
+"""Repetitions of the program inside a run, on the stand-in site."""
+
+import json
+import re
+import statistics
+
+import pytest
+
+LJ = ("-n", "lammps.*lj")
+# Of three starts in a row one takes nine times as long as it should.
+FACTORS = (0.1, 0.9, 0.2)
+# As often as half of the time limit allows: more than once on a busy machine, too, and no run lasts longer
+# than the stand-in's clock may be off (node-clock).
+LONG = {
+    "FAKE_SECONDS": "0.2",
+    "FAKE_RUN_SECONDS": "60",
+    "FAKE_TIME_LIMIT": "5s",
+    "FAKE_FACTORS": ",".join(map(str, FACTORS)),
+}
+ONE_PAIR = {**LONG, "VIRTQUAL_PAIRS": "0:0"}
+
+
+def outcome(done) -> str:
+    return done.stdout + done.stderr
+
+
+def directory(site):
+    """The newest session."""
+    return max((site.path / "state/sessions").glob("*/log.jsonl")).parent
+
+
+def session(site):
+    return json.loads((directory(site) / "session.json").read_text())
+
+
+def starts(site) -> set[int]:
+    return {run["repetitions"] for run in session(site)["runs"]}
+
+
+def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_same(site):
+    site.reframe(*LJ, "--keep-stage-files", **ONE_PAIR)
+    first = session(site)
+    assert [run["side"] for run in first["runs"]] == ["native", "virtual"]
+    (number,) = starts(site)
+    assert 2 <= number <= 20, first
+    for run in first["runs"]:
+        printed = [FACTORS[start % 3] / 2 for start in range(number)]
+        (result,) = run["results"]
+        assert result["values"][0] == pytest.approx(statistics.median(printed), rel=0.02)
+        assert run["seconds"] > 0.2 * number
+    # A warm-up starts it once more where the first start was short, and no third time.
+    assert len(list((site.path / "slurm").rglob("repetition-2"))) == 4
+    assert len(list((site.path / "slurm").rglob("repetition-3"))) == (2 if number > 2 else 0)
+
+    # Where it would be started once: what the earlier session measured is measured again.
+    quick = {**ONE_PAIR, "FAKE_RUN_SECONDS": "0"}
+    site.reframe(*LJ, "-S", f"against={first['session']}", **quick)
+    assert session(site)["session"] != first["session"]
+    assert starts(site) == {number}
+    assert session(site)["repetitions"] == {"lammps %problem=lj": number}
+
+
+def test_an_earlier_session_that_says_nothing_of_it_started_its_programs_once(site):
+    quick = {"FAKE_RUN_SECONDS": "0", "VIRTQUAL_PAIRS": "0:0"}
+    site.reframe(*LJ, **quick)
+    log = directory(site) / "log.jsonl"
+    log.write_text(log.read_text().replace(',"repetitions":1', "").replace(',"repetitions":{}', ""))
+    assert "repetitions" not in log.read_text()
+    site.reframe(*LJ, "-S", f"against={log.parent.name}", **ONE_PAIR)
+    assert directory(site) != log.parent
+    assert starts(site) == {1}
+
+
+def test_later_rounds_repeat_as_the_first_one(site):
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2", **LONG)
+    assert done.returncode in (0, 1, 3, 4), outcome(done)
+    found = session(site)
+    assert len(found["rounds"]) > 1, found["rounds"]
+    assert max(run["pair"] for run in found["runs"]) >= 2
+    (number,) = starts(site)
+    assert number > 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("physics", r"repetition 2 of \d+: LAMMPS output: total energy at step 0"), ("crash", "exit code 1")],
+)
+def test_one_broken_repetition_fails_the_run(site, fault, says):
+    for name in (fault, "once"):
+        site.fault(f"fault.{name}")
+    done = site.reframe(*LJ, **ONE_PAIR)
+    assert done.returncode != 0
+    (failure,) = session(site)["failures"]
+    assert "sample=0N" in failure["case"]
+    assert re.search(says, failure["reason"]), failure
+    assert session(site)["runs"] == []
+
+
+def test_one_disturbed_repetition_makes_the_run_invalid(site):
+    for name in ("load", "once"):
+        site.fault(f"fault.{name}")
+    site.reframe(*LJ, **ONE_PAIR)
+    runs = session(site)["runs"]
+    reasons = [reason for run in runs for result in run["results"] for reason in result["invalid"]]
+    assert len(runs) == len(reasons) == 2
+    assert all("1 of " in reason and "ranks went without a CPU" in reason for reason in reasons), reasons

@@ -1,0 +1,84 @@
+"""How often a run starts its program."""
+
+import pytest
+
+from virtqual.harness import repetitions
+from virtqual.harness.repetitions import MOST, Took, aim, number
+from virtqual.session.session import Session
+
+HOUR = 3600
+
+
+def took(*seconds, launch=0.1):
+    return [Took(one, one + launch) for one in seconds]
+
+
+@pytest.mark.parametrize(
+    ("scale", "sides", "starts"),
+    [
+        # The faster side lasts 2 s or more, the slower one 30 s at most.
+        ("small", (0.5, 0.6), 4),
+        ("small", (0.6, 0.5), 4),
+        ("small", (0.3, 0.3), 7),
+        ("small", (0.3, 10.0), 3),
+        # The slower side goes before, and no program is started less than once.
+        ("small", (0.3, 20.0), 1),
+        ("small", (0.3, 90.0), 1),
+        ("small", (2.0, 2.0), 1),
+        ("small", (1.99, 2.0), 2),
+        ("small", (600.0, 620.0), 1),
+        # Each start costs a launch.
+        ("small", (0.01, 0.01), MOST),
+        ("small", (0.01, 2.0), 15),
+        # 20 s, and 60 s.
+        ("standard", (5.0, 5.2), 4),
+        ("standard", (5.0, 25.0), 2),
+        ("standard", (5.0, 60.0), 1),
+        ("standard", (0.01, 0.01), MOST),
+        ("standard", (25.0, 26.0), 1),
+        # One side alone was selected; or there was no warm-up.
+        ("small", (0.5,), 4),
+        ("small", (), 1),
+    ],
+)
+def test_the_number_follows_the_rule(scale, sides, starts):
+    assert number(took(*sides), aim(scale), HOUR) == starts
+
+
+@pytest.mark.parametrize(("least", "starts"), [(0.0, 1), (1.0, 2), (6.0, 12)])
+def test_a_system_file_may_say_how_long(least, starts):
+    assert number(took(0.5, 0.6), aim("small", least), HOUR) == starts
+
+
+@pytest.mark.parametrize(("limit", "starts"), [(600, 25), (60, 15), (8, 2), (1, 1)])
+def test_repetitions_with_their_launches_take_half_of_the_time_limit_at_most(limit, starts):
+    assert number(took(0.05, 0.1, launch=1.9), aim("small"), limit) == starts
+
+
+def session(stack, runs=(), **more):
+    fields = {
+        "session": "s",
+        "created": "2026-01-01",
+        "system": "x",
+        "hypervisor_class": "kvm",
+        "identity": {},
+    }
+    made = Session(**fields, stack={"name": stack}, **more)
+    return made.model_copy(update={"runs": list(runs)})
+
+
+class Run:
+    """The part of a run that says how often."""
+
+    def __init__(self, check, starts):
+        self.check, self.repetitions = check, starts
+
+
+def test_an_earlier_round_and_an_earlier_session_are_taken_over_by_stack(monkeypatch):
+    monkeypatch.setattr(repetitions, "_known", {})
+    repetitions.take_over(session("one", [Run("stream", 4), Run("hpl", 1)], repetitions={"lammps": 7}))
+    repetitions.take_over(session("two", [Run("stream", 5)], repetitions={"stream": 6}))
+    assert [repetitions.known("one", case) for case in ("stream", "hpl", "lammps", "milc")] == [4, 1, 7, None]
+    # What the earlier session says goes before.
+    assert repetitions.known("two", "stream") == 6
+    assert repetitions.known("two", "hpl") is None
