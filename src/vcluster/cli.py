@@ -67,7 +67,7 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> str:
 
 @app.command()
 def up(
-    hosts: Annotated[str, typer.Option(help="auto, here, emulated or emulated:N")] = Hosts.AUTO.value,
+    hosts: Annotated[str, typer.Option(help="here, emulated, emulated:N or auto")] = Hosts.HERE.value,
     vms: Annotated[int | None, typer.Option(help="VMs, and native nodes [2]")] = None,
     vcpus: Annotated[int | None, typer.Option(help="CPUs of a VM [2, on emulated hosts 1]")] = None,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,

@@ -16,11 +16,12 @@ from vcluster.errors import ClusterError, NodeError
 from vcluster.processes import all_pids
 
 LICENCE = ("-L", "host:1")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def hosts(guest_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One emulated host with its guest, of two CPUs each."""
+    """One emulated host with its guest."""
     made = Cluster(tmp_path_factory.mktemp("hosts") / "state")
     made.environment["VCLUSTER_KERNEL"] = str(guest_kernel)
     try:
