@@ -138,7 +138,8 @@ def _backports(folder: Path) -> tuple[str, ...]:
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    (folder / "sources.list").write_text(f"deb {signed}{sites[0]} {codename}-backports main\n", encoding="utf-8")
+    source = f"deb {signed}{sites[0]} {codename}-backports main\n"
+    (folder / "sources.list").write_text(source, encoding="utf-8")
     settings = {
         "Dir::Etc::sourcelist": folder / "sources.list",
         "Dir::Etc::sourceparts": "/dev/null",
