@@ -1,8 +1,7 @@
 """The QEMU that emulates hosts: fetched once and fixed, whatever QEMU the guests run under.
 
 QEMU emulates AMD's virtualisation (SVM with nested paging) in software, so that the kernel of an emulated
-host runs KVM.  QEMU 7.2 loses such a host within a minute once a guest has two CPUs; 10.0 does not
-(docs/vcluster.md has the figures).
+host runs KVM.  docs/evidence.md says which hosts have held, and for how long.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from vcluster.errors import OptionError
 from vcluster.topology import MAC
 
 DEFAULT_VMS = 2
-# Of a VM on this machine.  One of two CPUs on an emulated host stands still before long (docs/vcluster.md).
+# Of a VM on this machine.  One of two CPUs on an emulated host stands still before long (docs/evidence.md).
 DEFAULT_VCPUS = 2
 
 
