@@ -214,10 +214,16 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         adapter=options.nic.device,
         root=Path("/") if emulator is None else emulated.ROOT,
         shared={"shared": options.shared},
-        fixed_addresses=accelerator == "tcg" or emulator is not None,
+        kernel_options=_kernel_options(accelerator, emulator),
         extra=options.qemu_args,
     )
     return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulator)
+
+
+def _kernel_options(accelerator: Literal["kvm", "tcg"], emulator: Path | None) -> str:
+    if emulator is not None:
+        return emulated.KERNEL_OPTIONS
+    return qemu.FIXED_ADDRESSES if accelerator == "tcg" else ""
 
 
 def _no_rdma(options: Options, guest_kernel: kernel.GuestKernel) -> str | None:

@@ -18,6 +18,9 @@ from vcluster.errors import ClusterError, OptionError, RequirementError
 from vcluster.options import Accelerator, Options
 from vcluster.topology import Node
 
+# Programs at addresses of their own are new to a software-emulated CPU each time: at fixed ones a program
+# starts in half the time (docs/vcluster.md).
+FIXED_ADDRESSES = "norandmaps"
 PROBE_SECONDS = 12.0
 PROBE_MARK = "vcluster: PROBE OK"
 DEFAULT_MACHINE = "pc"
@@ -195,8 +198,8 @@ class Machine:
         The root file system that they get read-only, as the machine below them sees it.
     shared
         Folders that they get read-write, each with the tag by which they mount it.
-    fixed_addresses
-        Whether programs lie at the same addresses each time (see `kernel_line`).
+    kernel_options
+        What the kernel's command line has beside what all have.
     """
 
     binary: Path
@@ -209,7 +212,7 @@ class Machine:
     adapter: str
     root: Path
     shared: Mapping[str, Path]
-    fixed_addresses: bool
+    kernel_options: str
     extra: tuple[str, ...]
 
 
@@ -250,18 +253,9 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         "-device", f"{machine.adapter},netdev=net,mac={node.mac},romfile=",
         "-kernel", str(machine.kernel),
         "-initrd", str(initramfs),
-        "-append", kernel_line(fixed_addresses=machine.fixed_addresses),
+        "-append", f"{_CONSOLE} {machine.kernel_options}".strip(),
         *machine.extra,
     ]  # fmt: skip
-
-
-def kernel_line(*, fixed_addresses: bool) -> str:
-    """Return the guest kernel's command line.
-
-    Programs at addresses of their own are new to a software-emulated CPU each time: at fixed ones a program
-    starts in half the time (docs/vcluster.md).
-    """
-    return f"{_CONSOLE} norandmaps nohz=off highres=off tsc=reliable" if fixed_addresses else _CONSOLE
 
 
 def data_directories(binary: Path) -> list[str]:

@@ -122,7 +122,7 @@ def test_kvm_that_was_asked_for_must_work(tmp_path: Path, monkeypatch: pytest.Mo
 def test_command() -> None:
     machine = qemu.Machine(
         Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), "e1000", Path("/"),
-        {"shared": Path("/a,b")}, True, ("-x", "y"),
+        {"shared": Path("/a,b")}, "norandmaps", ("-x", "y"),
     )  # fmt: skip
     node = virtual_nodes(1, 2, [0, 1])[0]
     line = qemu.command(machine, node, initramfs=Path("/i"), console=Path("/c"))
@@ -135,7 +135,7 @@ def test_command() -> None:
         "id=root,path=/,readonly=on",
         "ifname=vm1,script=no",
         "-device e1000,netdev=net,mac=02:00:0a:4d:02:01",
-        "norandmaps",
+        "rcupdate.rcu_expedited=1 norandmaps",
         "-no-user-config",
     ):
         assert part in text

@@ -1,0 +1,160 @@
+"""What emulated hosts are made of, as far as that can be told without one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from vcluster import emulated, emulator, fetch, qemu, topology
+from vcluster.errors import NodeError, OptionError, RequirementError
+from vcluster.kernel import GuestKernel
+from vcluster.options import Hosts, Options, parse_hosts, parse_kvm
+
+KERNEL = GuestKernel("6.1", Path("/k"), Path("/base"))
+
+
+def options(**more: object) -> Options:
+    return Options.model_validate({"qemu": "/q", "shared": "/s", "vcpus": 1, **more})
+
+
+@pytest.mark.parametrize(
+    ("text", "vms", "expected"),
+    [
+        ("here", None, (Hosts.HERE, 2)),
+        ("auto", 3, (Hosts.AUTO, 3)),
+        ("emulated", None, (Hosts.EMULATED, 2)),
+        ("emulated:4", None, (Hosts.EMULATED, 4)),
+        ("emulated:4", 4, (Hosts.EMULATED, 4)),
+    ],
+)
+def test_hosts(text: str, vms: int | None, expected: tuple[Hosts, int]) -> None:
+    assert parse_hosts(text, vms) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "vms"), [("emulated:", None), ("here:2", None), ("there", 1), ("emulated:2", 1)]
+)
+def test_hosts_that_make_no_sense(text: str, vms: int | None) -> None:
+    with pytest.raises(OptionError, match=f"--hosts '?{text}"):
+        parse_hosts(text, vms)
+
+
+def test_parameters_of_kvm_go_to_the_module_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"kvm": ["halt_poll_ns"], "kvm_amd": ["npt", "avic"]}
+    monkeypatch.setattr(emulated, "_parameters_of", lambda _, module: known[module])
+    wanted = parse_kvm(["npt=0", "halt_poll_ns=0"])
+    assert emulated.parameters(KERNEL, wanted) == {"kvm": ["halt_poll_ns=0"], "kvm_amd": ["npt=0"]}
+    with pytest.raises(OptionError, match="no such parameter; they have avic, halt_poll_ns, npt"):
+        emulated.parameters(KERNEL, {"ept": "0"})
+    for wrong in (["npt"], ["npt=0", "npt=1"], ["npt=0 avic=1"]):
+        with pytest.raises(OptionError, match="expected PARAMETER=VALUE"):
+            parse_kvm(wrong)
+
+
+def test_a_host_has_memory_for_its_node_its_vm_and_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulated, "lacking", lambda *_: [])
+    monkeypatch.setattr(emulated, "_parameters_of", lambda *_: [])
+    chosen = options(memory_mib=1024)
+    assert emulated.memory_mib(chosen) == 2560
+    emulated.assert_possible(KERNEL, chosen, available_mib=5120)
+    with pytest.raises(OptionError, match="2 hosts of 2560 MiB need 5120 MiB, and this machine has 5119 MiB"):
+        emulated.assert_possible(KERNEL, chosen, available_mib=5119)
+    monkeypatch.setattr(emulated, "lacking", lambda *_: ["kvm_amd"])
+    with pytest.raises(RequirementError, match=r"kernel 6\.1 lacks kvm_amd"):
+        emulated.assert_possible(KERNEL, chosen, available_mib=5120)
+
+
+def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulated, "_parameters_of", lambda *_: ["npt"])
+    vm = topology.virtual_nodes(1, 1, [0])[0]
+    chosen = options(kvm={"npt": "0"}, pin=False)
+    entries = emulated.files(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
+    texts = {entry.path: entry.content.decode() for entry in entries}
+    assert texts["node/vm"] == "exec /q -append 'a b'\n"
+    assert texts["node/host.env"].splitlines() == [
+        "VM=vm1",
+        "LOGS=/logs",
+        "KVM=npt=0",
+        "KVM_AMD=''",
+        "PIN=''",
+    ]
+    assert "vm.pid" in texts["node/boot-vm-anew"]
+
+
+def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "exact_machine", lambda *_: "pc-i440fx-10.0")
+    vm = qemu.Machine(
+        Path("/q"), "kvm", "pc", "host", 1, 1024, Path("/k"), "e1000", emulated.ROOT, {}, "", ("-x",)
+    )  # fmt: skip
+    host = emulated.machine(vm, Path("/emulator"), options(memory_mib=1024), Path("/logs"))
+    node = topology.native_nodes(1, 1, [0])[0]
+    line = qemu.command(host, node, initramfs=Path("/i"), console=Path("/c"))
+    assert line[0] == "/emulator"
+    text = " ".join([*line, *emulated.control(Path("/logs"), "host1")])
+    for part in (
+        "-accel tcg,thread=multi -cpu max,+svm -smp 1 -m 2560M",
+        "id=root,path=/,readonly=on",
+        "id=logs,path=/logs,",
+        "-device virtio-net-pci,",
+        "watchdog=poweroff",
+        "norandmaps nohz=off highres=off tsc=reliable",
+        "-serial unix:/logs/host1.control,",
+    ):
+        assert part in text
+    assert "-x" not in line
+
+
+def answers(logs: Path, said: bytes) -> threading.Thread:
+    """Stand in for a host that answers one line, in two parts."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(logs / "host1.control"))
+    server.listen()
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with server, connection:
+            assert connection.recv(100) == b"a line\n"
+            connection.sendall(said[:5])
+            connection.sendall(said[5:])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_a_line_on_a_host(tmp_path: Path) -> None:
+    thread = answers(tmp_path, b"out\nvcluster: exit code 3\n")
+    assert emulated.command(tmp_path, "host1", "a line") == (3, "out\n")
+    thread.join()
+
+
+def test_a_host_that_goes_while_it_answers(tmp_path: Path) -> None:
+    thread = answers(tmp_path, b"out\nvcluster: exit code 3")
+    with pytest.raises(NodeError, match="host host1 was lost while it ran 'a line'"):
+        emulated.command(tmp_path, "host1", "a line")
+    thread.join()
+    with pytest.raises(NodeError, match="host host2 does not answer: No such file"):
+        emulated.command(tmp_path, "host2", "a line")
+
+
+@pytest.mark.parametrize(
+    ("version", "does"), [("10.0.2+ds-2", True), ("11.1.3", True), ("7.2+dfsg-7", False), ("", False)]
+)
+def test_versions_that_emulate_hosts(version: str, does: bool) -> None:
+    assert emulator.new_enough(version) is does
+
+
+def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
+    with pytest.raises(RequirementError, match="run `vcluster emulator`"):
+        emulator.usable(tmp_path)
+    binary = tmp_path / emulator.BINARY
+    binary.parent.mkdir(parents=True)
+    binary.write_text("#!/bin/sh\necho QEMU emulator version 7.2.22\n")
+    binary.chmod(0o755)
+    with pytest.raises(RequirementError, match=r"is no QEMU 10.0 or newer: it says \['QEMU emulator"):
+        emulator.usable(tmp_path)
+    binary.write_text("#!/bin/sh\necho QEMU emulator version 10.0.2\n")
+    assert fetch.fetch_emulator(tmp_path, print) == (binary, False)
