@@ -27,8 +27,8 @@ KVM_MODULES = ("kvm", "kvm_amd", "kvm_intel")
 ROOT = RUN / "root"
 # A host needs memory beside its node's and its VM's: for its kernel, and what QEMU itself takes (MiB).
 OWN_MEMORY = 512
-# Of a host and of its VM.  QEMU changes what interrupts a CPU has at VMRUN and #VMEXIT without a lock, so that
-# one which another thread asks for at that moment is lost (10.0, target/i386/tcg/system/svm_helper.c).  With
+# Of a host and of its VM.  QEMU changes what interrupts a CPU has at VMRUN and #VMEXIT without a lock: one
+# which another thread asks for at that moment can be lost (10.0, target/i386/tcg/system/svm_helper.c).  With
 # a tick that comes by itself that costs 4 ms; a tick that the lost interrupt should have ordered never comes.
 KERNEL_OPTIONS = f"{qemu.FIXED_ADDRESSES} nohz=off highres=off tsc=reliable"
 BOOT_VM_ANEW = f"sh {RUN}/boot-vm-anew"
