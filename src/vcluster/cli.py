@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
+from pydantic import ValidationError
 
 from vcluster import cluster, emulated, fetch, forward, namespaces, qemu, requirements
 from vcluster.directory import StateDirectory
@@ -21,8 +22,8 @@ from vcluster.errors import ClusterError, NodeError, OptionError
 from vcluster.options import (
     DEFAULT_VCPUS,
     Accelerator,
+    Adapter,
     Hosts,
-    Nic,
     Options,
     parse_hosts,
     parse_kvm,
@@ -43,6 +44,12 @@ app = typer.Typer(
 def _speaking() -> Iterator[None]:
     try:
         yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).removesuffix("_mib").replace("_", "-")
+        why = f"vcluster: --{name} {first['input']}: {first['msg'][0].lower()}{first['msg'][1:]}."
+        print(_folded(why, sys.stderr), file=sys.stderr)
+        raise typer.Exit(OptionError.exit_code) from None
     except ClusterError as error:
         print(_folded(f"vcluster: {error}", sys.stderr), file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
@@ -80,7 +87,7 @@ def up(
     qemu_arg: Annotated[list[str] | None, typer.Option(help="appended to QEMU's (repeatable)")] = None,
     cpu: Annotated[str | None, typer.Option(help="CPU model [host, under tcg max]")] = None,
     machine: Annotated[str | None, typer.Option(help="machine type [pc]")] = None,
-    nic: Annotated[Nic, typer.Option(help="network adapter of the VMs")] = Nic.VIRTIO,
+    nic: Annotated[Adapter, typer.Option(help="network adapter of the VMs")] = Adapter.VIRTIO,
     mac: Annotated[str, typer.Option(help="first bytes of their addresses")] = MAC,
     shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
     pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
@@ -95,7 +102,7 @@ def up(
             hosts=place,
             kvm=parse_kvm(kvm or []),
             vms=count,
-            vcpus=vcpus or 1,
+            vcpus=1 if vcpus is None else vcpus,
             native_cpus=native_cpus,
             memory_mib=parse_memory(memory),
             accel=accel,

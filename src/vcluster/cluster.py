@@ -314,6 +314,7 @@ def _describe(
     virtual: list[topology.Node],
 ) -> st.State:
     below = host.describe()
+    memory = below.memory_mib if guests.emulator is None else options.memory_mib
     return st.State(
         status="starting",
         created=created,
@@ -328,12 +329,7 @@ def _describe(
         ),
         host=below,
         hosts=_vm_hosts(guests, native, virtual),
-        slurm=st.Slurm(
-            version=slurm_conf.version(),
-            conf=slurm_conf.CONF,
-            licence=slurm_conf.LICENCE,
-            mpi=slurm_conf.mpi_plugins(),
-        ),
+        slurm=_slurm(),
         network=st.Network(
             cidr=topology.NETWORK,
             interface=topology.INTERFACE,
@@ -342,13 +338,18 @@ def _describe(
             virtual={node.name: node.address for node in virtual},
         ),
         partitions=st.Partitions(
-            native=_partition(
-                native,
-                options.cpus_of_native,
-                below.memory_mib if guests.emulator is None else options.memory_mib,
-            ),
+            native=_partition(native, options.cpus_of_native, memory),
             virtual=_partition(virtual, options.vcpus, options.memory_mib),
         ),
+    )
+
+
+def _slurm() -> st.Slurm:
+    return st.Slurm(
+        version=slurm_conf.version(),
+        conf=slurm_conf.CONF,
+        licence=slurm_conf.LICENCE,
+        mpi=slurm_conf.mpi_plugins(),
     )
 
 

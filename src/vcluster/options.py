@@ -33,7 +33,7 @@ class Hosts(StrEnum):
     EMULATED = "emulated"
 
 
-class Nic(StrEnum):
+class Adapter(StrEnum):
     """The network adapter that a VM sees."""
 
     VIRTIO = "virtio"
@@ -42,7 +42,7 @@ class Nic(StrEnum):
     @property
     def device(self) -> str:
         """How QEMU names it."""
-        return "virtio-net-pci" if self is Nic.VIRTIO else self.value
+        return "virtio-net-pci" if self is Adapter.VIRTIO else self.value
 
 
 class Options(BaseModel):
@@ -80,7 +80,7 @@ class Options(BaseModel):
         Machine type; None for ``pc``.
     shared : Path
         The one read-write directory, at the same path on every node.
-    nic : Nic
+    nic : Adapter
         The network adapter of the VMs.
     mac : str
         The first four bytes of the VMs' Ethernet addresses.
@@ -106,7 +106,7 @@ class Options(BaseModel):
     cpu: str | None = None
     machine: str | None = None
     shared: Path
-    nic: Nic = Nic.VIRTIO
+    nic: Adapter = Adapter.VIRTIO
     mac: str = Field(default=MAC, pattern=r"^[0-9a-f][26ae](:[0-9a-f]{2}){3}$")
     pin: bool = True
     rdma: bool = True
@@ -169,7 +169,7 @@ def parse_hosts(text: str, vms: int | None) -> tuple[Hosts, int]:
         raise OptionError(f"--hosts {text!r}: expected auto, here, emulated or emulated:N (N hosts).")
     if colon and vms not in (None, int(count)):
         raise OptionError(f"--hosts {text} --vms {vms}: an emulated host carries one VM; leave --vms out.")
-    return Hosts(name), int(count) if colon else vms or DEFAULT_VMS
+    return Hosts(name), int(count) if colon else DEFAULT_VMS if vms is None else vms
 
 
 def parse_kvm(settings: list[str]) -> dict[str, str]:

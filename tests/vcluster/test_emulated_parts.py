@@ -7,8 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from vcluster import emulated, emulator, fetch, qemu, topology
+from vcluster.cli import app
 from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel
 from vcluster.options import Hosts, Options, parse_hosts, parse_kvm
@@ -40,6 +42,18 @@ def test_hosts(text: str, vms: int | None, expected: tuple[Hosts, int]) -> None:
 def test_hosts_that_make_no_sense(text: str, vms: int | None) -> None:
     with pytest.raises(OptionError, match=f"--hosts '?{text}"):
         parse_hosts(text, vms)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--vms", "0"), ("--vcpus", "0"), ("--memory", "100M"), ("--mac", "03:00:0a:4d")]
+)
+def test_an_option_that_is_out_of_bounds_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path))
+    done = CliRunner().invoke(app, ["up", option, value])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"vcluster: {option} {value.removesuffix('M')}: ")
 
 
 def test_parameters_of_kvm_go_to_the_module_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
