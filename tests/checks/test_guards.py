@@ -206,7 +206,7 @@ def test_a_value_that_cannot_be_read_is_not_skipped(site, value, says):
     checks.mkdir()
     root = Path(__file__).parents[2]
     (checks / "__init__.py").write_text("")
-    for name in ("base.py", "counts.py", "guarded.py", "selection.py"):
+    for name in ("base.py", "counts.py", "guarded.py", "repeated.py", "selection.py"):
         (checks / name).write_text((root / "checks" / name).read_text())
     (checks / "missing.py").write_text(MISSING.format(module=".base", value=value))
     done = site.reframe(checks=str(checks))
