@@ -86,7 +86,7 @@ def partition(state, side, **extras):
             "memory_mib": known["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
-            # One start a run where the VMs' processors are emulated: repetitions would last half a minute there.
+            # One start a run where the processors of VMs are emulated: repetitions would last half a minute.
             **({"run_seconds": 0} if state["hypervisor"]["accelerator"] == "tcg" else {}),
             "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},
             # -u: VMs that wait for a CPU lose packets, which are sent again after 17 ms instead of 67.
