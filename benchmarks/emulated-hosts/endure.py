@@ -78,12 +78,8 @@ def main() -> int:
     state = cluster.running(directory)
     partitions = (state.partitions.native, state.partitions.virtual)
     cpus = min(partition.cpus_per_node for partition in partitions)
-    stack = next(
-        stack
-        for stack in manifest.installed(paths.stacks())
-        if any(p.name == "lammps" for p in stack.programs)
-    )
-    program = next(program for program in stack.programs if program.name == "lammps")
+    programs = [program for stack in manifest.installed(paths.stacks()) for program in stack.programs]
+    program = next(program for program in programs if program.name == "lammps")
     folder = state.shared / "endure"
     folder.mkdir(exist_ok=True)
     lj = (Path(program.data["bench"]) / "in.lj").read_text(encoding="utf-8")
@@ -104,13 +100,9 @@ def main() -> int:
         f"{len(runs)} runs in {time.monotonic() - began:.0f} s, {len(failed)} failed, {len(lost)} hosts lost"
     )
     for nodes in (1, 2):
+        sound = [run for run in runs if run["nodes"] == nodes and run["loop_s"]]
         times = {
-            side: [
-                run["loop_s"]
-                for run in runs
-                if run["side"] == side and run["nodes"] == nodes and run["loop_s"]
-            ]
-            for side in ("native", "virtual")
+            side: [run["loop_s"] for run in sound if run["side"] == side] for side in ("native", "virtual")
         }
         if all(times.values()):
             ratio = statistics.median(times["virtual"]) / statistics.median(times["native"])

@@ -11,27 +11,28 @@ with `--list`, all that the file has is printed as a table.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-import math
 import statistics
 import subprocess
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from vcluster import cluster, emulated
 from vcluster.directory import StateDirectory
 from virtqual import paths
+from virtqual.references.load import known as references
+from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import load
 
 # The rhythm of a guest that is stopped, s.
 RHYTHM = 0.05
+# How often Slurm is asked which jobs run, s.
+GLANCE = 0.3
 Fault = Callable[[threading.Event], None]
 
 
@@ -66,48 +67,47 @@ def stopped(share: float) -> Fault:
     return fault
 
 
+@contextmanager
+def _at_work(fault: Fault) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=fault, args=(ended,))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def some_runs_stopped(every: int, share: float) -> Fault:
     """Stop the guests for a share of their time during one run in so many."""
 
     def fault(ended: threading.Event) -> None:
         seen: list[str] = []
-        acting: tuple[threading.Thread, threading.Event] | None = None
-        while not ended.wait(0.3):
-            jobs = _virtual_jobs()
-            if acting and not set(jobs) & set(seen[-1:]):
-                acting[1].set()
-                acting[0].join()
-                acting = None
-            for job in jobs:
-                if job in seen:
-                    continue
-                seen.append(job)
-                if len(seen) % every == 0 and not acting:
-                    stop = threading.Event()
-                    acting = threading.Thread(target=stopped(share), args=(stop,)), stop
-                    acting[0].start()
-        if acting:
-            acting[1].set()
-            acting[0].join()
+        while not ended.wait(GLANCE):
+            new = [job for job in _virtual_jobs() if job not in seen]
+            seen += new
+            if new and len(seen) % every == 0:
+                with _at_work(stopped(share)):
+                    while seen[-1] in _virtual_jobs() and not ended.wait(GLANCE):
+                        pass
 
     return fault
 
 
 def beside_another(ended: threading.Event) -> None:
     """Compute on the CPUs of the guests while they run jobs, as another guest pinned there does."""
-    busy = "for k in 0 1; do taskset -c $k sh -c 'while [ -e /run/vcluster/busy ]; do :; done' & done"
+    busy = "taskset -c $cpu sh -c 'while [ -e /run/vcluster/busy ]; do :; done'"
+    start = (
+        f"touch /run/vcluster/busy; for cpu in $(seq 0 $(($(nproc) - 1))); do {busy} > /dev/null 2>&1 & done"
+    )
+    end = "rm -f /run/vcluster/busy"
     acting = False
-    while not ended.wait(0.3):
-        wanted = bool(_virtual_jobs())
-        if wanted != acting:
-            acting = wanted
-            line = (
-                f"touch /run/vcluster/busy; {{ {busy}; }} > /dev/null 2>&1"
-                if wanted
-                else "rm -f /run/vcluster/busy"
-            )
-            _on_all_hosts(line)
-    _on_all_hosts("rm -f /run/vcluster/busy")
+    while not ended.wait(GLANCE):
+        if bool(_virtual_jobs()) != acting:
+            acting = not acting
+            _on_all_hosts(start if acting else end)
+    _on_all_hosts(end)
 
 
 @dataclass(frozen=True)
@@ -153,20 +153,6 @@ def experiments() -> list[Experiment]:
     ]
 
 
-@contextmanager
-def _at_work(fault: Fault | None) -> Iterator[None]:
-    ended = threading.Event()
-    thread = threading.Thread(target=fault, args=(ended,)) if fault else None
-    if thread:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if thread:
-            thread.join()
-
-
 def run(one: Experiment, number: int) -> dict[str, object]:
     """Run one session; return what is kept of it."""
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
@@ -175,7 +161,7 @@ def run(one: Experiment, number: int) -> dict[str, object]:
     booted = time.monotonic() - began
     label = f"{one.name} {number}"
     before = set(paths.sessions().iterdir()) if paths.sessions().exists() else set()
-    with _at_work(one.fault):
+    with _at_work(one.fault) if one.fault else nullcontext():
         done = subprocess.run(
             ["virtqual", "qualify", "--system", "vcluster", "--label", label, *one.qualify], check=False
         )
@@ -193,29 +179,25 @@ def run(one: Experiment, number: int) -> dict[str, object]:
         "runs": len(session.runs),
         "conclusion": session.conclusion,
         "slow_runs": session.slow_runs and session.slow_runs.model_dump(mode="json"),
-        "metrics": {verdict.series: _metric(session, verdict) for verdict in session.verdicts},
+        "metrics": _metrics(session),
     }
 
 
-def _metric(session: Session, verdict) -> dict[str, object]:
-    logs = _pairs(session, verdict.series)
-    return {
-        "outcome": verdict.outcome,
-        "ratio": verdict.overhead and verdict.overhead.ratio,
-        "log": verdict.overhead and verdict.overhead.log,
-        "sd_of_a_pair": statistics.stdev(logs) if len(logs) > 1 else None,
-        "pairs": verdict.pairs,
-        "reasons": list(verdict.reasons)[:2],
-    }
-
-
-def _pairs(session: Session, series: str) -> list[float]:
-    """Return ln(virtual/native) of each pair, of curves the mean over their sizes."""
-    found: dict[int, dict[str, float]] = defaultdict(dict)
-    for a_run, result in itertools.chain.from_iterable(((r, x) for x in r.results) for r in session.runs):
-        if result.series == series:
-            found[a_run.pair][a_run.side] = statistics.mean(map(math.log, result.values))
-    return [pair["virtual"] - pair["native"] for pair in found.values() if len(pair) == 2]
+def _metrics(session: Session) -> dict[str, dict[str, object]]:
+    """Return what is kept of each metric; a pair is ln(virtual/native), of curves the mean over sizes."""
+    series = series_of(session.runs, references())
+    found = {}
+    for verdict in session.verdicts:
+        pairs = series[verdict.series].differences().mean(axis=1) if verdict.series in series else ()
+        found[verdict.series] = {
+            "outcome": verdict.outcome,
+            "ratio": verdict.overhead and verdict.overhead.ratio,
+            "log": verdict.overhead and verdict.overhead.log,
+            "sd_of_a_pair": statistics.stdev(map(float, pairs)) if len(pairs) > 1 else None,
+            "pairs": verdict.pairs,
+            "reasons": list(verdict.reasons)[:2],
+        }
+    return found
 
 
 def table(lines: list[dict]) -> str:

@@ -96,6 +96,12 @@ def partition(state, side, **extras):
     }
 
 
+def emulators(state):
+    """Return the build of each QEMU that emulates hosts, with the begin of its checksum."""
+    found = [host["emulator"] for host in state["hosts"] if host["emulator"]]
+    return sorted({f"QEMU {one['build']}, sha256 {one['sha256'][:12]}" for one in found})
+
+
 def numa_nodes(state):
     """Return how many NUMA nodes a host of VMs has; QEMU makes machines of one."""
     if on_emulated_hosts(state):
@@ -133,7 +139,7 @@ def running(state):
             "arguments": found["arguments"],
             "adapter": found["adapter"],
             "kvm": kvm_of(state),
-            "hosts": [host["emulator"] and host["emulator"]["sha256"] for host in state["hosts"]],
+            "hosts_emulated_by": emulators(state),
         },
     }
     virtual = {

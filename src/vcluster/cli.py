@@ -232,17 +232,10 @@ def fetch_kernel(
 @app.command("emulator")
 def fetch_emulator(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
-    if_needed: Annotated[bool, typer.Option(help="not where KVM runs guests on this machine")] = False,
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
-        directory = StateDirectory.default()
-        qemu_here = requirements.program("qemu-system-x86_64").resolve()
-        if if_needed and not cluster.emulates_hosts(
-            directory, Options(qemu=qemu_here, shared=directory.shared)
-        ):
-            return
-        target = (to or directory.emulator).resolve()
+        target = (to or StateDirectory.default().emulator).resolve()
         found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
         version = qemu.identify(found).version
         print(f"QEMU {version}: {'fetched' if new else 'already there'}", file=sys.stderr)

@@ -137,7 +137,7 @@ class Guests:
     accelerator_reason: str
     machine: qemu.Machine
     no_rdma: str | None
-    emulator: Path | None
+    emulator: qemu.Build | None
 
 
 def prepare(
@@ -192,13 +192,13 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
     no_rdma = _no_rdma(options, guest_kernel)
     initramfs = _initramfs(directory, options, guest_kernel)
     build = qemu.identify(options.qemu)
-    accelerator, why, emulator = _hosts(directory, options, build, image, initramfs)
+    accelerator, why, emulating = _hosts(directory, options, build, image, initramfs)
     report(f"QEMU {build.version}, accelerator {accelerator} ({why})")
-    if emulator is None:
+    if emulating is None:
         _assert_kvm_here(options, accelerator)
     else:
         emulated.assert_possible(guest_kernel, options, host.available_mib())
-        report(f"{options.vms} emulated hosts, by QEMU {qemu.identify(emulator).version}")
+        report(f"{options.vms} emulated hosts, by QEMU {emulating.version}")
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
     if no_rdma:
@@ -212,16 +212,16 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         memory_mib=options.memory_mib,
         kernel=image,
         adapter=options.nic.device,
-        root=Path("/") if emulator is None else emulated.ROOT,
+        root=Path("/") if emulating is None else emulated.ROOT,
         shared={"shared": options.shared},
-        kernel_options=_kernel_options(accelerator, emulator),
+        kernel_options=_kernel_options(accelerator, emulating),
         extra=options.qemu_args,
     )
-    return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulator)
+    return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulating)
 
 
-def _kernel_options(accelerator: Literal["kvm", "tcg"], emulator: Path | None) -> str:
-    if emulator is not None:
+def _kernel_options(accelerator: Literal["kvm", "tcg"], emulating: qemu.Build | None) -> str:
+    if emulating is not None:
         return emulated.KERNEL_OPTIONS
     return qemu.FIXED_ADDRESSES if accelerator == "tcg" else ""
 
@@ -249,7 +249,7 @@ def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
 
 def _hosts(
     directory: StateDirectory, options: Options, build: qemu.Build, image: Path, initramfs: Path
-) -> tuple[Literal["kvm", "tcg"], str, Path | None]:
+) -> tuple[Literal["kvm", "tcg"], str, qemu.Build | None]:
     """Decide what runs the guests, why, and which QEMU emulates their hosts."""
     why = "asked for"
     if options.hosts is not Hosts.EMULATED:
@@ -259,7 +259,7 @@ def _hosts(
             return accelerator, why, None
     elif options.accel is Accelerator.TCG:
         raise OptionError("--hosts emulated --accel tcg: guests of emulated hosts run under KVM.")
-    return "kvm", f"on emulated hosts: {why}", emulator.usable(directory.emulator)
+    return "kvm", f"on emulated hosts: {why}", qemu.identify(emulator.usable(directory.emulator))
 
 
 def _assert_kvm_here(options: Options, accelerator: Literal["kvm", "tcg"]) -> None:
@@ -299,7 +299,7 @@ def _machines(
         packed = nodefiles.pack(
             directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=None, more=more
         )
-        hardware = emulated.machine(guests.machine, guests.emulator, options, directory.logs)
+        hardware = emulated.machine(guests.machine, guests.emulator.binary, options, directory.logs)
         line = qemu.command(hardware, node, initramfs=packed, console=directory.logs / f"{name}.console")
         line += emulated.control(directory.logs, name)
         own = topology.owned_cpus(index, hardware.vcpus, topology.host_cpus())
@@ -360,8 +360,8 @@ def _vm_hosts(
     if guests.emulator is None:
         kvm = emulated.kvm_parameters_here() if guests.machine.accelerator == "kvm" else {}
         return (st.VmHost(name="this machine", native=tuple(nodes), virtual=tuple(vms), kvm=kvm),)
-    build = qemu.identify(guests.emulator)
-    by = st.Emulator(build=build.version, binary=build.binary, sha256=build.sha256)
+    emulating = guests.emulator
+    by = st.Emulator(build=emulating.version, binary=emulating.binary, sha256=emulating.sha256)
     return tuple(
         st.VmHost(name=emulated.name(index), native=(node,), virtual=(vm,), emulator=by)
         for index, (node, vm) in enumerate(zip(nodes, vms, strict=True), 1)
@@ -415,6 +415,7 @@ def _launch(directory: StateDirectory, state: st.State, plan: BootPlan, report: 
             last = _follow(progress, report)
             if "up" not in last:
                 raise BootError(_why(directory, last))
+            state = _with_kvm_parameters(directory, state)
         except BaseException:
             # Interrupted or failed: nothing may remain, whoever reads this.
             holder.kill()
@@ -422,7 +423,6 @@ def _launch(directory: StateDirectory, state: st.State, plan: BootPlan, report: 
             clean(directory)
             raise
     state = state.model_copy(update={"status": "up", "boot_seconds": round(time.monotonic() - began, 2)})
-    state = _with_kvm_parameters(directory, state)
     if plan.rdma:
         state, words = rdma.noted(state, directory.logs)
         report(f"RDMA in the VMs: {words}")
@@ -454,15 +454,8 @@ def boot_vms_anew(directory: StateDirectory, seconds: float) -> None:
         assert state.processes is not None
         vms = state.partitions.virtual.nodes
         # Before anybody can start a job on them.
-        change = [
-            "scontrol",
-            "update",
-            f"nodename={','.join(vms)}",
-            "state=down",
-            "reason=VMs are booted anew",
-        ]
-        line = namespaces.enter(state.processes.entry, state.processes.rootless, change, Path("/"))
-        text(line, NodeError, name="scontrol", environment=namespaces.environment(), seconds=30)
+        change = (f"nodename={','.join(vms)}", "state=down", "reason=VMs are booted anew")
+        _on_head(state, ["scontrol", "update", *change], seconds=30)
         os.kill(state.processes.entry.pid, signal.SIGUSR1)
         end = time.monotonic() + seconds
         while wrong := damage(nodes(state)):
@@ -563,12 +556,9 @@ def clean(directory: StateDirectory) -> bool:
 
 def nodes(state: st.State) -> dict[str, tuple[str, str]]:
     """Return state and reason of every node by name, as Slurm has them."""
-    assert state.processes is not None
-    sinfo = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
-    line = namespaces.enter(state.processes.entry, state.processes.rootless, sinfo, Path("/"))
     names = (*state.partitions.native.nodes, *state.partitions.virtual.nodes)
     try:
-        output = text(line, NodeError, name="sinfo", environment=namespaces.environment(), seconds=15)
+        output = _on_head(state, ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"], seconds=15)
     except NodeError as error:
         return dict.fromkeys(names, ("unknown", f"{SILENT}: {error}"))
     found = dict.fromkeys(names, ("unknown", "Slurm does not list it"))
@@ -576,6 +566,14 @@ def nodes(state: st.State) -> dict[str, tuple[str, str]]:
         name, node_state, reason = answer.split("|", 2)
         found[name] = (node_state, "" if reason == "none" else reason)
     return found
+
+
+def _on_head(state: st.State, command: list[str], *, seconds: float) -> str:
+    """Run a Slurm command on the head of the cluster; return its output, or raise `NodeError`."""
+    assert state.processes is not None
+    line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path("/"))
+    environment = namespaces.environment()
+    return text(line, NodeError, name=command[0], environment=environment, seconds=seconds)
 
 
 # Slurm marks a node that it has not heard of lately with a star: `idle*` is none of these.

@@ -6,6 +6,7 @@ under KVM of the host's kernel, with real exits, nested paging and steal time.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import socket
 from collections.abc import Mapping
@@ -180,10 +181,7 @@ def command(logs: Path, host: str, line: str, seconds: float = 60) -> tuple[int,
             line_to_host.settimeout(seconds)
             line_to_host.connect(str(logs / f"{host}.control"))
             line_to_host.sendall(line.replace("\n", " ").encode() + b"\n")
-            while (
-                not (ended := said.rpartition(_ENDED.encode())[2]).endswith(b"\n")
-                or _ENDED.encode() not in said
-            ):
+            while (answer := _answer(said)) is None:
                 received = line_to_host.recv(65536)
                 if not received:
                     raise NodeError(f"host {host} was lost while it ran {line!r}.")
@@ -192,33 +190,28 @@ def command(logs: Path, host: str, line: str, seconds: float = 60) -> tuple[int,
         raise NodeError(f"host {host} has not answered {line!r} within {seconds:g} s.") from None
     except OSError as error:
         raise NodeError(f"host {host} does not answer: {error.strerror or error}.") from None
-    output = said.rpartition(_ENDED.encode())[0]
-    return int(ended), output.decode(errors="replace")
+    return answer
+
+
+def _answer(said: bytes) -> tuple[int, str] | None:
+    """Return exit code and output; None as long as the line that states the code is not whole."""
+    output, mark, code = said.decode(errors="replace").rpartition(_ENDED)
+    return (int(code), output) if mark and code.endswith("\n") else None
 
 
 def kvm_parameters(logs: Path, host: str) -> dict[str, str]:
     """Return the parameters of KVM's modules that are in force on a host, by ``module.parameter``."""
     _, output = command(logs, host, "cd /sys/module && grep -s . kvm/parameters/* kvm_amd/parameters/*")
-    return _parameters(output)
+    lines = (line.partition(":") for line in output.splitlines())
+    return {path.replace("/parameters/", "."): value for path, _, value in lines if "/parameters/" in path}
 
 
 def kvm_parameters_here() -> dict[str, str]:
     """Return those of this machine."""
-    found = []
+    found = {}
     for module in KVM_MODULES:
         for file in sorted(Path(f"/sys/module/{module}/parameters").glob("*")):
-            try:
-                found.append(f"{module}/parameters/{file.name}:{file.read_text(encoding='utf-8').strip()}")
-            except OSError:
-                # Some may be written only.
-                continue
-    return _parameters("\n".join(found))
-
-
-def _parameters(lines: str) -> dict[str, str]:
-    found = {}
-    for line in lines.splitlines():
-        path, colon, value = line.partition(":")
-        if colon and "/parameters/" in path:
-            found[path.replace("/parameters/", ".")] = value
+            # Some may be written only.
+            with contextlib.suppress(OSError):
+                found[f"{module}.{file.name}"] = file.read_text(encoding="utf-8").strip()
     return found

@@ -35,8 +35,6 @@ RESTARTS = 5
 SILENCE = 0.25
 # How long VMs may take to say what became of their RDMA device once all nodes are idle.
 RDMA_SECONDS = 10.0
-# Why VMs are down while they are booted anew.
-REBOOT = "VMs are booted anew"
 SHIM = Path(__file__).parent / "shim"
 
 
@@ -214,7 +212,8 @@ class Supervisor:
         if ended in self.plan.machines and self.plan.emulated:
             # A site's watchdog would do the same; the VM on this host comes back with it.
             del self.lost[ended.name]
-            self._expect_anew(ended.nodes, f"{why}, is started again")
+            self._expect_anew(ended.nodes)
+            self._take_down(ended.nodes, f"{why}, is started again")
             self._start_machine(ended)
             self.tell(restarted=ended.name)
         elif ended.nodes:
@@ -235,10 +234,9 @@ class Supervisor:
     def _take_down(self, nodes: Iterable[str], why: str) -> None:
         self.ask("scontrol", "update", f"nodename={','.join(nodes)}", "state=down", f"reason={why}")
 
-    def _expect_anew(self, nodes: Iterable[str], why: str) -> None:
-        """Take nodes down that are booted anew; each is used again when it has said so."""
+    def _expect_anew(self, nodes: Iterable[str]) -> None:
+        """Have nodes that are booted anew used again when each has said so; until then they are down."""
         self._returning |= {node: self._boot_time(node) for node in nodes}
-        self._take_down(nodes, why)
 
     def _boot_time(self, node: str) -> str:
         found = re.search(r"BootTime=(\S+)", self.ask("scontrol", "show", "node", node))
@@ -256,9 +254,8 @@ class Supervisor:
                 self.tell(back=node)
 
     def boot_vms_anew(self) -> None:
-        """End all VMs and start each anew, with the memory of a new process."""
-        vms = [node.name for node in self.plan.virtual]
-        self._expect_anew(vms, REBOOT)
+        """End all VMs, whose nodes were taken down, and start each anew with the memory of a new process."""
+        self._expect_anew(node.name for node in self.plan.virtual)
         if self.plan.emulated:
             for machine in self.plan.machines:
                 emulated.command(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)

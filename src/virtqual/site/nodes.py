@@ -34,6 +34,11 @@ def usable(state: str) -> bool:
     return state.rstrip("-~#") in _USABLE
 
 
+def _free(seen: NodeState) -> bool:
+    """Return whether nothing keeps the next job from a node: one that does not finish a job has hung."""
+    return usable(seen.state) and seen.state != "completing"
+
+
 @dataclass(frozen=True)
 class _Doubt:
     """Why a node is doubted: since when (monotonic seconds), on how many glances, and what was last seen."""
@@ -181,7 +186,7 @@ class Watch:
                 now = states(name) if name else {}
                 for node in sorted(before - self.lost.keys()):
                     seen = now.get(node, NOT_LISTED)
-                    if not usable(seen.state) or seen.state == "completing":
+                    if not _free(seen):
                         lacking.append(f"node {_described(node, seen)}")
         except InfrastructureError as error:
             return [str(error)]
@@ -217,7 +222,7 @@ class Watch:
         now = states(name)
         for node in before:
             seen = now.get(node, NOT_LISTED)
-            if usable(seen.state) and seen.state != "completing":
+            if _free(seen):
                 self._doubts.pop(node, None)
                 continue
             doubt = self._doubts.get(node)
