@@ -6,6 +6,7 @@ from virtqual.programs import likwid, sizes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from . import counts
 from .asked import as_asked
 from .base import Measurement
 from .overhead import with_verdict
@@ -18,8 +19,8 @@ class StreamKernel(NamedTuple):
     vectors: int
 
 
-# AVX is the widest that every x86-64-v3 machine and software emulation run alike.
-KERNELS = {"copy": StreamKernel("copy_avx", 2), "triad": StreamKernel("stream_avx", 3)}
+# Every x86-64 machine has SSE, some emulated ones no more; and memory is the limit, not the vectors' width.
+KERNELS = {"copy": StreamKernel("copy_sse", 2), "triad": StreamKernel("stream_sse", 3)}
 WIDTHS = ["one", "all"]
 ITERATIONS = {"small": 20, "standard": 40}
 
@@ -32,6 +33,12 @@ class memory_bandwidth(Measurement):
     feature = "memory-bandwidth"
     threads = parameter(WIDTHS, loggable=True)
     tags = {"memory", "quick", "full"}
+
+    @classmethod
+    def unfit(cls, case):
+        """Return why it cannot run: a single core is all of them, too."""
+        alone = case.threads == "all" and counts.cores() == 1
+        return super().unfit(case) or ("needs nodes of 2 cores" if alone else "")
 
     def arrange(self):
         """One task with one thread, or with one a physical core; both kernels in one job."""

@@ -95,6 +95,7 @@ class mpi_latency_node(MpiLatency):
     """Latency inside a node."""
 
     descr = "MPI latency between two cores of a node"
+    least_cores = 2
 
 
 @with_verdict
@@ -111,6 +112,7 @@ class mpi_bandwidth_node(MpiBandwidth):
     """Bandwidth inside a node."""
 
     descr = "MPI bandwidth between two cores of a node"
+    least_cores = 2
 
 
 @with_verdict

@@ -161,14 +161,6 @@ class Stmv(Namd):
 
     inputs = (STMV,)
     scale = "standard"
-    #: Cores of a node that the smallest case takes.
-    least = 1
-
-    @classmethod
-    def unfit(cls, case):
-        """Return why it cannot run: too few cores, too."""
-        few = "" if cls.least <= counts.cores() else f"needs {cls.least} cores of a node"
-        return super().unfit(case) or few
 
     @run_before("run")
     def bring_input(self):
@@ -191,7 +183,7 @@ class namd_stmv(Stmv):
     """The virus on a node, over the study's numbers of processes as far as there are cores."""
 
     descr = "NAMD STMV, 500 steps on one node with 4, 8 and 16 ranks, elapsed time"
-    least = min(STMV_RANKS)
+    least_cores = min(STMV_RANKS)
     ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
     tags = {"app", "esx41", "full"}
 
@@ -207,7 +199,7 @@ class namd_stmv_nodes(Stmv):
 
     descr = "NAMD STMV, 500 steps over 2 and 4 nodes with 4, 8 and 16 ranks, elapsed time"
     nodes = 2
-    least = counts.of_layout(STMV_LAYOUTS[0])[1]
+    least_cores = counts.of_layout(STMV_LAYOUTS[0])[1]
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
@@ -229,7 +221,7 @@ class namd_stmv_vms(VmsOfOneHost, Stmv):
     descr = (
         "NAMD STMV, 500 steps over 2 and 4 VMs of one host with 4, 8 and 16 ranks, against one native node"
     )
-    least = counts.of_layout(STMV_VMS[0])[1]
+    least_cores = counts.of_layout(STMV_VMS[0])[1]
     layout = parameter(STMV_VMS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 

@@ -155,6 +155,7 @@ class osu_node(Osu):
     """Inside a node."""
 
     descr = "OSU micro-benchmark inside a node"
+    least_cores = 2
 
 
 @with_verdict

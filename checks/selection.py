@@ -118,6 +118,8 @@ class StackSelection(Selection):
     nodes = variable(int, value=1)
     #: A feature that both partitions must have, such as ``rdma``.
     needs = ""
+    #: Physical cores that every node must have.
+    least_cores = 1
     #: Features that the stack may have, each with what cannot be observed without it.
     optional = {}
     #: Whether native runs take a yardstick (``checks/yardstick.py``) where native alone lacks that feature.
@@ -163,12 +165,14 @@ class StackSelection(Selection):
 
     @classmethod
     def unfit(cls, case):
-        """Return why a case cannot run: another scale, too few nodes, no such feature, no input."""
+        """Return why a case cannot run: another scale, too few nodes or cores, no such feature, no input."""
         scales = {partition.extras["scale"] for partition in counts.compared()}
         if cls.scale and scales - {cls.scale}:
             return f"for partitions of scale {cls.scale!r}"
         if cls.nodes > counts.nodes():
             return f"needs {cls.nodes} nodes on each side"
+        if cls.least_cores > counts.cores():
+            return f"needs nodes of {cls.least_cores} cores"
         for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"

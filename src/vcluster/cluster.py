@@ -18,7 +18,6 @@ from typing import IO, Any, Literal
 
 from vcluster import (
     emulated,
-    emulator,
     host,
     kernel,
     namespaces,
@@ -26,6 +25,7 @@ from vcluster import (
     qemu,
     rdma,
     requirements,
+    resident,
     rootless,
     slurm_conf,
     topology,
@@ -34,7 +34,7 @@ from vcluster import state as st
 from vcluster.command import text
 from vcluster.directory import StateDirectory, visible
 from vcluster.errors import BootError, ClusterError, NodeError, NotUpError, OptionError
-from vcluster.options import Accelerator, Hosts, Options
+from vcluster.options import Accelerator, Adapter, Hosts, Options
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.processes import Process, boot_id, children, namespace_members
 
@@ -212,6 +212,7 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         memory_mib=options.memory_mib,
         kernel=image,
         adapter=options.nic.device,
+        vhost=emulating is not None and options.nic is Adapter.VIRTIO,
         root=Path("/") if emulating is None else emulated.ROOT,
         shared={"shared": options.shared},
         kernel_options=_kernel_options(accelerator, emulating),
@@ -259,7 +260,7 @@ def _hosts(
             return accelerator, why, None
     elif options.accel is Accelerator.TCG:
         raise OptionError("--hosts emulated --accel tcg: guests of emulated hosts run under KVM.")
-    return "kvm", f"on emulated hosts: {why}", qemu.identify(emulator.usable(directory.emulator))
+    return "kvm", f"on emulated hosts: {why}", qemu.identify(emulated.emulator(directory.emulator))
 
 
 def _assert_kvm_here(options: Options, accelerator: Literal["kvm", "tcg"]) -> None:
@@ -284,10 +285,11 @@ def _machines(
     pmix: Path | None,
 ) -> Iterator[WatchedProgram]:
     """Yield the programs of QEMU that run on this machine."""
+    kept = resident.entries("kept")
     for index, (node, vm) in enumerate(zip(native, virtual, strict=True), 1):
         device = None if guests.no_rdma else rdma.DEVICE
         packed = nodefiles.pack(
-            directory, vm, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device
+            directory, vm, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device, more=kept
         )
         console = directory.logs / f"{vm.name}.console"
         line = qemu.command(guests.machine, vm, initramfs=packed, console=console)
@@ -295,7 +297,7 @@ def _machines(
             yield WatchedProgram(name=vm.name, command=tuple(line), nodes=(vm.name,), cpus=vm.cpus)
             continue
         name = emulated.name(index)
-        more = emulated.files(vm, line, guests.kernel, options, directory.logs)
+        more = [*kept, *emulated.files(vm, line, guests.kernel, options, directory.logs)]
         packed = nodefiles.pack(
             directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=None, more=more
         )

@@ -21,8 +21,12 @@ from vcluster.options import Options
 from vcluster.slurm_conf import RUN
 from vcluster.topology import Node
 
+# The QEMU that emulates hosts, and what it loads into the machine, with the firmware.  It is unpacked apart,
+# so that it stays the same whatever QEMU the VMs run under.
+PACKAGES = ("qemu-system-x86", "qemu-system-data", "seabios")
+EMULATOR = Path("usr/bin/qemu-system-x86_64")
 # What a host loads to be one: its VM's network, KVM, and a watchdog that powers it off when it stands still.
-MODULES = ("bridge", "tun", "kvm_amd", "i6300esb")
+MODULES = ("bridge", "tun", "vhost_net", "kvm_amd", "i6300esb")
 KVM_MODULES = ("kvm", "kvm_amd", "kvm_intel")
 # The machine's files as the host itself gets them, below its own layer in memory.
 ROOT = RUN / "root"
@@ -32,6 +36,9 @@ OWN_MEMORY = 512
 # which another thread asks for at that moment can be lost (10.0, target/i386/tcg/system/svm_helper.c).  With
 # a tick that comes by itself that costs 4 ms; a tick that the lost interrupt should have ordered never comes.
 KERNEL_OPTIONS = f"{qemu.FIXED_ADDRESSES} nohz=off highres=off tsc=reliable"
+# Without XSAVE: a guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the guest
+# wrong sizes, so that the host used AVX and the guest did not.  Both take SSE, which is emulated faster.
+CPU = "max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes"
 BOOT_VM_ANEW = f"sh {RUN}/boot-vm-anew"
 _ENDED = "vcluster: exit code "
 
@@ -91,6 +98,25 @@ def _parameters_of(kernel: GuestKernel, module: str) -> list[str]:
     return [line.partition(":")[0] for line in shown.splitlines()]
 
 
+def emulator(folder: Path) -> Path:
+    """Return the QEMU in the folder that its packages were unpacked in.
+
+    Raises
+    ------
+    RequirementError
+        If there is none, or it does not run.
+    """
+    binary = folder / EMULATOR
+    if not binary.exists():
+        raise RequirementError(
+            f"no QEMU that emulates hosts in {folder}: run `vcluster emulator` to fetch one (nothing is "
+            "installed), or compare this machine itself with its VMs with --hosts here."
+        )
+    if not text([binary, "--version"]).startswith("QEMU emulator version "):
+        raise RequirementError(f"{binary} is no QEMU: remove {folder}, and run `vcluster emulator`.")
+    return binary
+
+
 def machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path) -> qemu.Machine:
     """Return the hardware of the hosts.
 
@@ -112,11 +138,12 @@ def machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path) -> q
         binary=emulator,
         accelerator="tcg",
         machine=qemu.exact_machine(emulator, qemu.DEFAULT_MACHINE),
-        cpu="max,+svm",
+        cpu=CPU,
         vcpus=options.cpus_of_native,
         memory_mib=memory_mib(options),
         kernel=vm.kernel,
         adapter="virtio-net-pci",
+        vhost=False,
         root=Path("/"),
         shared={"shared": options.shared, "logs": logs},
         kernel_options=KERNEL_OPTIONS,

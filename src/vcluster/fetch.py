@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import shutil
 import tempfile
@@ -10,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcluster import emulator, kernel
+from vcluster import emulated, kernel
 from vcluster.command import run, text
 from vcluster.errors import RequirementError
 from vcluster.requirements import find
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 Report = Callable[[str], None]
 
 
@@ -40,7 +38,7 @@ def fetch_kernel(target: Path, report: Report) -> tuple[kernel.GuestKernel, bool
         return present, False
     _assert_tools("name a kernel with --kernel")
     package = _kernel_package()
-    with _unpacked([package], (), target, report) as unpacked:
+    with _unpacked([package], target, report) as unpacked:
         found = kernel.from_folder(unpacked)
         if found is None:
             raise RequirementError(f"the package {package} holds no kernel with modules.")
@@ -51,10 +49,9 @@ def fetch_kernel(target: Path, report: Report) -> tuple[kernel.GuestKernel, bool
 
 
 def fetch_emulator(target: Path, report: Report) -> tuple[Path, bool]:
-    """Download and unpack a QEMU that can emulate hosts into a folder; do nothing where one is.
+    """Download and unpack the distribution's QEMU, which emulates hosts; do nothing where one is.
 
-    The distribution's own is taken where it is new enough, else that of its backports, whose package list is
-    kept apart: the system's own lists do not change.
+    It stays what it is when the system's own is upgraded.
 
     Returns
     -------
@@ -64,22 +61,14 @@ def fetch_emulator(target: Path, report: Report) -> tuple[Path, bool]:
     Raises
     ------
     RequirementError
-        If apt cannot provide one that is new enough and runs here.
+        If apt cannot provide one that runs here.
     """
-    if (target / emulator.BINARY).exists():
-        return emulator.usable(target), False
+    if (target / emulated.EMULATOR).exists():
+        return emulated.emulator(target), False
     _assert_tools("name hosts with --hosts here")
-    with tempfile.TemporaryDirectory(prefix="vcluster-apt-") as lists:
-        options = () if emulator.new_enough(_candidate()) else _backports(Path(lists))
-        version = _candidate(options)
-        if not emulator.new_enough(version):
-            raise RequirementError(
-                f"apt offers QEMU {version or 'in no version'}, and hosts are emulated by "
-                f"{emulator.OLDEST} or newer."
-            )
-        with _unpacked(emulator.PACKAGES, options, target, report) as unpacked:
-            emulator.usable(unpacked)
-    return emulator.usable(target), True
+    with _unpacked(emulated.PACKAGES, target, report) as unpacked:
+        emulated.emulator(unpacked)
+    return emulated.emulator(target), True
 
 
 def _assert_tools(instead: str) -> None:
@@ -89,17 +78,15 @@ def _assert_tools(instead: str) -> None:
 
 
 @contextmanager
-def _unpacked(
-    packages: Sequence[str], options: Sequence[str], target: Path, report: Report
-) -> Iterator[Path]:
+def _unpacked(packages: Sequence[str], target: Path, report: Report) -> Iterator[Path]:
     """Download packages and unpack them; they are moved to the target once the caller has looked at them."""
-    shown = text(["apt-cache", *options, "show", "--no-all-versions", *packages], seconds=120)
+    shown = text(["apt-cache", "show", "--no-all-versions", *packages], seconds=120)
     sizes = [int(size) for size in re.findall(r"^Size: (\d+)$", shown, re.MULTILINE)]
     report(f"fetching {' '.join(packages)} ({sum(sizes) / 1e6:.0f} MB) with apt-get download")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetched-") as folder:
         # apt's own user may not enter this folder: it then downloads as the caller, and says so.
-        run(["apt-get", *options, "download", *packages], folder=Path(folder), seconds=900)
+        run(["apt-get", "download", *packages], folder=Path(folder), seconds=900)
         unpacked = Path(folder) / "unpacked"
         for archive in Path(folder).glob("*.deb"):
             run(["dpkg-deb", "-x", archive, unpacked], seconds=120)
@@ -119,35 +106,3 @@ def _kernel_package() -> str:
         )
     # Images for secure boot carry the same kernel; the unsigned one does not exist under the name for all.
     return match[1]
-
-
-def _candidate(options: Sequence[str] = ()) -> str:
-    """Return the version of QEMU that apt would take, empty for none."""
-    policy = text(["apt-cache", *options, "policy", emulator.PACKAGES[0]], seconds=120)
-    match = re.search(r"Candidate: (?:\d+:)?(\S+)", policy)
-    return match[1] if match and match[1] != "(none)" else ""
-
-
-def _backports(folder: Path) -> tuple[str, ...]:
-    """Return options for apt under which it knows the backports suite of this system, and nothing else."""
-    codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    targets = text(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Identifier: Packages"])
-    sites = [line.split()[0] for line in targets.splitlines() if line.split()[1:] == [codename]]
-    if not sites:
-        raise RequirementError("apt has no package list of this system: run `apt-get update`.")
-    for name in ("lists/partial", "cache/archives/partial"):
-        (folder / name).mkdir(parents=True)
-    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    source = f"deb {signed}{sites[0]} {codename}-backports main\n"
-    (folder / "sources.list").write_text(source, encoding="utf-8")
-    settings = {
-        "Dir::Etc::sourcelist": folder / "sources.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::lists": folder / "lists",
-        "Dir::State::status": "/dev/null",
-        "Dir::Cache": folder / "cache",
-        "APT::Sandbox::User": "root",
-    }
-    options = tuple(f"-o{name}={value}" for name, value in settings.items())
-    run(["apt-get", *options, "update"], seconds=300)
-    return options

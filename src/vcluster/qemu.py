@@ -198,6 +198,8 @@ class Machine:
         The root file system that they get read-only, as the machine below them sees it.
     shared
         Folders that they get read-write, each with the tag by which they mount it.
+    vhost
+        Whether the kernel of the machine below them carries their packets (vhost-net), not QEMU.
     kernel_options
         What the kernel's command line has beside what all have.
     """
@@ -210,6 +212,7 @@ class Machine:
     memory_mib: int
     kernel: Path
     adapter: str
+    vhost: bool
     root: Path
     shared: Mapping[str, Path]
     kernel_options: str
@@ -249,7 +252,7 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         "-fsdev", f"local,id=root,path={machine.root},readonly=on,{passthrough}",
         "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
         *folders,
-        "-netdev", f"tap,id=net,ifname={node.name},script=no,downscript=no",
+        "-netdev", f"tap,id=net,ifname={node.name},script=no,downscript=no{',vhost=on' * machine.vhost}",
         "-device", f"{machine.adapter},netdev=net,mac={node.mac},romfile=",
         "-kernel", str(machine.kernel),
         "-initrd", str(initramfs),

@@ -98,6 +98,12 @@ def pmix_folder() -> Path | None:
     return None
 
 
+def pmix_plugins() -> Path | None:
+    """Return the folder of PMIx's own plugins, or None."""
+    folder = pmix_folder()
+    return folder / "pmix" if folder and (folder / "pmix").is_dir() else None
+
+
 def mpi_plugins() -> tuple[str, ...]:
     """Return the values of ``srun --mpi`` that jobs can use here."""
     folder = plugin_directory()

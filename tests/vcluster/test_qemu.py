@@ -121,7 +121,7 @@ def test_kvm_that_was_asked_for_must_work(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_command() -> None:
     machine = qemu.Machine(
-        Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), "e1000", Path("/"),
+        Path("/q"), "tcg", "pc-i440fx-7.2", "max", 2, 1024, Path("/k"), "e1000", False, Path("/"),
         {"shared": Path("/a,b")}, "norandmaps", ("-x", "y"),
     )  # fmt: skip
     node = virtual_nodes(1, 2, [0, 1])[0]

@@ -50,8 +50,8 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: obj
     """
     found = []
     for item, entry in policy.items.items():
-        rule = RULES[item]
-        for what in rule.check(*arguments, entry.limits) if rule.scope == scope else ():
+        rule, limits = RULES[item], entry.limits_of(hypervisor_class)
+        for what in rule.check(*arguments, limits) if rule.scope == scope else ():
             reason = what if seen(what) else what.not_observable
             found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
     return found

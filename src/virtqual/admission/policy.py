@@ -37,7 +37,12 @@ class ItemEntry(DataModel):
     protects: Annotated[list[Text], Field(min_length=1)]
     remedy: Text
     limits: dict[str, Limit] = Field(default_factory=dict)
+    limits_by_class: dict[str, dict[str, Limit]] = Field(default_factory=dict)
     actions: dict[str, Literal["refuse", "report"]]
+
+    def limits_of(self, hypervisor_class: str) -> dict[str, Limit]:
+        """Return the limits that hold under a class."""
+        return {**self.limits, **self.limits_by_class.get(hypervisor_class, {})}
 
 
 class PolicyFile(DataModel):
@@ -109,9 +114,16 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
             problems.append(document.problem((*key, "limits"), f"the rule takes these limits: {wanted}."))
         if "default" not in entry.actions:
             problems.append(document.problem((*key, "actions"), "needs `default: refuse` or `report`."))
-        for name in entry.actions.keys() - {"default", *classes}:
-            message = f"unknown class {name!r}: {near(name, classes)}"
-            problems.append(document.problem((*key, "actions", name), message))
+        named = [("actions", name) for name in entry.actions if name != "default"]
+        named += [("limits_by_class", name) for name in entry.limits_by_class]
+        for where, name in named:
+            if name not in classes:
+                message = f"unknown class {name!r}: {near(name, classes)}"
+                problems.append(document.problem((*key, where, name), message))
+        for name, limits in entry.limits_by_class.items():
+            for limit in limits.keys() - entry.limits.keys():
+                message = f"no limit {limit!r} of this item: {near(limit, entry.limits)}"
+                problems.append(document.problem((*key, "limits_by_class", name, limit), message))
         for claim in entry.protects:
             if claims and claim not in claims:
                 message = f"unknown claim {claim!r}: {near(claim, claims)}"

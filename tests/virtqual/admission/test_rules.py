@@ -165,6 +165,16 @@ def test_the_rule_finds_its_load(item, change, says):
     assert applied("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
 
 
+def test_a_host_of_one_cpu_that_works_for_its_vm_takes_no_more_than_another_vm():
+    def refused(hypervisor_class, steal):
+        return bool(
+            applied("load", judging.policy(), hypervisor_class, QUIET.model_copy(update={"steal": steal}))
+        )
+
+    assert [refused("kvm", steal) for steal in (0.0, 0.3, 0.5)] == [False, True, True]
+    assert [refused("kvm-on-emulated-hosts", steal) for steal in (0.0, 0.3, 0.5)] == [False, False, True]
+
+
 def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
     assert (
         applied("load", judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0}))
