@@ -1,17 +1,21 @@
 """Sessions on emulated hosts with a known fault, or none: is each judged as it must be?
 
     . ci/activate && python benchmarks/emulated-hosts/experiments.py [NAME...] [--out FILE] [--list]
+        [--newer-qemu BINARY]
 
 Each experiment brings the one-machine cluster up with its options, runs `virtqual qualify` while its fault is
 at work, and appends a line of JSON to the file.  Sessions that the file has are not run again, so that the
 script goes on where it was stopped.  Without names all are run, in the order of the list; at the end, and
-with `--list`, all that the file has is printed as a table.
+with `--list`, all that the file has is printed as two tables: by session, and by metric over the sessions of
+the same build.  A newer QEMU is one of another distribution, such as Debian's backports, unpacked with
+`dpkg-deb -x`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import threading
@@ -34,6 +38,8 @@ RHYTHM = 0.05
 # How often Slurm is asked which jobs run, s.
 GLANCE = 0.3
 Fault = Callable[[threading.Event], None]
+FOR_BUDGETS = "same build, for budgets"
+BEFORE = "same build, emulated processors"
 
 
 def _hosts() -> list[str]:
@@ -121,7 +127,7 @@ class Experiment:
     times
         How many sessions.
     up
-        Options of ``vcluster up``.
+        Options of ``vcluster up`` beside `hosts`.
     fault
         What goes on meanwhile; it ends when it is told to.
     qualify
@@ -131,16 +137,18 @@ class Experiment:
     name: str
     times: int
     up: tuple[str, ...] = ()
+    hosts: str = "emulated"
     fault: Fault | None = None
     qualify: tuple[str, ...] = ()
 
 
-def experiments() -> list[Experiment]:
+def experiments(newer_qemu: Path | None) -> list[Experiment]:
     """Return all experiments, the same build first: the budgets come from its sessions."""
-    newer = StateDirectory.default().emulator / "usr/bin/qemu-system-x86_64"
+    newer = [Experiment("newer QEMU for the guests", 1, ("--qemu", str(newer_qemu)))] if newer_qemu else []
     return [
-        Experiment("same build, for budgets", 10),
+        Experiment(FOR_BUDGETS, 10),
         Experiment("same build", 5),
+        Experiment(BEFORE, 2, hosts="here"),
         Experiment("nested paging off", 1, ("--kvm", "npt=0")),
         Experiment("e1000", 1, ("--nic", "e1000")),
         Experiment("stopped for 25 % of the time", 3, fault=stopped(0.25)),
@@ -149,7 +157,7 @@ def experiments() -> list[Experiment]:
         ),
         Experiment("beside another guest that computes", 1, fault=beside_another),
         Experiment("another MAC address", 1, ("--mac", "02:00:0a:4e")),
-        Experiment("newer QEMU for the guests", 1, ("--qemu", str(newer))),
+        *newer,
     ]
 
 
@@ -157,7 +165,7 @@ def run(one: Experiment, number: int) -> dict[str, object]:
     """Run one session; return what is kept of it."""
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
     began = time.monotonic()
-    subprocess.run(["vcluster", "up", "--hosts", "emulated", *one.up], check=True)
+    subprocess.run(["vcluster", "up", "--hosts", one.hosts, *one.up], check=True)
     booted = time.monotonic() - began
     label = f"{one.name} {number}"
     before = set(paths.sessions().iterdir()) if paths.sessions().exists() else set()
@@ -220,15 +228,38 @@ def table(lines: list[dict]) -> str:
     return "\n".join(rows)
 
 
+def by_metric(lines: list[dict]) -> str:
+    """Return a table of Markdown: what sessions of one build say of each metric, on either kind of hosts."""
+    found: dict[tuple[str, str], list[dict]] = {}
+    for line in lines:
+        for name, metric in line["metrics"].items() if line["experiment"] in (BEFORE, FOR_BUDGETS) else ():
+            found.setdefault((line["experiment"], name), []).append(metric)
+    rows = [
+        "| experiment | metric | sessions | ratio: median, range | SD of a pair | SD between sessions |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (experiment, name), metrics in found.items():
+        logs = [metric["log"] for metric in metrics if metric["log"] is not None]
+        pairs = [metric["sd_of_a_pair"] for metric in metrics if metric["sd_of_a_pair"] is not None]
+        if len(logs) > 1 and pairs:
+            middle, low, high = (math.exp(f(logs)) for f in (statistics.median, min, max))
+            rows.append(
+                f"| {experiment} | {name} | {len(logs)} | {middle:.2f}, {low:.2f} to {high:.2f} "
+                f"| {statistics.median(pairs):.1%} | {statistics.stdev(logs):.1%} |"
+            )
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Run what is asked for and was not run yet."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("names", nargs="*", help="experiments; all if none is named")
     parser.add_argument("--out", type=Path, default=paths.state() / "emulated-hosts.jsonl")
+    parser.add_argument("--newer-qemu", type=Path, help="QEMU for the guests of the last experiment")
     parser.add_argument("--list", action="store_true", help="only print what the file has")
     asked = parser.parse_args()
-    known = experiments()
+    known = experiments(asked.newer_qemu)
     if unknown := set(asked.names) - {one.name for one in known}:
         parser.error(
             f"no experiment {', '.join(sorted(unknown))}; there are: {', '.join(o.name for o in known)}"
@@ -241,7 +272,7 @@ def main() -> None:
         line = json.dumps(run(one, number))
         with asked.out.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-    print(table(lines_of(asked.out)))
+    print(table(lines_of(asked.out)), by_metric(lines_of(asked.out)), sep="\n\n")
 
 
 def lines_of(path: Path) -> list[dict]:

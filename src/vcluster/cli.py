@@ -74,7 +74,7 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> str:
 
 @app.command()
 def up(
-    hosts: Annotated[str, typer.Option(help="here, emulated, emulated:N or auto")] = Hosts.HERE.value,
+    hosts: Annotated[str, typer.Option(help="here, emulated, emulated:N or auto")] = Hosts.AUTO.value,
     vms: Annotated[int | None, typer.Option(help="VMs, and native nodes [2]")] = None,
     vcpus: Annotated[int | None, typer.Option(help="CPUs of a VM [2, on emulated hosts 1]")] = None,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
@@ -232,10 +232,15 @@ def fetch_kernel(
 @app.command("emulator")
 def fetch_emulator(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
+    if_needed: Annotated[bool, typer.Option("--if-needed", help="only where KVM does not work")] = False,
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
-        target = (to or StateDirectory.default().emulator).resolve()
+        directory = StateDirectory.default()
+        here = requirements.program("qemu-system-x86_64").resolve()
+        if if_needed and not cluster.emulates_hosts(directory, Options(qemu=here, shared=directory.shared)):
+            return
+        target = (to or directory.emulator).resolve()
         found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
         version = qemu.identify(found).version
         print(f"QEMU {version}: {'fetched' if new else 'already there'}", file=sys.stderr)

@@ -96,7 +96,7 @@ class Options(BaseModel):
     vcpus: int = Field(default=DEFAULT_VCPUS, ge=1, le=256)
     native_cpus: int | None = Field(default=None, ge=1, le=256)
     memory_mib: int = Field(default=2048, ge=512)
-    hosts: Hosts = Hosts.HERE
+    hosts: Hosts = Hosts.AUTO
     kvm: dict[str, str] = {}
     accel: Accelerator = Accelerator.AUTO
     qemu: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 from cluster_under_test import Cluster
 
-from vcluster import emulated, fetch
+from vcluster import emulated, fetch, slurm_conf
 from vcluster.errors import ClusterError, NodeError
 from vcluster.processes import all_pids
 
+SIDES = ("native", "virtual")
 LICENCE = ("-L", "host:1")
 pytestmark = pytest.mark.slow
 
@@ -74,9 +76,19 @@ def test_the_guest_runs_under_kvm_of_a_host_that_is_the_native_node(hosts: Clust
     (host,) = hosts.state().hosts
     assert (host.native, host.virtual) == (("native1",), ("vm1",))
     assert host.emulator is not None
-    assert host.emulator.sha256 != hosts.state().hypervisor.sha256
+    assert host.emulator.binary.is_relative_to(hosts.directory.emulator.resolve())
     assert host.kvm["kvm.halt_poll_ns"] == "100000"
     assert host.kvm["kvm_amd.npt"] == "Y"
+
+
+def test_both_sides_have_the_same_instructions_and_what_jobs_open_in_memory(hosts: Cluster) -> None:
+    flags = {side: set(on(hosts, side, "grep -m1 flags /proc/cpuinfo").split()) for side in SIDES}
+    of_programs = re.compile("sse|avx|fma|f16c|bmi|aes|popcnt|movbe|adx|sha_ni|xsave")
+    chosen = {side: {flag for flag in flags[side] if of_programs.search(flag)} for side in SIDES}
+    assert chosen["native"] == chosen["virtual"] > {"sse4_2", "popcnt"}
+    plugins = slurm_conf.plugin_directory()
+    for side in SIDES:
+        assert on(hosts, side, f"stat -f -c %T {plugins}/auth_munge.so") == "tmpfs"
 
 
 def test_commands_on_a_host_have_their_exit_code_and_end_in_time(hosts: Cluster) -> None:
