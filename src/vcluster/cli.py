@@ -176,12 +176,17 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
     print(f"hypervisor  QEMU {state.hypervisor.build}")
     print(f"            {state.hypervisor.binary}, {state.hypervisor.machine}")
     print(f"accelerator {state.hypervisor.accelerator} ({state.hypervisor.accelerator_reason})")
-    print(f"guest       Linux {state.guest.kernel}, {state.guest.vcpus} vCPUs, {state.guest.memory_mib} MiB")
+    for emulator in {host.emulator for host in state.hosts if host.emulator}:
+        print(f"hosts       emulated by QEMU {emulator.build}")
+        print(f"            {emulator.binary}")
+    vcpus = f"{state.guest.vcpus} vCPU{'s' if state.guest.vcpus > 1 else ''}"
+    print(f"guest       Linux {state.guest.kernel}, {vcpus}, {state.guest.memory_mib} MiB")
     print(f"RDMA        {state.partitions.virtual.rdma or 'none'} in the VMs, none in native nodes")
     print(f"shared      {state.shared}")
     print(f"logs        {directory.logs}")
     print()
-    print(f"{'node':<10} {'partition':<10} {'address':<12} {'host CPUs':<10} state")
+    on = {node: host.name for host in state.hosts for node in (*host.native, *host.virtual)}
+    print(f"{'node':<9} {'partition':<9} {'address':<11} {'host':<12} {'its CPUs':<8} state")
     for label, part, addresses in (
         ("native", state.partitions.native, state.network.native),
         ("virtual", state.partitions.virtual, state.network.virtual),
@@ -189,7 +194,8 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
         for name in part.nodes:
             found, reason = nodes[name]
             cpus = ",".join(map(str, part.host_cpus[name]))
-            print(f"{name:<10} {label:<10} {addresses[name]:<12} {cpus:<10} {found} {reason}".rstrip())
+            line = f"{name:<9} {label:<9} {addresses[name]:<11} {on[name]:<12} {cpus:<8} {found} {reason}"
+            print(line.rstrip())
 
 
 @app.command("host", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -156,9 +156,9 @@ def prepare(
     native = topology.native_nodes(options.vms, options.cpus_of_native, cpus)
     virtual = topology.virtual_nodes(options.vms, options.vcpus, cpus, options.mac)
     if guests.emulator is not None:
-        # Each VM has a host of its own, whose CPUs are numbered from 0.
-        own = tuple(range(options.vcpus))
-        virtual = [node.model_copy(update={"cpus": own}) for node in virtual]
+        # Each has a host of its own, whose CPUs are numbered from 0.
+        native = [node.model_copy(update={"cpus": tuple(range(options.cpus_of_native))}) for node in native]
+        virtual = [node.model_copy(update={"cpus": tuple(range(options.vcpus))}) for node in virtual]
     nodefiles.write(directory, options, native, virtual)
     pmix = slurm_conf.pmix_folder()
     plan = BootPlan(

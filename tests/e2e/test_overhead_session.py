@@ -22,7 +22,7 @@ def session(tmp_path_factory) -> dict:
     up = run("vcluster", "up", "--hosts", "emulated", timeout=300, **env)
     assert up.returncode == 0, up.stderr
     try:
-        chosen = ("-n", "^paging", "-n", "^lammps %problem=lj")
+        chosen = ("-n", "^paging", "-n", "^lammps%.*=lj")
         done = run("virtqual", "qualify", "--system", "vcluster", *chosen, timeout=900, **env)
     finally:
         assert run("vcluster", "down", timeout=120, **env).returncode == 0

@@ -115,14 +115,14 @@ def hpl_size(
     >>> hpl_size(2**40, 64, small=False)
     (151104, 192)
     >>> hpl_size(2 * 2**30, 2, small=True)
-    (480, 80)
+    (640, 80)
     >>> hpl_size(128 * 2**30, 24, small=False, stated={"order": 110000, "block": 168})
     (110000, 168)
     """
     if stated:
         return stated["order"], stated["block"]
     if small:
-        return 480, 80
+        return 640, 80
     block = 192
     # 2/3 of the order cubed: operations of the factorisation.
     bound = math.cbrt(1.5 * 1800 * 20e9 * cores)
