@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from vcluster import initramfs, qemu
-from vcluster.command import text
+from vcluster.command import run, text
 from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel, lacking
 from vcluster.options import Options
@@ -23,7 +23,7 @@ from vcluster.topology import Node
 
 # The QEMU that emulates hosts, and what it loads into the machine, with the firmware.  It is unpacked apart,
 # so that it stays the same whatever QEMU the VMs run under.
-PACKAGES = ("qemu-system-x86", "qemu-system-data", "seabios")
+PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios")
 EMULATOR = Path("usr/bin/qemu-system-x86_64")
 # What a host loads to be one: its VM's network, KVM, and a watchdog that powers it off when it stands still.
 MODULES = ("bridge", "tun", "vhost_net", "kvm_amd", "i6300esb")
@@ -104,7 +104,7 @@ def emulator(folder: Path) -> Path:
     Raises
     ------
     RequirementError
-        If there is none, or it does not run.
+        If there is none, or it cannot emulate.
     """
     binary = folder / EMULATOR
     if not binary.exists():
@@ -112,8 +112,12 @@ def emulator(folder: Path) -> Path:
             f"no QEMU that emulates hosts in {folder}: run `vcluster emulator` to fetch one (nothing is "
             "installed), or compare this machine itself with its VMs with --hosts here."
         )
-    if not text([binary, "--version"]).startswith("QEMU emulator version "):
-        raise RequirementError(f"{binary} is no QEMU: remove {folder}, and run `vcluster emulator`.")
+    try:
+        # Its accelerators are modules, which are read when they are asked for.
+        nothing = ["-machine", "none", "-nodefaults", "-display", "none", "-monitor", "stdio"]
+        run([binary, "-accel", "tcg", *nothing], data=b"quit\n")
+    except RequirementError as error:
+        raise RequirementError(f"{error}. Remove {folder}, and run `vcluster emulator`.") from None
     return binary
 
 

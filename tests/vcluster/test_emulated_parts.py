@@ -162,9 +162,11 @@ def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
         emulated.emulator(tmp_path)
     binary = tmp_path / emulated.EMULATOR
     binary.parent.mkdir(parents=True)
-    binary.write_text("#!/bin/sh\necho busybox\n")
+    binary.write_text("#!/bin/sh\necho could not load module >&2; exit 1\n")
     binary.chmod(0o755)
-    with pytest.raises(RequirementError, match="is no QEMU: remove"):
+    with pytest.raises(
+        RequirementError, match=r"could not load module\. Remove .*, and run `vcluster emulator`"
+    ):
         emulated.emulator(tmp_path)
-    binary.write_text("#!/bin/sh\necho QEMU emulator version 7.2.22\n")
+    binary.write_text("#!/bin/sh\nread -r line; [ $line = quit ]\n")
     assert fetch.fetch_emulator(tmp_path, print) == (binary, False)
