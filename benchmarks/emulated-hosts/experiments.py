@@ -39,6 +39,7 @@ RHYTHM = 0.05
 GLANCE = 0.3
 Fault = Callable[[threading.Event], None]
 FOR_BUDGETS = "same build, for budgets"
+INTERRUPTED = 130
 BEFORE = "same build, emulated processors"
 
 
@@ -173,6 +174,8 @@ def run(one: Experiment, number: int) -> dict[str, object]:
         done = subprocess.run(
             ["virtqual", "qualify", "--system", "vcluster", "--label", label, *one.qualify], check=False
         )
+    if done.returncode == INTERRUPTED:
+        raise KeyboardInterrupt
     took = time.monotonic() - began - booted
     (directory,) = set(paths.sessions().iterdir()) - before
     session = load(directory)
@@ -198,7 +201,7 @@ def _metrics(session: Session) -> dict[str, dict[str, object]]:
     for verdict in session.verdicts:
         pairs = series[verdict.series].differences().mean(axis=1) if verdict.series in series else ()
         found[verdict.series] = {
-            "outcome": verdict.outcome,
+            "outcome": verdict.outcome.value,
             "ratio": verdict.overhead and verdict.overhead.ratio,
             "log": verdict.overhead and verdict.overhead.log,
             "sd_of_a_pair": statistics.stdev(map(float, pairs)) if len(pairs) > 1 else None,

@@ -223,7 +223,7 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
 
 def _kernel_options(accelerator: Literal["kvm", "tcg"], emulating: qemu.Build | None) -> str:
     if emulating is not None:
-        return emulated.KERNEL_OPTIONS
+        return emulated.VM_KERNEL_OPTIONS
     return qemu.FIXED_ADDRESSES if accelerator == "tcg" else ""
 
 

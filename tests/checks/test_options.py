@@ -62,7 +62,7 @@ def test_job_options_reach_both_sides(site):
 
 
 def test_the_scope_is_a_variable_and_a_mode(site):
-    assert "lammps (2 cases): in the full scope only" in listed(site, "-L")
+    assert "lammps (2 of 4 cases): in the full scope only" in listed(site, "-L")
     for option in (("-S", "scope=full"), ("--mode=full",)):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text

@@ -218,12 +218,19 @@ def there_is(config: Any, name: str) -> str:
 def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
     """Return one line for each check that cannot run or observe something, and why; cases are counted."""
     features = frozenset(features)
+    every: Counter[str] = Counter()
     counted: Counter[tuple[str, str]] = Counter()
     for entry in entries:
+        name = entry.name.split(" ")[0]
+        every[name] += 1
         absent = entry.absent(features, nodes)
         for reason in [absent] if absent else entry.unobserved(features):
-            counted[entry.name.split(" ")[0], reason] += 1
-    return [
-        f"{name}{f' ({count} cases)' if count > 1 else ''}: {reason}"
-        for (name, reason), count in counted.items()
-    ]
+            counted[name, reason] += 1
+    return [f"{name}{_share(count, every[name])}: {reason}" for (name, reason), count in counted.items()]
+
+
+def _share(count: int, of: int) -> str:
+    """Return how many cases of a check these are, in brackets; nothing for a check's only one."""
+    if of == 1:
+        return ""
+    return f" ({count} cases)" if count == of else f" ({count} of {of} cases)"
