@@ -86,6 +86,7 @@ def partition(state, side, **extras):
             "memory_mib": known["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
+            "own_scheduler": True,
             # One start a run where the processors of VMs are emulated: repetitions would last half a minute.
             **({"run_seconds": 0} if state["hypervisor"]["accelerator"] == "tcg" else {}),
             "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},

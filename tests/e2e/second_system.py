@@ -11,6 +11,7 @@ NODE = {
     )
     * 1024,
     "scale": "small",
+    "own_scheduler": True,
 }
 
 

@@ -190,3 +190,9 @@ def test_reframes_lines():
 )
 def test_which_nodes_can_run_jobs(state, good):
     assert nodes.usable(state) is good
+
+
+@pytest.mark.parametrize("state", ["maint", "reserved", "idle$", "mixed$", "maint*"])
+def test_nodes_of_a_reservation_run_the_jobs_that_ask_for_it(state):
+    assert not nodes.usable(state)
+    assert nodes.usable(state, reserved=True) is not state.endswith("*")

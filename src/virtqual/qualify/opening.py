@@ -30,7 +30,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Head, Session
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
-from virtqual.site.nodes import Watch
+from virtqual.site.nodes import GLANCE, OFTEN, Watch
 from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
@@ -61,7 +61,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
-    watch = Watch(system)
+    watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
@@ -82,8 +83,9 @@ def configuration(directory: Path) -> dict[str, Any]:
     """
     stacks = manifest.installed(paths.stacks())
     state = paths.state()
+    known = known_systems(directory).values()
     return {
-        "systems": [_for_reframe(file, stacks) for file in known_systems(directory).values()],
+        "systems": [_for_reframe(file, stacks) for file in known],
         "environments": [
             {"name": NO_STACK, "extras": {"programs": {}, "stack_hash": "none"}},
             *map(_environment, stacks),
@@ -98,16 +100,27 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "trap_job_errors": True,
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
-                # A case of a few seconds must not wait for a poll that backed off.
-                "poll_rate_max": 4,
-                "poll_rate_min": 4,
+                **more,
             }
+            for more in _polling(known)
         ],
         # Which cases there are: `reframe --mode=full` (see checks/selection.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
         "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(paths.database())}],
         "logging": [_logging(state)],
     }
+
+
+def _polling(known: Collection[SystemFile]) -> list[dict[str, Any]]:
+    """Return how often ReFrame asks for jobs: ever more seldom, or often where nobody else asks."""
+    own = [
+        file.name
+        for file in known
+        if not isinstance(file.found, VirtqualError) and file.found[1].native.own_scheduler
+    ]
+    # A case of a few seconds must not wait for a poll that backed off.
+    often = {"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}
+    return [{}, often] if own else [{}]
 
 
 def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:

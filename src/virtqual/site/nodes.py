@@ -14,29 +14,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError
-from virtqual.site.slurm import NodeState, forgotten, partition_option, states
+from virtqual.site.slurm import NodeState, asks_for_reservation, forgotten, partition_option, states
 from virtqual.site.systems import System
 
-_USABLE = {"idle", "allocated", "mixed", "completing", "planned", "reserved"}
+_USABLE = {"idle", "allocated", "mixed", "completing", "planned"}
+#: Of a reservation, which may be one for maintenance.
+_RESERVED = {"maint", "reserved"}
 #: Said by somebody, or decided by Slurm; a node that drains still runs the job that it has.
 _DEFINITE = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_down", "powered_down"}
+#: Seconds between two glances at the nodes: of a scheduler that others use, too, and of one of our own.
+GLANCE, OFTEN = 60.0, 3.0
 #: Seconds; Slurm's own controller takes some ten to restart, and to hear from its nodes again.
 PATIENCE = 60.0
 NOT_LISTED = NodeState("unknown", "Slurm does not list it")
 
 
-def usable(state: str) -> bool:
+def usable(state: str, *, reserved: bool = False) -> bool:
     """Return whether a node in this state can run jobs.
 
     Slurm marks those that do not answer by ``*``.  All others get jobs: those that a larger job is planned on
-    (``-``), that save power (``~``), and that wake up (``#``).
+    (``-``), that save power (``~``), and that wake up (``#``).  Those that are kept for maintenance (``$``)
+    or by another reservation run the jobs that ask for it.
+
+    Parameters
+    ----------
+    state
+        The node's, as ``sinfo`` prints it.
+    reserved
+        Whether the jobs ask for a reservation.
     """
-    return state.rstrip("-~#") in _USABLE
-
-
-def _free(seen: NodeState) -> bool:
-    """Return whether nothing keeps the next job from a node: one that does not finish a job has hung."""
-    return usable(seen.state) and seen.state != "completing"
+    return state.rstrip("-~#$" if reserved else "-~#") in (_USABLE | _RESERVED if reserved else _USABLE)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class Watch:
     """
 
     system: System
-    interval: float = 3.0
+    interval: float = GLANCE
     patience: float = PATIENCE
     lost: dict[str, str] = field(default_factory=dict)
     jobs: Callable[[], Iterable[str]] = tuple
@@ -103,16 +110,23 @@ class Watch:
             except InfrastructureError as error:
                 lacking.append(f"partition {name}: {error}; is Slurm up?")
                 continue
-            self._first[side] = {node for node, seen in now.items() if usable(seen.state)}
+            self._first[side] = {node for node, seen in now.items() if self._usable(side, seen)}
             wanted = self._wanted(side)
             if len(self._first[side]) < wanted:
-                bad = [_described(node, seen) for node, seen in now.items() if not usable(seen.state)]
+                bad = [_described(node, seen) for node, seen in now.items() if not self._usable(side, seen)]
                 more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
                 why = f": {', '.join(bad[:5])}{more}" if bad else "; sinfo knows no node of it"
                 lacking.append(
                     f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 )
         return lacking
+
+    def _usable(self, side: str, seen: NodeState) -> bool:
+        return usable(seen.state, reserved=asks_for_reservation(self.system.partition(side)))
+
+    def _free(self, side: str, seen: NodeState) -> bool:
+        """Return whether nothing keeps the next job from a node: one that does not finish a job has hung."""
+        return self._usable(side, seen) and not seen.state.startswith("completing")
 
     def _wanted(self, side: str) -> int:
         return self.system.native.nodes if side == "native" else self.system.virtual.nodes
@@ -151,9 +165,9 @@ class Watch:
         with self.paused():
             until = time.monotonic() + seconds
             while lacking := self._unusable():
-                if time.monotonic() >= until:
+                if (left := until - time.monotonic()) <= 0:
                     return lacking
-                time.sleep(self.interval)
+                time.sleep(min(self.interval, left))
             self._doubts.clear()
         return []
 
@@ -186,7 +200,7 @@ class Watch:
                 now = states(name) if name else {}
                 for node in sorted(before - self.lost.keys()):
                     seen = now.get(node, NOT_LISTED)
-                    if not _free(seen):
+                    if not self._free(side, seen):
                         lacking.append(f"node {_described(node, seen)}")
         except InfrastructureError as error:
             return [str(error)]
@@ -222,7 +236,7 @@ class Watch:
         now = states(name)
         for node in before:
             seen = now.get(node, NOT_LISTED)
-            if _free(seen):
+            if self._free(side, seen):
                 self._doubts.pop(node, None)
                 continue
             doubt = self._doubts.get(node)

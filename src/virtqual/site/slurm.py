@@ -30,11 +30,18 @@ def environment() -> dict[str, str]:
 
 def partition_option(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options that jobs ask with."""
-    words = [word for option in partition.access for word in option.replace("=", " ").split()]
-    for option, value in itertools.pairwise(words):
-        if option in ("-p", "--partition"):
-            return value
-    return None
+    words = _words(partition)
+    found = (value for option, value in itertools.pairwise(words) if option in ("-p", "--partition"))
+    return next(found, None)
+
+
+def asks_for_reservation(partition: Partition) -> bool:
+    """Return whether jobs ask for a reservation."""
+    return "--reservation" in _words(partition)
+
+
+def _words(partition: Partition) -> list[str]:
+    return [word for option in partition.access for word in option.replace("=", " ").split()]
 
 
 @dataclass(frozen=True)

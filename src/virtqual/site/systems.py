@@ -115,6 +115,10 @@ class PartitionExtras(BaseModel):
     run_seconds
         How long the program should run in each run on the faster side, s, in as many repetitions as that
         takes; 0 for a single one, None for what follows from the scale.  The same for both partitions.
+    own_scheduler
+        Whether nobody else uses the scheduler: it is then asked several times a second how a job does, and
+        every few seconds how the nodes do; else as ReFrame does by itself, and once a minute.  The same for
+        both partitions.
     nodes_of_hosts
         Names of the nodes by the machine that they are on, which has the same name for both partitions. A
         native node that is not named is a machine by itself; of a VM that is not named it is not known.
@@ -135,6 +139,7 @@ class PartitionExtras(BaseModel):
     rdma_options: tuple[str, ...] = ()
     hpl: HplSize | None = None
     run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
+    own_scheduler: Flag = False
     nodes_of_hosts: NodesOfHosts = {}
     site: dict[str, Any] = {}
 
@@ -271,6 +276,7 @@ _SAME = {
     "node_interleaving": "both run on the same hardware; two settings of the firmware are two sessions",
     "hpl": "problems of two sizes are no pair",
     "run_seconds": "both sides start a program equally often in a run",
+    "own_scheduler": "both partitions are of one scheduler",
 }
 
 

@@ -27,6 +27,7 @@ def watch(monkeypatch):
     monkeypatch.setattr(nodes, "partition_option", lambda partition: partition)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
     one = SimpleNamespace(nodes=1)
+    monkeypatch.setattr(nodes, "asks_for_reservation", lambda partition: False)
     made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
     assert made.begin() == []
 

@@ -207,6 +207,23 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
     assert (bare["environs"], bare["features"]) == (["no-stack"], ["native", "rdma", "multinode", "numa"])
 
 
+def test_only_a_scheduler_of_ones_own_is_asked_often(example, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+
+    def rates():
+        (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
+        general = configuration.configuration(tmp_path)["general"]
+        return [(one.get("target_systems"), one.get("poll_rate_min")) for one in general]
+
+    assert rates() == [(None, None)]
+    example["partitions"][0]["extras"]["own_scheduler"] = True
+    with pytest.raises(UsageError, match=r"extras\.own_scheduler differs between the partitions: both"):
+        systems.check(example, "mysite.py")
+    example["partitions"][1]["extras"]["own_scheduler"] = True
+    assert rates() == [(None, None), (["example"], 4)]
+
+
 def test_what_a_sites_own_checks_need_has_a_place(example):
     example["partitions"][0]["extras"]["site"] = {"rack": 7}
     assert systems.check(example, "mysite.py").native.site == {"rack": 7}
