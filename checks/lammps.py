@@ -26,8 +26,8 @@ class LammpsBenchmark(NamedTuple):
 
 
 BENCHMARKS = {
-    "lj": LammpsBenchmark(-4.6134356, small=16),
-    "chain": LammpsBenchmark(22.394765, small=40),
+    "lj": LammpsBenchmark(-4.6134356, small=12),
+    "chain": LammpsBenchmark(22.394765, small=32),
     "eam": LammpsBenchmark(-106662.09, small=20),
     "rhodo": LammpsBenchmark(-25356.2057, small=5),
 }

@@ -25,7 +25,7 @@ LATENCY = {
 }
 # From 1 KiB on; below, bandwidth is latency in other words.
 BANDWIDTH = {
-    "small": {1: RoundTrips(1024, 2**18, 100), 2: RoundTrips(1024, 2**16, 5)},
+    "small": {1: RoundTrips(1024, 2**18, 100), 2: RoundTrips(1024, 2**16, 15)},
     "standard": {1: RoundTrips(1024, 2**22, 1000), 2: RoundTrips(1024, 2**22, 1000)},
 }
 

@@ -124,6 +124,11 @@ def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyP
     assert "ifname=vm1,script=no,downscript=no,vhost=on" in own[own.index("-netdev") + 1]
 
 
+def test_an_idle_vm_has_no_ticks_and_its_host_always_has() -> None:
+    assert "nohz" not in emulated.VM_KERNEL_OPTIONS
+    assert "nohz=off" in emulated.KERNEL_OPTIONS
+
+
 def answers(logs: Path, said: bytes) -> threading.Thread:
     """Stand in for a host that answers one line, in two parts."""
     server = socket.socket(socket.AF_UNIX)
