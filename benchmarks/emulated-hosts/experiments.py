@@ -28,6 +28,7 @@ from pathlib import Path
 from vcluster import cluster, emulated
 from vcluster.directory import StateDirectory
 from virtqual import paths
+from virtqual.errors import INTERRUPTED
 from virtqual.references.load import known as references
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
@@ -37,10 +38,9 @@ from virtqual.session.store import load
 RHYTHM = 0.05
 # How often Slurm is asked which jobs run, s.
 GLANCE = 0.3
+# The experiments that say what sessions of one build have in common.
+FOR_BUDGETS, BEFORE = "same build, for budgets", "same build, emulated processors"
 Fault = Callable[[threading.Event], None]
-FOR_BUDGETS = "same build, for budgets"
-INTERRUPTED = 130
-BEFORE = "same build, emulated processors"
 
 
 def _hosts() -> list[str]:

@@ -243,9 +243,10 @@ def fetch_emulator(
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
         directory = StateDirectory.default()
-        here = requirements.program("qemu-system-x86_64").resolve()
-        if if_needed and not cluster.emulates_hosts(directory, Options(qemu=here, shared=directory.shared)):
-            return
+        if if_needed:
+            here = requirements.program("qemu-system-x86_64").resolve()
+            if not cluster.emulates_hosts(directory, Options(qemu=here, shared=directory.shared)):
+                return
         target = (to or directory.emulator).resolve()
         found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
         version = qemu.identify(found).version

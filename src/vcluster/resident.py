@@ -55,9 +55,15 @@ def entries(name: str) -> list[initramfs.ArchiveEntry]:
 
 def _libraries(files: Iterable[Path]) -> list[Path]:
     """Return what the dynamic linker loads for those of the files that are programs or plugins."""
-    binaries = [path for path in files if path.is_file() and path.read_bytes()[:4] == ELF]
-    shown = text(["ldd", *binaries])
+    shown = text(["ldd", *filter(_is_binary, files)])
     return [Path(name) for name in re.findall(r"(?:=>|^)\s*(/\S+) \(0x", shown, re.MULTILINE)]
+
+
+def _is_binary(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(ELF)) == ELF
 
 
 def _on_the_way(path: Path) -> Iterator[Path]:

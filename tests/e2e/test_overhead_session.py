@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, own_state, run
 
+SIDES = ("native", "virtual")
 pytestmark = pytest.mark.cluster
 
 
@@ -52,6 +53,3 @@ def test_what_the_hosts_are_is_seen_and_reported(session):
     assert places <= {(f"{side}{k}", f"host{k}") for side in ("native", "vm") for k in (1, 2)}
     steal = {side: [one["load"]["steal"] for one in session["runs"] if one["side"] == side] for side in SIDES}
     assert max(steal["native"]) == 0 < min(steal["virtual"])
-
-
-SIDES = ("native", "virtual")

@@ -100,9 +100,8 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "trap_job_errors": True,
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
-                **more,
-            }
-            for more in _polling(known)
+            },
+            *_polling(known),
         ],
         # Which cases there are: `reframe --mode=full` (see checks/selection.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
@@ -112,15 +111,14 @@ def configuration(directory: Path) -> dict[str, Any]:
 
 
 def _polling(known: Collection[SystemFile]) -> list[dict[str, Any]]:
-    """Return how often ReFrame asks for jobs: ever more seldom, or often where nobody else asks."""
+    """Return settings by which ReFrame asks for jobs often where nobody else asks; else ever more seldom."""
     own = [
         file.name
         for file in known
         if not isinstance(file.found, VirtqualError) and file.found[1].native.own_scheduler
     ]
     # A case of a few seconds must not wait for a poll that backed off.
-    often = {"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}
-    return [{}, often] if own else [{}]
+    return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}] if own else []
 
 
 def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:

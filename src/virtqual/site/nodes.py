@@ -46,6 +46,11 @@ def usable(state: str, *, reserved: bool = False) -> bool:
     return state.rstrip("-~#$" if reserved else "-~#") in (_USABLE | _RESERVED if reserved else _USABLE)
 
 
+def _completing(seen: NodeState) -> bool:
+    """Return whether a node that answers has not let go of a job yet."""
+    return seen.state.rstrip("-~#$") == "completing"
+
+
 @dataclass(frozen=True)
 class _Doubt:
     """Why a node is doubted: since when (monotonic seconds), on how many glances, and what was last seen."""
@@ -126,7 +131,7 @@ class Watch:
 
     def _free(self, side: str, seen: NodeState) -> bool:
         """Return whether nothing keeps the next job from a node: one that does not finish a job has hung."""
-        return self._usable(side, seen) and not seen.state.startswith("completing")
+        return self._usable(side, seen) and not _completing(seen)
 
     def _wanted(self, side: str) -> int:
         return self.system.native.nodes if side == "native" else self.system.virtual.nodes
@@ -240,10 +245,10 @@ class Watch:
                 self._doubts.pop(node, None)
                 continue
             doubt = self._doubts.get(node)
-            if doubt is None or (doubt.seen.state == "completing") != (seen.state == "completing"):
+            if doubt is None or _completing(doubt.seen) != _completing(seen):
                 doubt = _Doubt(clock, 0, seen)
             self._doubts[node] = doubt = _Doubt(doubt.since, doubt.glances + 1, seen)
-            patience = self.patience * (2 if seen.state == "completing" else 1)
+            patience = self.patience * (2 if _completing(seen) else 1)
             if why := doubt.lost(clock, patience):
                 self.lost[node] = f"node {node} {why}"
         if len(before - self.lost.keys()) < min(self._wanted(side), len(before)):
