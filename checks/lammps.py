@@ -31,7 +31,6 @@ BENCHMARKS = {
     "eam": LammpsBenchmark(-106662.09, small=20),
     "rhodo": LammpsBenchmark(-25356.2057, small=5),
 }
-QUICK = ("lj", "chain")
 # The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.
 SCALING = {"small": "lj", "standard": "rhodo"}
 DAY = 86400
@@ -86,7 +85,7 @@ class lammps(Lammps):
     descr = "LAMMPS benchmark: loop time on one node"
     problem = parameter(list(BENCHMARKS), loggable=True)
     tags = {"app", "quick", "full"}
-    quick = {"problem": QUICK}
+    quick = {"problem": ["lj"]}
 
     def arrange(self):
         """One rank a physical core."""

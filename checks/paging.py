@@ -29,7 +29,7 @@ class Stressor(NamedTuple):
 
 # An operation of `vm` is a MiB written; one of `fork` is a child that has ended.
 STRESSORS = {
-    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, small=512, standard=16384),
+    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, small=608, standard=16384),
     "forks": Stressor("fork", "fork_time", "", small=600, standard=20000),
 }
 WRITTEN = 2**20

@@ -62,7 +62,7 @@ def test_job_options_reach_both_sides(site):
 
 
 def test_the_scope_is_a_variable_and_a_mode(site):
-    assert "lammps (2 of 4 cases): in the full scope only" in listed(site, "-L")
+    assert "lammps (3 of 4 cases): in the full scope only" in listed(site, "-L")
     for option in (("-S", "scope=full"), ("--mode=full",)):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text
@@ -73,8 +73,8 @@ def test_the_scope_is_a_variable_and_a_mode(site):
 
 
 def test_names_tags_and_environments_select(site):
-    assert re.findall("^- (.*)", listed(site, "-l", "-n", "lammps.*chain"), re.MULTILINE) == [
-        "lammps problem=chain"
+    assert re.findall("^- (.*)", listed(site, "-l", "-n", "lammps.*lj"), re.MULTILINE) == [
+        "lammps problem=lj"
     ]
     assert "- lammps problem=lj\n" in listed(site, "-l", "-t", "app", "-t", "quick", "-p", "fake")
     assert "\n0 checks" in listed(site, "-l", "-t", "memory")

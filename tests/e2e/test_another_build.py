@@ -24,7 +24,7 @@ def qualify(tmp_path):
         up = run("vcluster", "up", "--hosts", "here", *options.split(), timeout=300, **env)
         assert up.returncode == 0, up.stderr
         try:
-            names = ("-n", "lammps.*chain", "-n", "mpi_latency_node")
+            names = ("-n", "lammps.*lj", "-n", "mpi_latency_node")
             done = run("virtqual", "qualify", "--system", "vcluster", *names, *more, timeout=1200, **env)
         finally:
             assert run("vcluster", "down", timeout=120, **env).returncode == 0
@@ -43,7 +43,7 @@ def test_a_slower_build_is_over_and_the_same_build_is_not(qualify):
     slower, session = qualify(other or SLOWER, "--against", first["session"])
     assert slower.returncode == 1, slower.stdout
     lost = [verdict for verdict in session["verdicts"] if verdict["outcome"] == "OVER"]
-    assert ("lammps_loop_time", "chain") in {(verdict["metric"], verdict["setting"]) for verdict in lost}
+    assert ("lammps_loop_time", "lj") in {(verdict["metric"], verdict["setting"]) for verdict in lost}
     for verdict in lost:
         assert "worse" in verdict["message"]
         assert f"{verdict['metric']}@{verdict['setting']}" in slower.stdout

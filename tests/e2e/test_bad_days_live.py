@@ -137,7 +137,7 @@ def test_a_job_that_somebody_cancels(cluster):
 @pytest.mark.parametrize("after", [0.3, 7])
 def test_a_controller_that_is_killed_once(cluster, after):
     """M7: it is back after seconds, and the session goes on; but for a job that it had not saved yet."""
-    process = cluster.start(name=("-n", "lammps.*chain"))
+    process = cluster.start(name=("-n", "lammps.*lj"))
     until(process, FIRST)
     cluster.running()
     time.sleep(after)
