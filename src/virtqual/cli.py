@@ -87,7 +87,10 @@ def _group() -> None:
 
 @app.command()
 def qualify(
-    system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")],
+    system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")] = "",
+    resume: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="go on with a session that has ended too early")
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')"),
@@ -139,8 +142,15 @@ def qualify(
             max_pairs=max_pairs,
             policy=policy,
         )
+        if resume is not None and request != main_job.Request(system=system):
+            raise UsageError("--resume: the session says what was asked for; only --system goes with it")
+        if not (system or resume):
+            raise UsageError("no system is named: --system NAME, a file of reframe/systems/")
         if only_check:
-            main_job.check(request)
+            main_job.check(request, resume)
             return
-        session = main_job.qualify(request, Terminal())
+        if resume:
+            session = main_job.resume(resume, system, Terminal())
+        else:
+            session = main_job.qualify(request, Terminal())
     raise typer.Exit(session.exit_code)

@@ -9,9 +9,8 @@ from made_runs import made_run, session_of
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
-from virtqual.qualify.state import Request
 from virtqual.session.log import Begun, Failed, Log, Returned, RoundBegun, Submitted
-from virtqual.session.session import Failure, Head, Loss, Round
+from virtqual.session.session import Failure, Head, Loss, Request, Round
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 #: The node is down for some seconds; nobody waits for the shell that ends it.

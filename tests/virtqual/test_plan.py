@@ -10,8 +10,8 @@ from virtqual import cli, paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
-from virtqual.qualify.state import Request
 from virtqual.references import Budget
+from virtqual.session.session import Request
 from virtqual.verdict import Case, Outcome, Prior, judge_session
 
 

@@ -8,18 +8,40 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
-from virtqual.qualify import plan
+from virtqual.qualify import opening, plan
 from virtqual.qualify.between import came_back, recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
-from virtqual.qualify.state import Qualification, Request, Screen
+from virtqual.qualify.state import Qualification, Screen
 from virtqual.session.judge import judge
-from virtqual.session.session import Round, Session
+from virtqual.session.session import Request, Round, Session
 from virtqual.site.slurm import cancel
 
 
 def qualify(request: Request, screen: Screen) -> Session:
+    """Run a session from its begin to its end; see `_ended`."""
+    with ExitStack() as held:
+        return _ended(prepare(request, screen, held))
+
+
+def resume(name: str, on: str, screen: Screen) -> Session:
+    """Run a session that has ended too early to its end; see `_ended`.
+
+    Parameters
+    ----------
+    name
+        Its id, the beginning of it, a path, or ``last``.
+    on
+        Name of its system; empty for whichever it is.
+    screen
+        Who is shown it.
+    """
+    with ExitStack() as held:
+        return _ended(opening.resume(name, on, screen, held))
+
+
+def _ended(job: Qualification) -> Session:
     """Run a session to its end.
 
     Returns
@@ -34,16 +56,14 @@ def qualify(request: Request, screen: Screen) -> Session:
     KeyboardInterrupt
         A person ended it before there was a session.
     """
-    with ExitStack() as held:
-        job = prepare(request, screen, held)
-        try:
-            session = _measured(job)
-        except UsageError:
-            # What was asked for makes no sense: where nothing was measured, no session is left of it.
-            if not job.log.session().runs:
-                shutil.rmtree(job.log.directory, ignore_errors=True)
-            raise
-    screen.end(session, str(job.log.directory))
+    try:
+        session = _measured(job)
+    except UsageError:
+        # What was asked for makes no sense: where nothing was measured, no session is left of it.
+        if not job.log.session().runs:
+            shutil.rmtree(job.log.directory, ignore_errors=True)
+        raise
+    job.screen.end(session, str(job.log.directory))
     return session
 
 
@@ -99,7 +119,11 @@ def _cancel_what_is_left(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    todo = [Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)]
+    first, session = Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1), job.log.session()
+    todo = [first]
+    if session.runs:
+        # It is resumed.
+        todo = plan.cut_off(job, session, first) or _following(job, session)
     while todo:
         session = job.log.session()
         try:
@@ -117,7 +141,11 @@ def _run_rounds(job: Qualification) -> None:
                 return
             session = job.log.session()
             todo = [*plan.cut_off(job, session, part), *todo]
-        todo = todo or plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+        todo = todo or _following(job, session)
 
 
-__all__ = ["Qualification", "Request", "Screen", "check", "qualify"]
+def _following(job: Qualification, session: Session) -> list[Round]:
+    return plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+
+
+__all__ = ["Qualification", "Request", "Screen", "check", "qualify", "resume"]

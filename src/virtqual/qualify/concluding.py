@@ -106,7 +106,7 @@ def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
         code = getattr(error, "exit_code", 2 if mended else InfrastructureError.exit_code)
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
     kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
-    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}."
+    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}.{session.goes_on}"
     _written(log, session)
     return session
 

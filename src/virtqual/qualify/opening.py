@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from virtqual.harness import repetitions
 from virtqual.qualify import plan
 from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
-from virtqual.qualify.state import Qualification, Request, Screen
+from virtqual.qualify.state import Qualification, Screen
 from virtqual.references import expiry_problems
 from virtqual.references.budgets import HypervisorClass
 from virtqual.references.load import known as references
@@ -25,12 +26,13 @@ from virtqual.report import junit
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
-from virtqual.session.log import Begun, Log
+from virtqual.session.log import Begun, Log, Resumed
 from virtqual.session.pairing import series_of
-from virtqual.session.session import Head, Session
+from virtqual.session.session import Head, Request, Resumption, Session
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.nodes import GLANCE, OFTEN, Watch
+from virtqual.site.slurm import cancel
 from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
@@ -60,23 +62,108 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
+    lock, watch = _alone(system, screen, held)
+    head, log = _opened(system, chosen, _described(stack), earlier, request)
+    notes = _notes(head, earlier, chosen, stack)
+    if earlier and request.against == "last":
+        notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
+    return _ready(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+
+
+def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification:
+    """Take up a session that has ended before it came to a conclusion, on the same system and build.
+
+    Parameters
+    ----------
+    name
+        Its id, or what `virtqual.session.store.find` knows.
+    on
+        Name of its system; empty for whichever it is.
+    screen, held
+        As of `prepare`.
+
+    Raises
+    ------
+    UsageError
+        There is no such session, or none that can go on.
+    RefusedError
+        Something is not any more as it was when the session began.
+    InfrastructureError
+        It cannot go on now.
+    """
+    log, request = _resumable(name, on)
+    begun, system = log.session(), load_system(request.system)
+    check_command(system)
+    _class(begun.hypervisor_class, system)
+    earlier = _earlier(request.against, system)
+    stack = _stack(begun.stack["name"])
+    if changed := _changed(begun, _identity(system), _described(stack)):
+        raise RefusedError(
+            f"session {begun.session} cannot go on: {'; '.join(changed)}. "
+            "Runs of both would be no single session; begin a new one"
+        )
+    lock, watch = _alone(system, screen, held)
+    # Whoever ran it is gone: nobody else holds the lock.
+    cancel(log.unfinished())
+    now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
+    ended = log.session().conclusion.removesuffix(begun.goes_on) or "It ended before anything was concluded."
+    log.append(Resumed(resumption=Resumption(time=now, ended=ended)))
+    log.reopen()
+    head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
+    notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
+    looks = plan.affordable(request)
+    return _ready(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+
+
+def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]:
+    """Keep other sessions away, see that nodes can run jobs, and end what dead sessions have left running."""
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
     if lacking := watch.begin():
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):
         screen.note(note)
-    head, log = _opened(system, chosen, _described(stack), earlier, request.label)
-    name_holder(lock, f"session {head.session}")
-    notes = _notes(head, earlier, chosen, stack)
-    if earlier and request.against == "last":
-        notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
-    screen.begin(head, notes)
-    watch.jobs = log.unfinished
-    return Qualification(request, screen, system, log, head, earlier, looks, watch, lock)
+    return lock, watch
 
 
-def check(request: Request) -> None:
+def _ready(job: Qualification, notes: list[str]) -> Qualification:
+    """Tell others who measures now, and the person what to know."""
+    name_holder(job.lock, f"session {job.head.session}")
+    job.screen.begin(job.head, notes)
+    job.watch.jobs = job.log.unfinished
+    return job
+
+
+def _resumable(name: str, on: str) -> tuple[Log, Request]:
+    """Return the log of a session that can go on, and what was asked for in it."""
+    log = Log(store.find(name, paths.sessions(), on))
+    session = log.session()
+    if on not in ("", session.system):
+        raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
+    if session.request is None:
+        raise UsageError(
+            f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
+        )
+    if session.outcome not in ("UNFINISHED", "BROKEN", "INTERRUPTED"):
+        raise UsageError(
+            f"session {session.session} is concluded ({session.outcome}): there is nothing left of it to run"
+        )
+    return log, session.request
+
+
+def _changed(begun: Session, identity: dict[str, dict[str, object]], stack: dict[str, Any]) -> list[str]:
+    """Return what is not any more as it was when a session began, in words."""
+    changed = []
+    if stack["hash"] != begun.stack["hash"]:
+        changed.append(f"its stack {stack['name']!r} is another one")
+    for side, now in identity.items():
+        then = begun.identity[side]
+        others = sorted(key for key in now if json.loads(json.dumps(now[key])) != then.get(key))
+        changed += [f"the system file states another {key} of the {side} partition" for key in others]
+    return changed
+
+
+def check(request: Request, resumed: str | None = None) -> None:
     """Refuse what makes no sense, as far as that can be known before the system is up and set up.
 
     Raises
@@ -84,6 +171,9 @@ def check(request: Request) -> None:
     UsageError, RefusedError
         What was asked for makes no sense, or must not be judged.
     """
+    if resumed is not None:
+        _resumable(resumed, request.system)
+        return
     plan.affordable(request)
     if request.hypervisor_class:
         _known_class(request.hypervisor_class)
@@ -146,26 +236,42 @@ def plain(
     logs = {}
     for name in stacks:
         stack = _described(_stack(name)) if name in known else {"name": name, "hash": "none", "programs": []}
-        logs[name] = _opened(found, chosen, stack, earlier, "reframe")[1]
+        logs[name] = _opened(found, chosen, stack, earlier, None)[1]
     return Opened(logs, earlier)
 
 
 def _opened(
-    system: System, chosen: HypervisorClass, stack: dict[str, Any], earlier: Session | None, label: str
+    system: System,
+    chosen: HypervisorClass,
+    stack: dict[str, Any],
+    earlier: Session | None,
+    request: Request | None,
 ) -> tuple[Head, Log]:
     """Make the session's directory and begin its log."""
     now = datetime.datetime.now(datetime.UTC).astimezone()
     directory = _directory(now, system.name)
+    label = _shown(request.label) if request else "reframe"
+    against = earlier.session if earlier else None
+    if request:
+        # As it was understood: `last` is another session when this one is resumed.
+        found = {
+            "hypervisor_class": chosen.name,
+            "against": against or "",
+            "stack": stack["name"],
+            "label": label,
+        }
+        request = request.model_copy(update=found)
     head = Head(
         session=directory.name,
-        label=_shown(label),
+        label=label,
         created=now.isoformat(timespec="seconds"),
         system=system.name,
         hypervisor_class=chosen.name,
         identity=_identity(system),
         stack=stack,
-        against=earlier.session if earlier else None,
+        against=against,
         repetitions=repetitions.of(earlier) if earlier else {},
+        request=request,
     )
     log = Log(directory)
     log.append(Begun(head=head))

@@ -10,11 +10,11 @@ from itertools import islice
 from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
-from virtqual.qualify.state import Qualification, Request
+from virtqual.qualify.state import Qualification
 from virtqual.runs import Run
 from virtqual.session.judge import Judged
 from virtqual.session.pairing import checks_of
-from virtqual.session.session import Round, Session
+from virtqual.session.session import Request, Round, Session
 from virtqual.session.store import readable
 from virtqual.verdict.rule import LOOKS
 
@@ -60,7 +60,7 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
 
 
 def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
-    """Return the rounds that bring the pairs that a round was cut off from.
+    """Return the rounds that bring the pairs that a round was cut off from, now or before a resumption.
 
     Nothing that was finished is run again. A pair of which one run was finished gets a new number with both
     its runs, since the runs of a pair follow each other.
@@ -75,9 +75,9 @@ def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
         for run in session.runs:
             if run.check == check:
                 sides[run.pair].add(run.side)
-        asked = range(part.first, part.last + 1)
-        left = sum(len(sides.get(pair, ())) < 2 for pair in asked)
-        if left:
+        whole = sum(pair >= part.first and len(ran) == 2 for pair, ran in sides.items())
+        left = part.last - part.first + 1 - whole
+        if left > 0:
             first = max([*sides, part.first - 1]) + 1
             ranges[check] = (first, first + left - 1)
     return _rounds(session, ranges)

@@ -13,9 +13,9 @@ from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
 from virtqual.qualify.plain import SESSION
-from virtqual.qualify.state import Qualification, Request
+from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
-from virtqual.session.session import Round, Session
+from virtqual.session.session import Request, Round, Session
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -34,7 +34,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
     listed = job.log.directory / catalogue.FILE
     # Nodes that were booted since are as cold as those of the first round.
-    asked = part.first, part.last, part.recreated is not None or bool(session.lost)
+    asked = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
     env = {
         "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),

@@ -8,26 +8,9 @@ from typing import Protocol
 
 from virtqual.harness.process import Event
 from virtqual.session.log import Log
-from virtqual.session.session import Head, Session
+from virtqual.session.session import Head, Request, Session
 from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a person asked for; see ``virtqual qualify --help``."""
-
-    system: str
-    hypervisor_class: str = ""
-    against: str = ""
-    full: bool = False
-    names: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    stack: str = ""
-    label: str = ""
-    max_pairs: int = 18
-    pairs: int | None = None
-    policy: str = "serial"
 
 
 class Screen(Protocol):

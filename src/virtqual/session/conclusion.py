@@ -76,10 +76,11 @@ def conclude(
     if interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
+        session.conclusion += session.goes_on
     elif broken or (verdict is None and not unmeasured):
         session.exit_code, session.outcome = InfrastructureError.exit_code, "BROKEN"
         why = "; ".join(broken[:3]) or "nothing was measured"
-        session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}."
+        session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}.{session.goes_on}"
     elif answer is Outcome.INVALID or unmeasured:
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,7 +20,7 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.records import first_mistake, write_whole
 from virtqual.runs import Run
-from virtqual.session.session import SCHEMA, Failure, Head, Loss, Round, Session
+from virtqual.session.session import SCHEMA, Failure, Head, Loss, Resumption, Round, Session
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
@@ -84,6 +84,16 @@ class Returned(_Event):
     loss: Loss
 
 
+class Resumed(_Event):
+    """The session goes on after it had ended, however it ended: all its jobs were cancelled before.
+
+    What failed of the infrastructure before it will be run again.
+    """
+
+    event: Literal["resumed"] = "resumed"
+    resumption: Resumption
+
+
 class Concluded(_Event):
     """The session as it was judged; the runs stand in the lines before."""
 
@@ -91,11 +101,8 @@ class Concluded(_Event):
     session: Session
 
 
-Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Returned | Concluded
-_EVENTS: dict[str, type[Event]] = {
-    model.model_fields["event"].default: model
-    for model in (Begun, RoundBegun, Submitted, Finished, WarmedUp, Failed, Returned, Concluded)
-}
+Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Returned | Resumed | Concluded
+_EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,7 @@ class Log:
         runs: dict[tuple[str, int, str, str], Run] = {}
         failures: list[Failure] = []
         lost: list[Loss] = []
+        resumed: list[Resumption] = []
         for event in self.events():
             match event:
                 case Begun():
@@ -189,9 +197,13 @@ class Log:
                     runs.setdefault((run.check, run.pair, run.side, run.job), run)
                 case Failed():
                     failures.append(event.failure)
-                case Returned():
+                case Returned() | Resumed():
                     failures = [failure for failure in failures if failure.kind != "infrastructure"]
-                    lost.append(event.loss)
+                    if isinstance(event, Returned):
+                        lost.append(event.loss)
+                    else:
+                        resumed.append(event.resumption)
+                        concluded = None
                 case Concluded():
                     concluded = event.session
         if head is None:
@@ -201,6 +213,7 @@ class Log:
             "runs": sorted(runs.values(), key=lambda run: run.start),
             "failures": failures,
             "lost": lost,
+            "resumed": resumed,
         }
         if concluded is not None:
             return concluded.model_copy(update=known)
@@ -208,9 +221,15 @@ class Log:
 
     def conclude(self, session: Session) -> None:
         """Append what the session comes to, and write ``session.json`` from the whole log."""
-        bare = session.model_copy(update={"rounds": [], "runs": [], "failures": [], "lost": []})
+        bare = session.model_copy(
+            update={"rounds": [], "runs": [], "failures": [], "lost": [], "resumed": []}
+        )
         self.append(Concluded(session=bare))
         self.write()
+
+    def reopen(self) -> None:
+        """Take away ``session.json``: a session that goes on is none that is concluded."""
+        (self.directory / DOCUMENT).unlink(missing_ok=True)
 
     def write(self) -> Path:
         """Write ``session.json`` as the log tells it, whole or not at all."""
@@ -229,8 +248,8 @@ class Log:
                     jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)
-                case Returned():
-                    # Nobody waits for what the loss has cut off: it was cancelled before.
+                case Returned() | Resumed():
+                    # Nobody waits for what the loss or the end has cut off: it was cancelled before.
                     jobs.clear()
         return jobs
 

@@ -22,6 +22,24 @@ SCHEMA: Literal["virtqual-session/2"] = "virtqual-session/2"
 Kind = Literal["infrastructure", "refused", "reference"]
 
 
+class Request(BaseModel):
+    """What a person asked for; see ``virtqual qualify --help``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    system: str
+    hypervisor_class: str = ""
+    against: str = ""
+    full: bool = False
+    names: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    stack: str = ""
+    label: str = ""
+    max_pairs: int = 18
+    pairs: int | None = None
+    policy: str = "serial"
+
+
 class Head(BaseModel):
     """What is known of a session before anything runs.
 
@@ -43,6 +61,9 @@ class Head(BaseModel):
         Id of the earlier session it is compared with, or None.
     repetitions
         By case: how often a run starts its program, where the earlier session has decided it.
+    request
+        What was asked for, with the class, the stack and the earlier session that were found for it; None for
+        a plain ReFrame run, which cannot be resumed.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,6 +78,7 @@ class Head(BaseModel):
     stack: dict[str, Any]
     against: str | None = None
     repetitions: dict[str, int] = {}
+    request: Request | None = None
 
     @property
     def build(self) -> str:
@@ -128,6 +150,23 @@ class Loss(BaseModel):
     round: int
     nodes: dict[str, str]
     seconds: float
+
+
+class Resumption(BaseModel):
+    """A session went on after it had ended: its runs before that count, and none of them was run again.
+
+    Attributes
+    ----------
+    time
+        ISO date and time.
+    ended
+        What had been concluded when it ended.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    time: str
+    ended: str
 
 
 class Failure(BaseModel):
@@ -235,9 +274,11 @@ class Session(Head, Conclusion):
     runs
         Every run, once, by start.
     failures
-        Every case that left no run, but for those that a lost node cut off.
+        Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
     lost
         Every time that nodes were lost and came back.
+    resumed
+        Every time that the session went on after it had ended.
     refused
         Checks of which nothing may be judged, with the reasons.
     preflight
@@ -258,6 +299,7 @@ class Session(Head, Conclusion):
     runs: list[Run] = []
     failures: list[Failure] = []
     lost: list[Loss] = []
+    resumed: list[Resumption] = []
     refused: dict[str, tuple[str, ...]] = {}
     preflight: list[Finding] = []
     canaries: list[Canary] = []
@@ -265,6 +307,11 @@ class Session(Head, Conclusion):
     verdicts: list[VerdictRecord] = []
     slow_runs: SlowRunsRecord | None = None
     waivers: list[str] = []
+
+    @property
+    def goes_on(self) -> str:
+        """How it can go on where it has ended too early, in words; empty for a plain ReFrame run."""
+        return f" `virtqual qualify --resume {self.session}` goes on with it." if self.request else ""
 
     def verdicts_of(self, check: str) -> list[VerdictRecord]:
         """Return the verdicts on the series that a check measured."""

@@ -1,0 +1,178 @@
+"""A session that has ended too early goes on, on a stand-in for Slurm: no run is measured twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+
+
+def start(site, *options):
+    return subprocess.Popen(
+        ["virtqual", *options],
+        env=site.env,
+        cwd=site.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until(process, text):
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"{text} was not printed")
+
+
+def interrupted(site, moment, number=signal.SIGINT):
+    """Begin a session, end it, and return its id."""
+    process = start(site, *ON)
+    until(process, moment)
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    (directory,) = (site.path / "state/sessions").iterdir()
+    return directory.name
+
+
+def document(site, name):
+    return json.loads((site.path / "state/sessions" / name / "session.json").read_text("utf-8"))
+
+
+def log(site, name):
+    lines = (site.path / "state/sessions" / name / "log.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def finished(site, name):
+    """Return the jobs whose runs are in a session's log."""
+    return [event["run"]["job"] for event in log(site, name) if event["event"] == "finished"]
+
+
+def in_words(done):
+    return " ".join((done.stdout + (done.stderr or "")).split())
+
+
+def test_it_goes_on_with_the_pairs_that_are_left(site):
+    name = interrupted(site, " 6/10")
+    assert f"`virtqual qualify --resume {name}` goes on with it" in document(site, name)["conclusion"]
+    before = finished(site, name)
+    assert len(before) >= 3
+    done = site.virtqual("qualify", "--resume", name)
+    assert done.returncode == 0, in_words(done)
+    assert f"{len(before)} runs of it count. Interrupted" in in_words(done)
+    session = document(site, name)
+    assert session["outcome"] == "WITHIN"
+    assert [one["ended"] for one in session["resumed"]] == [
+        "Interrupted: what was measured is kept, nothing is concluded from it."
+    ]
+    # Every run is there once, those from before among them; each pair has its runs one after the other.
+    assert set(before) <= set(finished(site, name))
+    assert len(finished(site, name)) == len(set(finished(site, name)))
+    runs = sorted((run["start"], run["pair"], run["side"]) for run in session["runs"])
+    pairs = [pair for _, pair, _ in runs]
+    whole = {pair for pair in pairs if pairs.count(pair) == 2}
+    assert len(whole) == 4
+    assert all(abs(pairs.index(pair) - (len(pairs) - 1 - pairs[::-1].index(pair))) == 1 for pair in whole)
+    for pair in whole:
+        first = next(side for _, number, side in runs if number == pair)
+        assert first == ("native", "virtual")[pair % 2]
+
+
+def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site):
+    site.fault("slow.cloud", "1.5")
+    process = start(site, *ON)
+    until(process, "round 2")
+    until(process, " 4/")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    (directory,) = (site.path / "state/sessions").iterdir()
+    done = site.virtqual("qualify", "--resume", directory.name)
+    assert done.returncode == 1, in_words(done)
+    (verdict,) = document(site, directory.name)["verdicts"]
+    assert (verdict["outcome"], verdict["pairs"]) == ("OVER", 8)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_however_it_ended(site, number):
+    name = interrupted(site, " 4/10", number)
+    before = finished(site, name)
+    done = site.virtqual("qualify", "--resume", name[:15])
+    assert done.returncode == 0, in_words(done)
+    assert set(before) <= set(finished(site, name))
+    assert len({(run["pair"], run["side"]) for run in document(site, name)["runs"]}) >= 8
+
+
+def test_before_its_first_run(site):
+    name = interrupted(site, "round 1")
+    done = site.virtqual("qualify", "--resume", "last", "--system", "testsite")
+    assert done.returncode in (0, 2), in_words(done)
+    if done.returncode == 2:
+        # `last` is one that measured something.
+        done = site.virtqual("qualify", "--resume", name)
+        assert done.returncode == 0, in_words(done)
+    assert len(document(site, name)["runs"]) == 8
+
+
+def test_ten_random_moments(site):
+    draw = random.Random(14)
+    options = ON
+    for _ in range(10):
+        process = start(site, *options)
+        try:
+            process.communicate(timeout=draw.uniform(0.5, 5))
+        except subprocess.TimeoutExpired:
+            process.send_signal(draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
+            process.communicate(timeout=60)
+        known = sorted((site.path / "state/sessions").glob("*"))
+        if known:
+            options = ("qualify", "--resume", known[0].name)
+        if process.returncode == 0:
+            break
+        time.sleep(0.1)
+    else:
+        done = site.virtqual(*options)
+        assert done.returncode == 0, in_words(done)
+    (directory,) = (site.path / "state/sessions").iterdir()
+    runs = document(site, directory.name)["runs"]
+    assert len({run["job"] for run in runs}) == len(runs)
+    pairs = [run["pair"] for run in runs]
+    assert sum(pairs.count(pair) == 2 for pair in set(pairs)) == 4
+
+
+def test_what_cannot_go_on_is_said(site):
+    done = site.virtqual(*ON)
+    assert done.returncode == 0, in_words(done)
+    (directory,) = (site.path / "state/sessions").iterdir()
+    done = site.virtqual("qualify", "--resume", directory.name)
+    assert done.returncode == 2
+    assert "is concluded (WITHIN): there is nothing left of it to run" in in_words(done)
+    done = site.virtqual("qualify", "--resume", directory.name, "--full")
+    assert done.returncode == 2
+    assert "the session says what was asked for" in in_words(done)
+    done = site.virtqual("qualify", "--resume", directory.name, "--system", "other")
+    assert done.returncode == 2
+    assert "is of system 'testsite', not of 'other'" in in_words(done)
+    assert site.virtqual("qualify").returncode == 2
+
+
+def test_another_build_is_no_part_of_it(site):
+    name = interrupted(site, " 4/10")
+    other = {"hypervisor": {"vendor": "KVM", "build": "9.9", "accelerator": "kvm", "machine": None}}
+    done = site.virtqual("qualify", "--resume", name, FAKE_EXTRAS_cloud=json.dumps(other))
+    assert done.returncode == 4, in_words(done)
+    assert "the system file states another hypervisor of the virtual partition" in in_words(done)
+    assert document(site, name)["outcome"] == "INTERRUPTED"
+
+
+def test_a_plain_run_of_reframe_is_none(site):
+    assert site.reframe("-n", "lammps.*lj").returncode == 0
+    (directory,) = (site.path / "state/sessions").iterdir()
+    done = site.virtqual("qualify", "--resume", directory.name)
+    assert done.returncode == 2
+    assert "was a plain ReFrame run" in in_words(done)
