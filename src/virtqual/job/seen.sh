@@ -1,5 +1,20 @@
-# Sourced by see.sh: `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on
-# this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
+# Sourced by see.sh.  `virtqual_environment` prints the variables that MPI, maths and threading libraries and the
+# linker read, and the modules that are loaded; nothing else of the environment, which may hold secrets.
+virtqual_environment() (
+    set -f
+    IFS='
+'
+    for line in $(export -p); do
+        case ${line#* } in
+            OMP_*=* | GOMP_*=* | KMP_*=* | MKL_*=* | OPENBLAS_*=* | BLIS_*=* | LOADEDMODULES=* | LD_*=* | \
+                GLIBC_*=* | UCX_*=* | FI_*=* | MV2_*=* | MVP_*=* | OMPI_*=* | MPICH_*=* | MPIR_*=* | I_MPI_*=*)
+                printf '%s\n' "$line"
+                ;;
+        esac
+    done
+)
+
+# `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
 # say is kept in memory until the linker resolves other files or one of them changes.
 virtqual_seen() {
     case $1 in
@@ -53,6 +68,8 @@ virtqual_seen() {
     echo "program $program
 flags $flags
 coretype $OPENBLAS_CORETYPE
+environment
+$(virtqual_environment)
 ldd
 $loaded"
     if [ "$old" = "$key" ]; then

@@ -7,7 +7,9 @@ there and what they say of themselves; nothing is taken from a manifest.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -19,6 +21,8 @@ UNSEEN = "not observable"
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
+# Variables that name an adapter or its address: a VM's are called otherwise.
+_DEVICE = re.compile(r"NET_DEVICES|GID_INDEX|_IFACE|IBA_HCA|_if_(in|ex)clude")
 _QUESTIONS = {
     "mpi": "MPI library",
     "openblas": "OpenBLAS kernel",
@@ -61,6 +65,9 @@ class Seen(BaseModel):
         ``OPENBLAS_CORETYPE`` as the task had it, empty if unset.
     cpu
         Features of the processor by which libraries choose their code.
+    environment
+        The variables that libraries and the linker read, and the loaded modules, as ``seen.sh`` chooses them;
+        without names of devices, which may differ in a VM.  None in records of before this was written down.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,6 +78,7 @@ class Seen(BaseModel):
     says: dict[str, str]
     coretype: str
     cpu: frozenset[str]
+    environment: dict[str, str] | None = None
 
 
 ABSENT = LoadedFile(path="", sha256="")
@@ -133,6 +141,7 @@ def parse(text: str, node: str) -> Seen:
             says=says,
             coretype=head.get("coretype", ""),
             cpu=frozenset(flag for flag in head["flags"].split() if _CHOSEN_BY.match(flag)),
+            environment=_environment(parts["environment"]) if "environment" in parts else None,
         )
     except (KeyError, ValueError) as error:
         raise SeenError(
@@ -146,11 +155,24 @@ def _sections(text: str) -> dict[str, list[str]]:
     parts: dict[str, list[str]] = {}
     section = parts.setdefault("head", [])
     for line in text.splitlines():
-        if line in ("ldd", "sha256", "real", "says"):
+        if line in ("environment", "ldd", "sha256", "real", "says"):
             section = parts.setdefault(line, [])
         elif line:
             section.append(line)
     return parts
+
+
+def _environment(lines: Iterable[str]) -> dict[str, str]:
+    """Return variables by name from the shell's ``export -p``."""
+    found = {}
+    for line in lines:
+        _, _, assignment = line.partition(" ")
+        name, _, value = assignment.partition("=")
+        with suppress(ValueError):  # of a value of several lines only the first is there
+            value = "".join(shlex.split(value))
+        if not _DEVICE.search(name):
+            found[name] = value
+    return found
 
 
 def _linked(line: str) -> tuple[str, str] | None:
@@ -178,6 +200,10 @@ def differences(left: Seen, right: Seen) -> list[Difference]:
         if _sum(first) != _sum(second):
             found.append(Difference("software", name, _describe(first), _describe(second)))
     compare("software", "OPENBLAS_CORETYPE", left.coretype or "unset", right.coretype or "unset")
+    if left.environment is not None and right.environment is not None:
+        for name in sorted((left.environment.keys() | right.environment.keys()) - {"OPENBLAS_CORETYPE"}):
+            had, has = left.environment.get(name, "unset"), right.environment.get(name, "unset")
+            compare("software", name, had, has)
     compare(
         "processor",
         "CPU features",

@@ -133,7 +133,7 @@ def test_another_mpi_is_named(see, tree, tmp_path):
     mixed.mkdir()
     shutil.copy(tree / "b/libmpi.so.12", mixed)
     found = same.differences(see("a"), see(str(mixed), "a"))
-    assert [d.what for d in found] == ["MPI library", "libmpi.so.12"]
+    assert [d.what for d in found] == ["MPI library", "libmpi.so.12", "LD_LIBRARY_PATH"]
     assert found[0] == Difference("software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2")
     assert str(tree / "a/libmpi.so.12") in found[1].first
     assert str(mixed / "libmpi.so.12") in found[1].second
@@ -170,8 +170,30 @@ def test_another_openblas_kernel_is_named(see):
 def test_every_difference_is_named_with_its_nodes(see):
     one, other = see("a"), see("b", node="vm1")
     sentences = [sentence for _, sentence in same.among([("native", [one]), ("virtual", [one, other])])]
-    assert len(sentences) == 4
+    assert len(sentences) == 5
     assert all("native node n1" in text and "virtual node vm1" in text for text in sentences)
+
+
+def test_the_environment_that_libraries_read_is_named(see):
+    set_, other = {"OMP_NUM_THREADS": "1", "SECRET": "s"}, {"OMP_NUM_THREADS": "2", "UCX_TLS": "it's rc,self"}
+    one, two = see("a", **set_), see("a", node="vm1", **other)
+    assert one.environment.keys() == {"OMP_NUM_THREADS", "LD_LIBRARY_PATH"}
+    assert same.differences(one, two) == [
+        Difference("software", "OMP_NUM_THREADS", "1", "2"),
+        Difference("software", "UCX_TLS", "unset", "it's rc,self"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["UCX_NET_DEVICES", "FI_TCP_IFACE", "MV2_IBA_HCA", "OMPI_MCA_btl_tcp_if_include", "PATH"]
+)
+def test_names_of_devices_may_differ(see, name):
+    assert same.differences(see("a", **{name: "/usr/bin:/bin"}), see("a")) == []
+
+
+def test_a_record_of_before_says_nothing_of_the_environment(see):
+    before = see("a").model_copy(update={"environment": None})
+    assert same.differences(before, see("a", UCX_TLS="rc")) == []
 
 
 def test_a_library_that_is_not_found_or_not_loaded(see):
@@ -226,6 +248,7 @@ def test_processors_are_left_to_preflight(see):
         "MPI library",
         "libmpi.so.12",
         "libopenblas.so.0",
+        "LD_LIBRARY_PATH",
     ]
     # A library that changes between two runs of one side is no less a difference.
     assert list(other_software([run("native", native), run("native", other)]))
