@@ -5,6 +5,7 @@ binds and reads.  :func:`checks.judged.judge` makes a sampled check of one that 
 said by :class:`~checks.overhead.Overhead`.  Reading numbers and deciding are calls into ``virtqual``.
 """
 
+import math
 import shlex
 import shutil
 import time
@@ -118,6 +119,17 @@ class Sampled(Guarded):
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             self.bring(name)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
+
+    @run_before("run")
+    def ask_for_whole_nodes(self):
+        """Ask for all memory of the nodes, and for just so many, where nobody has asked for something else."""
+        job = self.job
+        options = [*job.sched_access, *job.options, *job.cli_options]
+        asked = {word.split("=")[0] for option in options for word in option.split()}
+        if not asked & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
+            job.options.append("--mem=0")
+        if self.num_tasks_per_node and not asked & {"-N", "--nodes"}:
+            job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
 
     def rooms(self):
         """Return the directories in which the program ran: one, unless it is repeated."""

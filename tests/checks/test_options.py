@@ -61,6 +61,16 @@ def test_job_options_reach_both_sides(site):
         assert "#SBATCH --account=me\n" in text
 
 
+@pytest.mark.parametrize(
+    ("option", "memory"), [("exclusive", ["--mem=0"]), ("mem-per-cpu=1G", ["--mem-per-cpu=1G"])]
+)
+def test_a_job_asks_for_whole_nodes_and_for_no_more_of_them(site, option, memory):
+    dry_run(site, "-J", option)
+    for text in scripts(site):
+        assert re.findall("^#SBATCH (--mem.*)", text, re.MULTILINE) == memory
+        assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
+
+
 def test_the_scope_is_a_variable_and_a_mode(site):
     assert "lammps (3 of 4 cases): in the full scope only" in listed(site, "-L")
     for option in (("-S", "scope=full"), ("--mode=full",)):
