@@ -122,7 +122,7 @@ class Sampled(Guarded):
 
     @run_before("run")
     def ask_for_whole_nodes(self):
-        """Ask for all memory of the nodes, and for just so many, where nobody has asked for something else."""
+        """Ask for all memory of the nodes, and for no more nodes, where nobody asked for something else."""
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
         asked = {word.split("=")[0] for option in options for word in option.split()}

@@ -10,12 +10,20 @@ import typer
 from virtqual.commands.identity import text_of
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.identity import NotObservable, gather, kvm_host, readers
+from virtqual.files import execute
+from virtqual.identity import gather, kvm_host, readers
 from virtqual.identity import host as hosts
-from virtqual.identity.record import Text
 
 
 def command(
+    here: Annotated[bool, typer.Option("--here", help="this machine is the host")] = False,
+    script: Annotated[
+        bool, typer.Option("--script", help="print the shell script for hosts without virtqual, and stop")
+    ] = False,
+    gathered: Annotated[
+        Path | None, typer.Option("--from", help="what --script printed on a KVM host", metavar="FILE")
+    ] = None,
+    vm: Annotated[str, typer.Option(help="of a KVM host: the VM that is meant", metavar="NAME")] = "",
     libvirt: Annotated[
         Path | None, typer.Option(help="what `virsh dumpxml NAME` printed", metavar="FILE")
     ] = None,
@@ -27,20 +35,29 @@ def command(
         Path | None,
         typer.Option(help="ESXi: what `esxcli system version get` and others printed", metavar="FILE"),
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="this machine is the host")] = False,
 ) -> None:
     """Print what a hypervisor's host says of itself and of a VM (virtqual-host/1), for `identity --host`.
 
     Options may be combined; see docs/preflight.md.
     """
+    if script:
+        typer.echo(kvm_host.script(), nl=False)
+        return
     fields: hosts.Fields = {}
-    given = {"libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
+    given = {"--from": gathered, "libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
     source = [name for name, file in given.items() if file] + (["this machine"] if here else [])
     with speaking():
         if not source:
-            raise UsageError("give at least one of --here, --libvirt, --qemu, --vmx, --esxcli")
-        if here:
-            fields |= hosts.of_identity(readers.read(gather.here())) | kvm_host.of_root()
+            raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
+        if here and gathered:
+            raise UsageError("--here and --from: give one of them")
+        if vm and not (here or gathered):
+            raise UsageError("--vm names a VM of what --here or --from say")
+        if here or gathered:
+            said = text_of(gathered) if gathered else execute.run(["sh", "-c", kvm_host.script()]).stdout
+            files = gather.parse(said)
+            fields |= hosts.of_identity(readers.read(files)) | kvm_host.of_files(files)
+            fields |= kvm_host.of_vm(kvm_host.vms(files), vm)
         if libvirt:
             fields |= hosts.of_libvirt(text_of(libvirt))
         if qemu:
@@ -49,19 +66,7 @@ def command(
             fields |= hosts.of_vmx(text_of(vmx))
         if esxcli:
             fields |= hosts.of_esxcli(text_of(esxcli))
-        if here:
-            fields["qemu_package"] = _qemu_package(libvirt, qemu)
         typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
-
-
-def _qemu_package(libvirt: Path | None, qemu: Path | None) -> Text:
-    binary = kvm_host.running(qemu) if qemu else None
-    if binary is None:
-        named = (qemu and text_of(qemu).partition("\0")[0]) or (libvirt and hosts.emulator(text_of(libvirt)))
-        if not named:
-            return NotObservable(not_observable="neither --qemu nor --libvirt names QEMU's binary")
-        binary = Path(named)
-    return kvm_host.package(binary)
 
 
 app = typer.Typer(add_completion=False)

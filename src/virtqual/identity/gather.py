@@ -8,7 +8,7 @@ unprivileged.  :func:`of_root` reads the same files below a directory.  What is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,13 +67,20 @@ LAST_LINE = "virtqual-look/1"
 _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 
 
-def script() -> str:
+def script(more: Sequence[str] = (), then: str = "") -> str:
     """Return the shell script that prints what :func:`parse` reads.
+
+    Parameters
+    ----------
+    more
+        Files that are read besides, as shell patterns.
+    then
+        Shell commands that print further lines of the form ``/path:content``.
 
     `grep` names the file before each of its lines, and says of each that it cannot read why; the complaints
     follow after the content, so that neither is split by the other.
     """
-    files = " \\\n    ".join(FILES)
+    files = " \\\n    ".join([*FILES, *more])
     return (
         "# Prints the files that say what this node is, and why some cannot be read.\n"
         "exec 3>&1\n"
@@ -83,6 +90,7 @@ def script() -> str:
         "if command -v vmware-toolbox-cmd > /dev/null; then\n"
         f"    vmware-toolbox-cmd stat raw text session 2> /dev/null | sed 's|^|{VMWARE_SESSION}:|'\n"
         "fi\n"
+        f"{then}"
         f"echo {LAST_LINE}\n"
     )
 
@@ -156,10 +164,10 @@ def here() -> NodeFiles:
     return parse(execute.run(["sh", "-c", script()]).stdout)
 
 
-def of_root(root: Path) -> NodeFiles:
+def of_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
     """Gather the files below a directory that holds a node's ``/proc`` and ``/sys``."""
     texts, reasons = {}, {}
-    for pattern in FILES:
+    for pattern in patterns:
         paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
         for path in paths:
             try:

@@ -117,11 +117,6 @@ def of_libvirt(text: str) -> Fields:
     return fields
 
 
-def emulator(text: str) -> str | None:
-    """Return the QEMU binary that a domain of ``virsh dumpxml`` names."""
-    return ElementTree.fromstring(text).findtext("devices/emulator")
-
-
 def of_qemu(arguments: Sequence[str]) -> Fields:
     """Read the arguments of a QEMU process (``/proc/PID/cmdline``)."""
     fields: Fields = {}

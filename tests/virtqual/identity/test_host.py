@@ -3,14 +3,13 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import UsageError
-from virtqual.identity import host, kvm_host, seen
+from virtqual.identity import gather, host, kvm_host, seen
 
 LIBVIRT = """<domain type='kvm'><name>n1</name><memory unit='GiB'>64</memory>
 <memoryBacking><hugepages/><locked/></memoryBacking><vcpu placement='static'>2</vcpu>
@@ -107,6 +106,15 @@ def test_the_file_of_a_site(tmp_path):
             host.load(file)
 
 
+def files_of(root):
+    """Gather what the script would, of files below a directory."""
+    files = gather.of_root(root, [*gather.FILES, *kvm_host.FILES])
+    groups = root / "sys/kernel/iommu_groups"
+    if groups.is_dir():
+        files.texts["/sys/kernel/iommu_groups"] = "\n".join(entry.name for entry in groups.iterdir())
+    return files
+
+
 def tree(root, **files):
     """Make a host's files by hand."""
     for path, text in files.items():
@@ -130,7 +138,7 @@ KVM = {
 
 
 def test_the_files_of_a_kvm_host(tmp_path):
-    fields = kvm_host.of_root(tree(tmp_path, **KVM))
+    fields = kvm_host.of_files(files_of(tree(tmp_path, **KVM)))
     assert fields == {
         "module_parameters": {
             "kvm.halt_poll_ns": "200000",
@@ -150,61 +158,93 @@ def test_the_files_of_a_kvm_host(tmp_path):
 
 
 def test_what_a_host_does_not_show_is_no_default(tmp_path):
-    fields = kvm_host.of_root(tmp_path)
+    fields = kvm_host.of_files(files_of(tmp_path))
     assert {key: value for key, value in fields.items() if seen(value)} == {}
     assert "KVM is not loaded" in fields["module_parameters"].not_observable
     assert host.of(fields, "host").iommu_groups == fields["iommu_groups"]
     # An IOMMU that is off, and a kernel that does not tell the types.
     (tmp_path / "sys/kernel/iommu_groups").mkdir(parents=True)
-    fields = kvm_host.of_root(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"}))
+    fields = kvm_host.of_files(files_of(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"})))
     assert (fields["iommu_groups"], fields["iommu_options"]) == (0, "none")
     assert not seen(fields["iommu_types"])
     assert "iommu_large_pages" not in fields
     (tmp_path / "sys/kernel/iommu_groups/0/type").mkdir(parents=True)
     (tmp_path / "sys/module/kvm/parameters/nested").mkdir(parents=True)
     tree(tmp_path, **{"sys/module/vfio_iommu_type1/parameters/disable_hugepages": "Y"})
-    fields = kvm_host.of_root(tmp_path)
+    fields = kvm_host.of_files(files_of(tmp_path))
     assert fields["iommu_types"].not_observable == "/sys/kernel/iommu_groups/0/type: is a directory"
     assert fields["module_parameters"]["kvm.nested"].startswith("not observable (")
     assert fields["iommu_large_pages"] is False
 
 
-def test_the_package_of_qemu(tmp_path, monkeypatch):
-    said = {"dpkg-query": "", "rpm": ""}
-    monkeypatch.setattr(kvm_host, "_said", lambda program, *_: said[program])
-    copy = shutil.copy("/bin/sleep", tmp_path / "qemu")
-    assert "no program of this machine" in kvm_host.package(tmp_path / "none").not_observable
-    assert kvm_host.package(Path(copy)).not_observable == f"no package of this machine has {copy}"
-    said["rpm"] = "qemu-kvm-core 9.0.0-10.el9"
-    assert kvm_host.package(Path(copy)) == "qemu-kvm-core 9.0.0-10.el9"
-    assert kvm_host.running(tmp_path / "cmdline") is None
+def vm(process, name, qemu=QEMU, **files):
+    """Return the lines that the script prints of a VM's process."""
+    words = f"{qemu} -name guest={name},debug-threads=on".split()
+    said = [("cmdline", word) for word in words] + list(files.items())
+    return "".join(f"/proc/{process}/{file}:{line}\n" for file, line in said)
+
+
+PACKAGE = "qemu-kvm-core 9.0.0-10.el9"
+
+
+def test_the_vms_of_a_host():
+    alike = {"exe": "/usr/libexec/qemu-kvm", "package": PACKAGE}
+    text = vm(11, "n1", **alike) + vm(12, "n2", **alike)
+    text += "".join(f"/virsh/n1:{line}\n" for line in LIBVIRT.splitlines())
+    found = kvm_host.vms(gather.parse(f"{text}virtqual-look/1\n"))
+    assert list(found) == ["n1", "n2"]
+    assert found["n1"]["vcpus_pinned"] is True
+    assert kvm_host.of_vm(found, "n2") == host.of_qemu(QEMU.split()) | {"qemu_package": PACKAGE}
+    both = kvm_host.of_vm(found)
+    assert both["qemu_package"] == PACKAGE
+    assert both["vcpus"].not_observable == "differs between the VMs n1, n2: name one by --vm"
+    assert kvm_host.of_vm({}) == {}
+    with pytest.raises(UsageError, match="no VM 'n3' runs on this host; those that do: n1, n2"):
+        kvm_host.of_vm(found, "n3")
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"exe": "/usr/bin/q (deleted)"}, "/usr/bin/q: replaced since the VM was started"),
+        ({"exe": "/opt/q"}, "no package of this host has /opt/q"),
+        ({}, "/proc/11/exe: permission denied, only root sees QEMU's binary"),
+    ],
+    ids=["an upgrade", "an own build", "no root"],
+)
+def test_a_qemu_of_which_the_package_is_not_known(files, says):
+    found = kvm_host.vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
+    assert found["n1"]["qemu_package"].not_observable == says
+
+
+def test_the_script_on_this_machine(tmp_path):
+    copy = shutil.copy("/bin/sleep", tmp_path / "qemu-system-x86_64")
+    script = CliRunner().invoke(app, ["host", "--script"]).output
     with subprocess.Popen([copy, "60"]) as process:
-        cmdline = Path(f"/proc/{process.pid}/cmdline")
-        assert kvm_host.running(cmdline) == Path(copy)
-        Path(copy).unlink()
-        assert "replaced since the VM was started" in kvm_host.running(cmdline).not_observable
+        said = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=True).stdout
+        (tmp_path / "said").write_text(said)
+        here = json.loads(
+            CliRunner().invoke(app, ["host", "--here", "--vm", f"process {process.pid}"]).output
+        )
         process.kill()
-
-
-def test_the_command_on_a_kvm_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(kvm_host, "package", lambda binary: f"package of {binary}")
-    (tmp_path / "vm.xml").write_text(
-        LIBVIRT.replace("<os>", "<devices><emulator>/usr/bin/kvm</emulator></devices><os>")
+    (tmp_path / "vm.xml").write_text(LIBVIRT)
+    options = ["--from", str(tmp_path / "said"), "--vm", f"process {process.pid}"]
+    found = json.loads(CliRunner().invoke(app, ["host", *options]).output)
+    assert found["qemu_package"] == {"not_observable": f"no package of this host has {copy}"}
+    assert {**found, "source": "this machine"} == here
+    assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= found.keys()
+    more = json.loads(
+        CliRunner().invoke(app, ["host", *options, "--libvirt", str(tmp_path / "vm.xml")]).output
     )
-    (tmp_path / "cmdline").write_text(QEMU.replace(" ", "\0"))
-    for options, found in (
-        (["--libvirt", "vm.xml"], "package of /usr/bin/kvm"),
-        (["--qemu", "cmdline"], "package of qemu-system-x86_64"),
-        ([], {"not_observable": "neither --qemu nor --libvirt names QEMU's binary"}),
-    ):
-        monkeypatch.chdir(tmp_path)
-        done = CliRunner().invoke(app, ["host", "--here", *options])
-        assert json.loads(done.output)["qemu_package"] == found
-        assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= json.loads(done.output).keys()
-    (tmp_path / "host.json").write_text(done.output)
+    assert more["vcpus"] == 2
+    (tmp_path / "host.json").write_text(json.dumps(more))
     shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json")]).output
     assert "QEMU package" in shown
-    assert "names QEMU's binary" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("options", [["--vm", "n1"], ["--here", "--from", "x"]])
+def test_options_that_do_not_go_together(options):
+    assert CliRunner().invoke(app, ["host", *options]).exit_code == 2
 
 
 def test_the_command(tmp_path):
