@@ -6,6 +6,9 @@
 ``VIRTQUAL_STATE``
     What is written: stacks, sessions, the results database.  Default: ``.virtqual`` in the root.
     On a cluster it must be on a file system that every node sees at the same path.
+``VIRTQUAL_SHARED``
+    What several people use and no session changes: stacks and fetched inputs.  It may be read-only to those
+    who only run sessions.  Default: the state directory.
 ``VIRTQUAL_REFERENCES``
     Reviewed data to judge against.  Default: ``references`` in the root.
 """
@@ -31,6 +34,11 @@ def state() -> Path:
     return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
 
 
+def shared() -> Path:
+    """Return the directory of what several people may use (it may not exist yet)."""
+    return Path(os.environ.get("VIRTQUAL_SHARED") or state()).resolve()
+
+
 def references() -> Path:
     """Return the directory of reviewed data."""
     return Path(os.environ.get("VIRTQUAL_REFERENCES") or root() / "references").resolve()
@@ -38,12 +46,12 @@ def references() -> Path:
 
 def stacks() -> Path:
     """Return the directory that holds one directory a software stack."""
-    return state() / "stack"
+    return shared() / "stack"
 
 
 def inputs() -> Path:
     """Return the directory that holds one directory an input that was fetched."""
-    return state() / "inputs"
+    return shared() / "inputs"
 
 
 def sessions() -> Path:

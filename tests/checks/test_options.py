@@ -71,6 +71,13 @@ def test_a_job_asks_for_whole_nodes_and_for_no_more_of_them(site, option, memory
         assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
 
 
+@pytest.mark.parametrize("option", ["-l", "-L", "--list-tags"])
+def test_a_list_writes_nothing(site, option):
+    before = sorted(site.path.rglob("*"))
+    listed(site, option)
+    assert [path for path in sorted(site.path.rglob("*")) if path not in before] == []
+
+
 def test_the_scope_is_a_variable_and_a_mode(site):
     assert "lammps (3 of 4 cases): in the full scope only" in listed(site, "-L")
     for option in (("-S", "scope=full"), ("--mode=full",)):

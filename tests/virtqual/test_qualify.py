@@ -66,6 +66,15 @@ def test_qualified_needs_all_that_is_asked_for_and_hosts_that_are_known(site, ex
     assert f"qualified: {says}" in done.stdout
 
 
+def test_a_stack_that_several_people_share_is_only_read(site):
+    shared, mine = site.path / "state", site.path / "mine"
+    before = sorted(shared.rglob("*"))
+    done = site.virtqual(*ON, "-n", "lj", VIRTQUAL_SHARED=str(shared), VIRTQUAL_STATE=str(mine))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(shared.rglob("*")) == before
+    assert len(list((mine / "sessions").iterdir())) == 1
+
+
 def test_over_budget_names_the_metric_and_by_how_much(site):
     site.fault("slow.cloud", "1.5")
     done = site.virtqual(*ON, "-n", "lj")

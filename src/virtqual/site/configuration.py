@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -152,21 +153,26 @@ def _environment(stack: Manifest) -> dict[str, Any]:
     }
 
 
+#: Options with which ReFrame only says what there is: then nothing is written.
+_LISTING = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
+
+
 def _logging(state: Path) -> dict[str, Any]:
     line = "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s"
-    paths.make(state / "log")
+    file = {
+        "type": "file",
+        "name": str(state / "log" / "reframe.log"),
+        "level": "debug",
+        "format": line,
+        "append": False,
+    }
+    lists_only = bool(_LISTING.intersection(sys.argv[1:]))
+    if not lists_only:
+        paths.make(state / "log")
     return {
         "level": "debug",
         "handlers$": [{"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"}],
-        "handlers": [
-            {
-                "type": "file",
-                "name": str(state / "log" / "reframe.log"),
-                "level": "debug",
-                "format": line,
-                "append": False,
-            }
-        ],
+        "handlers": [] if lists_only else [file],
         "handlers_perflog": [
             {
                 "type": "filelog",
