@@ -174,7 +174,9 @@ class Sampled(Guarded):
     def record_run(self, found, identity):
         """Keep what was measured as the record of the run, given what each of its nodes was."""
         results, noted = found.results, self.noted
-        span = times.of_job(self.job.jobid, self.job.submit_time, time.time())
+        # A step has its own times; those of its job are the session's.
+        span = getattr(self.job, "span", None)
+        span = span or times.of_job(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
         nodes = tuple(dict.fromkeys(task.node for task in noted.tasks))

@@ -92,6 +92,7 @@ def site(tmp_path: Path) -> Site:
         **os.environ,
         "PATH": f"{FAKE}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "FAKE_SLURM": str(slurm),
+        "SLURM_CONF": str(slurm / "slurm.conf"),
         "VIRTQUAL_ROOT": str(ROOT),
         "VIRTQUAL_STATE": str(state),
         "VIRTQUAL_REFERENCES": str(references),

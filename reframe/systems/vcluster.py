@@ -87,6 +87,8 @@ def partition(state, side, **extras):
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
             "own_scheduler": True,
+            # Both sides at once, without the licence: a session itself runs one case at a time.
+            "session_access": [f"--partition={side}"],
             # One start a run where the processors of VMs are emulated: repetitions would last half a minute.
             **({"run_seconds": 0} if state["hypervisor"]["accelerator"] == "tcg" else {}),
             "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},

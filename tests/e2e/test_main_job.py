@@ -65,7 +65,7 @@ def test_pairs_alternate_and_start_times_prove_it(baseline):
     for check, runs in by_check.items():
         order = [f"{one['pair']}{one['side'][0]}" for one in sorted(runs, key=lambda one: one["start"])]
         assert order[:4] == ["0n", "0v", "1v", "1n"], check
-        assert {one["clock"] for one in runs} == {"slurmctld"}
+        assert {one["clock"] for one in runs} == {"harness"}
 
 
 def test_native_and_virtual_ran_on_their_nodes(baseline):

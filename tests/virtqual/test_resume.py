@@ -98,9 +98,8 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
     assert (verdict["outcome"], verdict["pairs"]) == ("OVER", 8)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_however_it_ended(site, number):
-    name = interrupted(site, " 4/10", number)
+def test_after_a_kill(site):
+    name = interrupted(site, " 4/10", signal.SIGKILL)
     before = finished(site, name)
     done = site.virtqual("qualify", "--resume", name[:15])
     assert done.returncode == 0, in_words(done)
@@ -119,6 +118,7 @@ def test_before_its_first_run(site):
     assert len(document(site, name)["runs"]) == 8
 
 
+@pytest.mark.slow
 def test_ten_random_moments(site):
     draw = random.Random(14)
     options = ON

@@ -4,7 +4,7 @@ virtqual_note() {
     local key value rest lines
     {
         echo "time=$EPOCHREALTIME"
-        echo "job=$SLURM_JOB_ID"
+        echo "job=${VIRTQUAL_JOB:-$SLURM_JOB_ID}"
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
         read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"
         read -r key value rest < /proc/meminfo && echo "memory_kib=$value"

@@ -7,7 +7,7 @@ while read -r key value; do
 done < /proc/self/status
 read -r node < /proc/sys/kernel/hostname
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
-echo "$rank $node ${cpus:-unknown} ${SLURM_JOB_ID:-none}" > "virtqual.task.$rank"
+echo "$rank $node ${cpus:-unknown} ${VIRTQUAL_JOB:-${SLURM_JOB_ID:-none}}" > "virtqual.task.$rank"
 # What a node is and has to bear is noted once, in the job's directory, whichever repetition of the program this is.
 notes=${VIRTQUAL_NOTES:-.}
 if [ -e "$notes/virtqual.sees.$node" ]; then

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
+from virtqual.qualify.allocations import hold, release
 from virtqual.qualify.between import came_back, recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
@@ -72,6 +73,7 @@ def _measured(job: Qualification) -> Session:
     interrupted = False
     thread = job.watch.follow()
     try:
+        hold(job)
         if refused := refused_beforehand(job):
             return refused
         _run_rounds(job)
@@ -112,6 +114,7 @@ def _undisturbed() -> Iterator[None]:
 def _cancel_what_is_left(job: Qualification) -> None:
     """Cancel the jobs that ReFrame has not: it may have been killed before it could."""
     try:
+        release(job)
         if left := cancel(job.log.unfinished()):
             job.screen.note(f"cancelled what still ran: {', '.join(left)}")
     except VirtqualError as error:

@@ -8,6 +8,7 @@ import time
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
+from virtqual.qualify.allocations import release
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Returned
 from virtqual.session.session import Loss, Round, Session
@@ -59,6 +60,8 @@ def recreate(job: Qualification, number: int) -> float | None:
     log = job.log.directory / f"round-{number}.recreate.log"
     shown = shlex.join(command)
     job.screen.note(f"creating the VMs anew: {shown}")
+    # An allocation of nodes that are gone is of no use.
+    release(job)
     with job.watch.paused():
         code = execute.logged(command, log, seconds=RECREATED_WITHIN)
         if code:
@@ -93,6 +96,7 @@ def came_back(job: Qualification, part: Round, session: Session) -> bool:
     job.screen.note(f"{'; '.join(lost.values())}: waiting up to {within} s for it to come back")
     begun = time.monotonic()
     try:
+        release(job)
         cancel(job.log.unfinished())
     except InfrastructureError as error:
         job.broken.append(str(error))

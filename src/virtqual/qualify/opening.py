@@ -59,6 +59,11 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     looks = plan.affordable(request)
     system = load_system(request.system)
     check_command(system)
+    if request.policy == "async" and system.native.session_access:
+        raise UsageError(
+            "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
+            "nodes (extras.session_access), and runs one case at a time"
+        )
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
     stack = _stack(request.stack)
@@ -377,7 +382,10 @@ def _stack(name: str) -> Manifest:
 
 def refused_beforehand(job: Qualification) -> Session | None:
     """Probe a node of each partition; where they may not be compared, return the session that ends here."""
-    nodes = {side: probe.probe_node(job.system, side) for side in systems.SIDES}
+    names = {side: job.system.partition(side).name for side in systems.SIDES}
+    nodes = {
+        side: probe.probe_node(job.system, side, job.held.get(names[side], "")) for side in systems.SIDES
+    }
     native, virtual = nodes["native"], nodes["virtual"]
     if native is None or virtual is None:
         return None

@@ -12,10 +12,12 @@ from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
+from virtqual.qualify.allocations import hold
 from virtqual.qualify.plain import SESSION
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import Request, Round, Session
+from virtqual.site import held
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -28,6 +30,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     KeyboardInterrupt
         A person, or the scheduler of this very job, ended it.
     """
+    hold(job)
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
@@ -39,6 +42,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
+        **held.environment(job.head.system, job.held, part.number),
     }
     seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
     job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)

@@ -59,6 +59,8 @@ class Qualification:
         What failed of the infrastructure besides the failures in the log, in words.
     not_run
         Checks that cannot run here, with the reason.
+    held
+        Job ids of the allocations that the session holds, by partition.
     """
 
     request: Request
@@ -72,6 +74,7 @@ class Qualification:
     lock: int
     broken: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
+    held: dict[str, str] = field(default_factory=dict)
 
     @property
     def has(self) -> tuple[set[str], int]:

@@ -74,6 +74,13 @@ class Failed(_Event):
     failure: Failure
 
 
+class Released(_Event):
+    """An allocation that the session held was given back."""
+
+    event: Literal["released"] = "released"
+    job: str
+
+
 class Returned(_Event):
     """Nodes that were lost can run jobs again: what their round left unfinished will be run again.
 
@@ -101,7 +108,9 @@ class Concluded(_Event):
     session: Session
 
 
-Event = Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Returned | Resumed | Concluded
+Event = (
+    Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Released | Returned | Resumed | Concluded
+)
 _EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
 
 
@@ -244,7 +253,7 @@ class Log:
                     jobs[event.job] = event.submitted
                 case Finished():
                     jobs.pop(event.run.job, None)
-                case WarmedUp():
+                case WarmedUp() | Released():
                     jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)

@@ -16,7 +16,7 @@ from typing import Any
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.wording import near
-from virtqual.site import systems
+from virtqual.site import held, systems
 from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
@@ -112,11 +112,12 @@ def configuration(directory: Path) -> dict[str, Any]:
 
 
 def _polling(known: Collection[SystemFile]) -> list[dict[str, Any]]:
-    """Return settings by which ReFrame asks for jobs often where nobody else asks; else ever more seldom."""
+    """Return settings by which ReFrame asks for jobs often where that disturbs nobody; else ever less."""
     own = [
         file.name
         for file in known
-        if not isinstance(file.found, VirtqualError) and file.found[1].native.own_scheduler
+        if not isinstance(file.found, VirtqualError)
+        and (file.found[1].native.own_scheduler or file.name == held.system())
     ]
     # A case of a few seconds must not wait for a poll that backed off.
     return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}] if own else []
@@ -138,6 +139,8 @@ def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
         if isinstance(known, Partition):
             features = systems.offers(known.features, known.extras)
             partition = {"environs": names, **partition, "features": features}
+            # As virtqual started this ReFrame for a session that holds allocations.
+            partition |= held.changes(known.name) if system.name == held.system() else {}
         partitions.append(partition)
     return {**raw, "partitions": partitions}
 

@@ -12,8 +12,17 @@ from virtqual.site.systems import SIDES, System, host_of
 PATIENCE = 900
 
 
-def probe_node(system: System, side: str) -> Identity:
+def probe_node(system: System, side: str, allocation: str = "") -> Identity:
     """Return what a node of one partition is, with as many CPUs as a check may use on a node of either.
+
+    Parameters
+    ----------
+    system
+        The system.
+    side
+        Of which partition.
+    allocation
+        The id of the job in which to look; empty to ask Slurm for a node.
 
     Raises
     ------
@@ -23,7 +32,8 @@ def probe_node(system: System, side: str) -> Identity:
     partition = system.partition(side)
     # Of a node that is larger than a VM, the probe sees only as many CPUs as a check on both would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
-    line = ["srun", *partition.options, "--job-name=virtqual-probe", "--nodes=1", "--ntasks=1"]
+    where = [f"--jobid={allocation}", "--overlap"] if allocation else [*partition.options, "--time=5"]
+    line = ["srun", *where, "--job-name=virtqual-probe", "--nodes=1", "--ntasks=1"]
     line.append(f"--cpus-per-task={cpus}")
     failed = f"cannot examine a node of partition {partition.name}"
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from virtqual.errors import InfrastructureError
@@ -14,13 +14,23 @@ from virtqual.site.systems import Partition
 
 #: Where the cluster is, which jobs need to know as everybody does.
 KEPT = {"SLURM_CONF"}
+_EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
 
 
-def environment() -> dict[str, str]:
+def environment(*, bare: bool = False) -> dict[str, str]:
     """Return this process's environment without the Slurm job that it runs in.
 
+    Parameters
+    ----------
+    bare
+        Without all else that a person's shell has set, too, such as loaded modules: no run depends on it.
+
+    Notes
+    -----
     Within a job ``srun`` starts a step on that job's nodes, and ``sbatch`` hands that job's sizes on.
     """
+    if bare:
+        return {name: value for name, value in os.environ.items() if name in KEPT | _EVERYBODY_S}
     if "SLURM_JOB_ID" not in os.environ:
         return dict(os.environ)
     return {
@@ -69,6 +79,39 @@ def states(partition: str) -> dict[str, NodeState]:
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
 
 
+def allocate(partition: Partition, name: str) -> str:
+    """Ask for all nodes of a partition that checks may use, for a whole session; return the job's id.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm refused it.
+    """
+    known = partition.extras
+    line = ["sbatch", "--parsable", f"--job-name={name}", *known.session_access, f"--nodes={known.nodes}"]
+    # A node that dies must not take those that are left with it.
+    line += ["--exclusive", "--mem=0", "--no-kill", "--output=/dev/null", "--error=/dev/null"]
+    return _ask([*line, "--wrap=sleep infinity"]).strip().partition(";")[0]
+
+
+def waiting(jobs: Iterable[str]) -> list[str]:
+    """Return those of some jobs that do not run yet.
+
+    Raises
+    ------
+    InfrastructureError
+        One of them has ended, or Slurm does not answer.
+    """
+    if not (asked := list(jobs)):
+        return []
+    rows = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i %T"])
+    states = dict(row.split(maxsplit=1) for row in rows.splitlines())
+    for job in asked:
+        if (state := states.get(job, "unknown to it")) not in ("PENDING", "CONFIGURING", "RUNNING"):
+            raise InfrastructureError(f"Slurm says that allocation {job} is {state}")
+    return [job for job in asked if states[job] != "RUNNING"]
+
+
 #: Seconds by which Slurm's time of submission and ours may differ; numbers of jobs may begin anew.
 SAME_TIME = 300
 
@@ -109,7 +152,8 @@ def _seconds(text: str) -> float:
 def forgotten(job: str) -> bool:
     """Return whether Slurm answers that it knows no such job: a controller may lose what it had not saved."""
     try:
-        done = execute.run(["scontrol", "show", "job", job], seconds=60)
+        # Of a step, the job that it is of.
+        done = execute.run(["scontrol", "show", "job", job.partition(".")[0]], seconds=60)
     except InfrastructureError:
         return False
     return done.returncode != 0 and "Invalid job id" in done.stdout + done.stderr
@@ -123,7 +167,7 @@ def _ask(command: Sequence[str]) -> str:
     InfrastructureError
         The command failed; the message holds its last words.
     """
-    done = execute.run(command, seconds=20)
+    done = execute.run(command, env=environment(), seconds=20)
     if done.returncode:
         why = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
         raise InfrastructureError(f"{command[0]}: {why[-1]}")

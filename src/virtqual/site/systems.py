@@ -119,6 +119,9 @@ class PartitionExtras(BaseModel):
         Whether nobody else uses the scheduler: it is then asked several times a second how a job does, and
         every few seconds how the nodes do; else as ReFrame does by itself, and once a minute.  The same for
         both partitions.
+    session_access
+        Options by which one allocation is asked for that is held for a whole session, with its time limit;
+        empty where each run is to be a job.  Both partitions have some, or none has.
     nodes_of_hosts
         Names of the nodes by the machine that they are on, which has the same name for both partitions. A
         native node that is not named is a machine by itself; of a VM that is not named it is not known.
@@ -140,6 +143,7 @@ class PartitionExtras(BaseModel):
     hpl: HplSize | None = None
     run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
     own_scheduler: Flag = False
+    session_access: tuple[str, ...] = ()
     nodes_of_hosts: NodesOfHosts = {}
     site: dict[str, Any] = {}
 
@@ -321,6 +325,8 @@ class System(BaseModel):
         for key, why in _SAME.items():
             if getattr(self.native, key) != getattr(self.virtual, key):
                 raise ValueError(f"extras.{key} differs between the partitions: {why}")
+        if bool(self.native.session_access) != bool(self.virtual.session_access):
+            raise ValueError("extras.session_access: state it for both partitions, or for none")
         if self.native.link_gbit not in (None, self.virtual.link_gbit):
             raise ValueError(
                 "extras.link_gbit differs between the partitions: state the rate that the adapters of both "

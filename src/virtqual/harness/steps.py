@@ -1,0 +1,170 @@
+"""Runs as steps of allocations that a session holds: none waits in a queue, and one costs what `srun` costs.
+
+A scheduler and a launcher of ReFrame's, for the partitions whose allocations `virtqual qualify` holds; checks
+see no difference.  The job script runs as a step on the first node, and starts the program by another step.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import reframe.core.schedulers as sched
+from reframe.core.backends import register_launcher, register_scheduler
+from reframe.core.launchers import JobLauncher
+
+from virtqual.job.times import Span
+from virtqual.site import held, slurm
+
+# The job script's own step only takes it to its node: what Slurm says there of that step is not meant for
+# those that the script starts.
+_TAKEN_THERE = (
+    "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
+    'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
+)
+#: Seconds that a step may take to end after it was asked to.
+ENDING = 20
+# What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
+_ENDS = {
+    "OUT_OF_MEMORY": r"oom[-_ ]kill",
+    "NODE_FAIL": r"NODE FAILURE|Node failure",
+    "TIMEOUT": r"DUE TO TIME LIMIT",
+    "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
+}
+
+
+def install() -> None:
+    """Make the scheduler and the launcher known to ReFrame, once."""
+    if not hasattr(StepScheduler, "registered_name"):
+        register_launcher(held.STEP)(StepLauncher)
+        register_scheduler(held.STEP)(StepScheduler)
+
+
+def _nodelist(job: Any) -> list[str]:
+    return [option for option in job.options if option.startswith("--nodelist=")][:1]
+
+
+class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
+    """Starts the program within the allocation, with the nodes, tasks and CPUs that the job states."""
+
+    def command(self, job: Any) -> list[str]:
+        """Return the command; `--overlap`, since the job script's own step has its node, too."""
+        each = job.num_tasks_per_node or job.num_tasks
+        nodes = math.ceil(job.num_tasks / each)
+        # Of several nodes any will do, but the job script's own comes first.
+        where = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
+        size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
+        return ["srun", "--overlap", *size, f"--cpus-per-task={job.num_cpus_per_task or 1}", *where]
+
+
+class StepJob(sched.Job):  # type: ignore[misc]
+    """A case that runs as a step; its times are by the clock of this machine."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.said = Path(self.stderr)
+        self.asked_to_end: float | None = None
+        self.timed_out = False
+
+    @property
+    def span(self) -> Span:
+        """When it ran."""
+        return Span(self.submit_time, self.completion_time or time.time(), "harness")
+
+
+class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
+    """Runs job scripts as steps of the allocations that their partitions' `access` names."""
+
+    _count = 0
+
+    def make_job(self, *args: Any, **kwargs: Any) -> StepJob:
+        """Return a new job."""
+        return StepJob(*args, **kwargs)
+
+    def emit_preamble(self, job: Any) -> list[str]:
+        """Return nothing to ask for: the allocation is there."""
+        return []
+
+    def allnodes(self) -> Any:
+        """Return no nodes: which ones a case runs on is its own to say."""
+        return []
+
+    def filternodes(self, job: Any, nodes: Any) -> Any:
+        """Return all nodes."""
+        return nodes
+
+    def submit(self, job: Any) -> None:
+        """Start the job script as a step."""
+        StepScheduler._count += 1
+        (allocation,) = (option.partition("=")[2] for option in job.sched_access)
+        job._jobid = f"{allocation}.{held.number()}-{StepScheduler._count}"
+        first = [option.partition(",")[0] for option in _nodelist(job)]
+        line = ["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", *first]
+        script = str(Path(job.script_filename).resolve())
+        # It is read later, in another working directory.
+        job.said = Path(job.stderr).resolve()
+        with Path(job.stdout).open("wb") as out, job.said.open("wb") as err:
+            job.process = subprocess.Popen(
+                [*line, f"--job-name={job.name}", "bash", "-c", _TAKEN_THERE, script],
+                env={**slurm.environment(bare=True), "VIRTQUAL_JOB": job._jobid},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        job._submit_time = time.time()
+        job._state = "RUNNING"
+
+    def poll(self, *jobs: Any) -> None:
+        """See which steps have ended, and end those whose time is over."""
+        for job in jobs:
+            if job is not None and job.process is not None and job.exitcode is None:
+                self._poll(job)
+
+    def _poll(self, job: Any) -> None:
+        now = time.time()
+        if (code := job.process.poll()) is not None:
+            job._exitcode, job._completion_time = abs(code), now
+            job._state = self._state(job, code)
+        elif job.asked_to_end is not None:
+            if now - job.asked_to_end > ENDING:
+                job.process.kill()
+        elif job.time_limit and now - job.submit_time > job.time_limit:
+            job.timed_out = True
+            self.cancel(job)
+
+    @staticmethod
+    def _state(job: Any, code: int) -> str:
+        if job.timed_out:
+            return "TIMEOUT"
+        if job.asked_to_end is not None:
+            return "CANCELLED"
+        if code == 0:
+            return "COMPLETED"
+        said = job.said.read_text(encoding="utf-8", errors="replace")
+        ends = (
+            state for state, words in _ENDS.items() if re.search(rf"(srun|slurmstepd): .*({words})", said)
+        )
+        return next(ends, "FAILED")
+
+    def cancel(self, job: Any) -> None:
+        """Ask a step to end: `srun` hands it on to the tasks."""
+        if job.process is not None and job.exitcode is None and job.asked_to_end is None:
+            job.asked_to_end = time.time()
+            job.process.send_signal(signal.SIGTERM)
+
+    def wait(self, job: Any) -> None:
+        """Wait until a step has ended."""
+        while not self.finished(job):
+            self.poll(job)
+            time.sleep(0.05)
+
+    def finished(self, job: Any) -> bool:
+        """Return whether a step has ended."""
+        return job.exitcode is not None

@@ -1,0 +1,54 @@
+"""One allocation a side, held for the whole session: asked for once, and released at the end."""
+
+from __future__ import annotations
+
+import time
+
+from virtqual.errors import InfrastructureError
+from virtqual.qualify.state import Qualification
+from virtqual.session.log import Released, Submitted
+from virtqual.site import slurm
+from virtqual.site.systems import SIDES
+
+#: Seconds between two looks at the queue: of a scheduler that others use, too, and of one of our own.
+GLANCE, OFTEN = 30.0, 0.5
+#: Seconds that both sides' allocations may have to be waited for, the first of them being held meanwhile.
+PATIENCE = 24 * 3600.0
+
+
+def hold(job: Qualification) -> None:
+    """Ask for the allocations that are not held yet, where the system file says how, and wait for them.
+
+    Raises
+    ------
+    InfrastructureError
+        An allocation was refused, or has ended before it began.
+    """
+    asked = [side for side in SIDES if job.system.partition(side).extras.session_access]
+    for side in asked:
+        partition = job.system.partition(side)
+        if partition.name not in job.held:
+            number = slurm.allocate(partition, f"virtqual-{job.head.session}")
+            # Until it is released, whoever comes after this process finds it in the log, and cancels it.
+            job.log.append(
+                Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time())
+            )
+            job.held[partition.name] = number
+    if waiting := slurm.waiting(job.held.values()):
+        job.screen.note(f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions")
+    until = time.monotonic() + PATIENCE
+    while waiting := slurm.waiting(job.held.values()):
+        if time.monotonic() > until:
+            raise InfrastructureError(
+                f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
+            )
+        time.sleep(OFTEN if job.system.native.own_scheduler else GLANCE)
+
+
+def release(job: Qualification) -> None:
+    """Give all that is held back to the scheduler; the next round asks anew."""
+    submitted = job.log.unfinished()
+    for partition, number in list(job.held.items()):
+        slurm.cancel({number: submitted[number]})
+        job.log.append(Released(job=number))
+        del job.held[partition]

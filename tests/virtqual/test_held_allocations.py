@@ -1,0 +1,117 @@
+"""A session that holds one allocation a side, on a site with a stand-in for Slurm: runs are steps in it."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+HELD = {
+    f"FAKE_EXTRAS_{name}": json.dumps({"session_access": [f"--partition={name}", "--time=8:00:00"]})
+    for name in ("bare", "cloud")
+}
+
+
+def session(site):
+    (directory,) = (site.path / "state/sessions").iterdir()
+    return json.loads((directory / "session.json").read_text("utf-8"))
+
+
+def events(site, kind):
+    (directory,) = (site.path / "state/sessions").iterdir()
+    lines = map(json.loads, (directory / "log.jsonl").read_text("utf-8").splitlines())
+    return [line for line in lines if line["event"] == kind]
+
+
+def left(site):
+    return list((site.path / "slurm").glob("held.*"))
+
+
+def in_words(done):
+    return " ".join((done.stdout + (done.stderr or "")).split())
+
+
+def test_all_runs_are_steps_of_one_job_a_side(site):
+    done = site.virtqual(*ON, **HELD)
+    assert done.returncode == 0, in_words(done)
+    found = session(site)
+    assert found["outcome"] == "WITHIN"
+    assert {run["clock"] for run in found["runs"]} == {"harness"}
+    jobs = {(run["side"], run["job"].split(".")[0]) for run in found["runs"]}
+    assert sorted(side for side, _ in jobs) == ["native", "virtual"]
+    assert len({run["job"] for run in found["runs"]}) == 8
+    assert {line["job"] for line in events(site, "released")} == {job for _, job in jobs}
+    assert left(site) == []
+
+
+def test_what_the_shell_has_set_reaches_no_run(site):
+    done = site.virtqual(*ON, **HELD, UCX_TLS="rc")
+    assert done.returncode == 0, in_words(done)
+    seen = [seen for run in session(site)["runs"] for seen in run["software"]]
+    assert len(seen) == 8
+    assert all("UCX_TLS" not in one["environment"] for one in seen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_gives_the_nodes_back_and_a_resumption_asks_anew(site, number):
+    env = {**site.env, **HELD}
+    process = subprocess.Popen(
+        ["virtqual", *ON], env=env, cwd=site.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in process.stdout:
+        if " 5/10" in line:
+            break
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert left(site) == []
+    (directory,) = (site.path / "state/sessions").iterdir()
+    done = site.virtqual("qualify", "--resume", directory.name, **HELD)
+    assert done.returncode == 0, in_words(done)
+    assert left(site) == []
+    assert len({run["job"].split(".")[0] for run in session(site)["runs"]}) == 4
+
+
+def test_a_job_that_has_ended_before_the_session(site):
+    env = {**site.env, **HELD}
+    process = subprocess.Popen(
+        ["virtqual", *ON], env=env, cwd=site.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in process.stdout:
+        if " 4/10" in line:
+            break
+    for file in left(site):
+        file.unlink()
+    said = " ".join(process.communicate(timeout=60)[0].split())
+    assert process.returncode == 5, said
+    assert "ended as CANCELLED (somebody cancelled it)" in said
+    assert f"--resume {session(site)['session']}` goes on with it" in said
+    assert len(session(site)["runs"]) >= 1
+
+
+def test_an_allocation_that_never_begins(site):
+    site.fault("allocation", "CANCELLED")
+    done = site.virtqual(*ON, **HELD)
+    assert done.returncode == 5, in_words(done)
+    assert "Slurm says that allocation 1 is CANCELLED" in in_words(done)
+    assert left(site) == []
+
+
+def test_async_is_for_runs_that_wait(site):
+    done = site.virtqual(*ON, "--policy", "async", **HELD)
+    assert done.returncode == 2
+    assert "extras.session_access" in in_words(done)
+
+
+def test_plain_reframe_takes_a_job_a_run(site):
+    done = site.reframe("-n", "lammps.*lj", **HELD)
+    assert done.returncode == 0, in_words(done)
+    assert {run["clock"] for run in session(site)["runs"]} == {"slurmctld"}
+
+
+def test_both_sides_or_none(site):
+    done = site.virtqual(*ON, FAKE_EXTRAS_bare=HELD["FAKE_EXTRAS_bare"])
+    assert done.returncode == 2
+    assert "extras.session_access: state it for both partitions, or for none" in in_words(done)
