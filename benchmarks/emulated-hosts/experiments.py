@@ -52,10 +52,12 @@ def _on_all_hosts(line: str) -> None:
         emulated.command(StateDirectory.default().logs, host, line)
 
 
-def _virtual_jobs() -> list[str]:
-    """Return the ids of the jobs that run in VMs."""
-    line = ["squeue", "--noheader", "--partition=virtual", "--states=R", "--format=%i"]
-    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.split()
+def _virtual_runs() -> list[str]:
+    """Return the ids of the steps in VMs that are runs: the session's job holds its nodes all the time."""
+    line = ["squeue", "--steps", "--noheader", "--partition=virtual", "--format=%i %j"]
+    said = subprocess.run(line, capture_output=True, text=True, check=False).stdout
+    rows = (row.split() for row in said.splitlines())
+    return [step for step, name in (row for row in rows if len(row) == 2) if name.startswith("rfm_")]
 
 
 def stopped(share: float) -> Fault:
@@ -92,11 +94,11 @@ def some_runs_stopped(every: int, share: float) -> Fault:
     def fault(ended: threading.Event) -> None:
         seen: list[str] = []
         while not ended.wait(GLANCE):
-            new = [job for job in _virtual_jobs() if job not in seen]
+            new = [run for run in _virtual_runs() if run not in seen]
             seen += new
             if new and len(seen) % every == 0:
                 with _at_work(stopped(share)):
-                    while seen[-1] in _virtual_jobs() and not ended.wait(GLANCE):
+                    while seen[-1] in _virtual_runs() and not ended.wait(GLANCE):
                         pass
 
     return fault
@@ -111,7 +113,7 @@ def beside_another(ended: threading.Event) -> None:
     end = "rm -f /run/vcluster/busy"
     acting = False
     while not ended.wait(GLANCE):
-        if bool(_virtual_jobs()) != acting:
+        if bool(_virtual_runs()) != acting:
             acting = not acting
             _on_all_hosts(start if acting else end)
     _on_all_hosts(end)
