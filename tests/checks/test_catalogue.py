@@ -141,6 +141,6 @@ def test_a_session_says_what_was_not_run(site):
     assert "linpack: no program with the feature 'hpcc' in the stack" in session["not_run"]
     assert f"lammps_scaling: {LONGER}" in session["not_run"]
     assert [line for line in session["not_run"] if line.startswith(("lammps:", "lammps ("))] == [
-        f"lammps (2 of 4 cases): {LONGER}"
+        f"lammps (3 of 4 cases): {LONGER}"
     ]
     assert "Not run here:" in done.stdout
