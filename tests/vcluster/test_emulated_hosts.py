@@ -18,7 +18,7 @@ from vcluster.processes import all_pids
 
 SIDES = ("native", "virtual")
 LICENCE = ("-L", "host:1")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
