@@ -164,7 +164,9 @@ def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
     entries.append(catalogue.Entry(name="absent", description="d", tags=tags, lacks="an input"))
     entries.append(catalogue.Entry(name="foreign", description="d", tags=tags, paired=False))
     catalogue.write(entries, tmp_path / catalogue.FILE)
-    job = SimpleNamespace(log=SimpleNamespace(directory=tmp_path), request=Request(system="x"), has=(set(), 1))
+    job = SimpleNamespace(
+        log=SimpleNamespace(directory=tmp_path), request=Request(system="x"), has=(set(), 1)
+    )
     sides = ("native", "virtual")
     runs = [made_run(side, pair, check="whole") for pair in range(4) for side in sides]
     runs += [made_run(side, pair, check="half") for pair in range(2) for side in sides]

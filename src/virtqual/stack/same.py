@@ -21,8 +21,9 @@ UNSEEN = "not observable"
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
-# Variables that name an adapter or its address: a VM's are called otherwise.
-_DEVICE = re.compile(r"NET_DEVICES|GID_INDEX|_IFACE|IBA_HCA|_if_(in|ex)clude")
+# Variables that name an adapter or its address: a VM's are called otherwise.  And the number of threads, which
+# is the run's size: checks state and assert it, and several VMs of one host have less each than a native node.
+_LEFT_ASIDE = re.compile(r"NET_DEVICES|GID_INDEX|_IFACE|IBA_HCA|_if_(in|ex)clude|_NUM_THREADS$")
 _QUESTIONS = {
     "mpi": "MPI library",
     "openblas": "OpenBLAS kernel",
@@ -67,7 +68,7 @@ class Seen(BaseModel):
         Features of the processor by which libraries choose their code.
     environment
         The variables that libraries and the linker read, and the loaded modules, as ``seen.sh`` chooses them;
-        without names of devices, which may differ in a VM.  None in records of before this was written down.
+        without names of devices and numbers of threads.  None in records of before this was written down.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -170,7 +171,7 @@ def _environment(lines: Iterable[str]) -> dict[str, str]:
         name, _, value = assignment.partition("=")
         with suppress(ValueError):  # of a value of several lines only the first is there
             value = "".join(shlex.split(value))
-        if not _DEVICE.search(name):
+        if not _LEFT_ASIDE.search(name):
             found[name] = value
     return found
 

@@ -175,19 +175,27 @@ def test_every_difference_is_named_with_its_nodes(see):
 
 
 def test_the_environment_that_libraries_read_is_named(see):
-    set_, other = {"OMP_NUM_THREADS": "1", "SECRET": "s"}, {"OMP_NUM_THREADS": "2", "UCX_TLS": "it's rc,self"}
+    set_, other = {"OMP_PROC_BIND": "1", "SECRET": "s"}, {"OMP_PROC_BIND": "2", "UCX_TLS": "it's rc,self"}
     one, two = see("a", **set_), see("a", node="vm1", **other)
-    assert one.environment.keys() == {"OMP_NUM_THREADS", "LD_LIBRARY_PATH"}
+    assert one.environment.keys() == {"OMP_PROC_BIND", "LD_LIBRARY_PATH"}
     assert same.differences(one, two) == [
-        Difference("software", "OMP_NUM_THREADS", "1", "2"),
+        Difference("software", "OMP_PROC_BIND", "1", "2"),
         Difference("software", "UCX_TLS", "unset", "it's rc,self"),
     ]
 
 
 @pytest.mark.parametrize(
-    "name", ["UCX_NET_DEVICES", "FI_TCP_IFACE", "MV2_IBA_HCA", "OMPI_MCA_btl_tcp_if_include", "PATH"]
+    "name",
+    [
+        "UCX_NET_DEVICES",
+        "OMP_NUM_THREADS",
+        "FI_TCP_IFACE",
+        "MV2_IBA_HCA",
+        "OMPI_MCA_btl_tcp_if_include",
+        "PATH",
+    ],
 )
-def test_names_of_devices_may_differ(see, name):
+def test_names_of_devices_and_numbers_of_threads_may_differ(see, name):
     assert same.differences(see("a", **{name: "/usr/bin:/bin"}), see("a")) == []
 
 
