@@ -21,8 +21,8 @@ UNSEEN = "not observable"
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
-# Variables that name an adapter or its address, since a VM's are called otherwise; and numbers of threads: they
-# are the run's size, which checks state and assert, and several VMs of one host have less each than a node.
+# Names of adapters and their addresses, which a VM calls otherwise.
+# And numbers of threads, which checks state and assert: several VMs of one host have less each than a node.
 _LEFT_ASIDE = re.compile(r"NET_DEVICES|GID_INDEX|_IFACE|IBA_HCA|_if_(in|ex)clude|_NUM_THREADS$")
 _QUESTIONS = {
     "mpi": "MPI library",
