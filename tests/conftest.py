@@ -49,6 +49,27 @@ class Site:
     def virtqual(self, *options: str, **env: str):
         return self.run("virtqual", *options, **env)
 
+    def start(self, *options: str, **env: str) -> subprocess.Popen[str]:
+        """Start `virtqual`, to be followed by `until` and ended by the test."""
+        return subprocess.Popen(
+            ["virtqual", *options],
+            env={**self.env, **env},
+            cwd=self.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @staticmethod
+    def until(process: subprocess.Popen[str], text: str) -> str:
+        """Read what a process prints until a text is in it."""
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if text in line:
+                return "".join(said)
+        raise AssertionError("".join(said))
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:

@@ -26,26 +26,6 @@ def log(site, number=-1):
     return [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
 
 
-def start(site, *more):
-    return subprocess.Popen(
-        ["virtqual", *ON, *more],
-        env=site.env,
-        cwd=site.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def until(process, text):
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if text in line:
-            return "".join(said)
-    raise AssertionError("".join(said))
-
-
 def reframe_of(process):
     """Return the process id of the ReFrame that a session has started."""
     for _ in range(100):
@@ -85,9 +65,9 @@ def test_what_slurm_ended_is_said_in_its_word_and_is_no_refusal(site, word, says
 )
 def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
     """H1 to H6: at the beginning it was a death by the signal, or 5 for want of ReFrame's report."""
-    process = start(site)
+    process = site.start(*ON)
     if isinstance(moment, str):
-        until(process, moment)
+        site.until(process, moment)
     else:
         time.sleep(moment)
     process.send_signal(number)
@@ -103,8 +83,8 @@ def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
 
 def test_a_reframe_that_is_killed_loses_no_sample(site):
     """H8: samples of two finished runs were lost, and the signal was not named."""
-    process = start(site)
-    until(process, " 4/10")
+    process = site.start(*ON)
+    site.until(process, " 4/10")
     os.kill(reframe_of(process), signal.SIGKILL)
     said = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == 5, said
@@ -114,8 +94,8 @@ def test_a_reframe_that_is_killed_loses_no_sample(site):
 
 def test_a_session_that_is_killed_is_looked_after_by_the_next_one(site):
     """H7: ReFrame and its jobs went on; the next session began beside them and said nothing."""
-    process = start(site)
-    until(process, " 4/10")
+    process = site.start(*ON)
+    site.until(process, " 4/10")
     reframe = reframe_of(process)
     process.kill()
     process.communicate(timeout=60)
@@ -132,8 +112,8 @@ def test_a_session_that_is_killed_is_looked_after_by_the_next_one(site):
 @pytest.mark.parametrize("other", ["qualify", "reframe"])
 def test_of_two_sessions_at_once_the_second_is_refused(site, other):
     """H9, H10: they shared stage directories, and one judged the other's output."""
-    process = start(site)
-    until(process, "round 1")
+    process = site.start(*ON)
+    site.until(process, "round 1")
     if other == "qualify":
         done = site.virtqual(*ON)
         assert done.returncode == 5, done.stdout
@@ -157,8 +137,8 @@ def test_each_session_has_stage_directories_of_its_own(site):
 
 def test_a_run_is_in_the_log_when_it_ends(site):
     """Not when ReFrame has ended: each sample is kept before the next one begins."""
-    process = start(site)
-    until(process, " 5/10")
+    process = site.start(*ON)
+    site.until(process, " 5/10")
     events = [event["event"] for event in log(site)]
     assert events.count("finished") >= 3
     process.send_signal(signal.SIGINT)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 
 import pytest
 
@@ -56,13 +55,8 @@ def test_what_the_shell_has_set_reaches_no_run(site):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_end_gives_the_nodes_back_and_a_resumption_asks_anew(site, number):
-    env = {**site.env, **HELD}
-    process = subprocess.Popen(
-        ["virtqual", *ON], env=env, cwd=site.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    for line in process.stdout:
-        if " 5/10" in line:
-            break
+    process = site.start(*ON, **HELD)
+    site.until(process, " 5/10")
     os.kill(process.pid, number)
     process.communicate(timeout=60)
     if number == signal.SIGINT:
@@ -75,13 +69,8 @@ def test_an_end_gives_the_nodes_back_and_a_resumption_asks_anew(site, number):
 
 
 def test_a_job_that_has_ended_before_the_session(site):
-    env = {**site.env, **HELD}
-    process = subprocess.Popen(
-        ["virtqual", *ON], env=env, cwd=site.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    for line in process.stdout:
-        if " 4/10" in line:
-            break
+    process = site.start(*ON, **HELD)
+    site.until(process, " 4/10")
     for file in left(site):
         file.unlink()
     said = " ".join(process.communicate(timeout=60)[0].split())

@@ -12,28 +12,10 @@ import pytest
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 
 
-def start(site, *options):
-    return subprocess.Popen(
-        ["virtqual", *options],
-        env=site.env,
-        cwd=site.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def until(process, text):
-    for line in process.stdout:
-        if text in line:
-            return
-    raise AssertionError(f"{text} was not printed")
-
-
 def interrupted(site, moment, number=signal.SIGINT):
     """Begin a session, end it, and return its id."""
-    process = start(site, *ON)
-    until(process, moment)
+    process = site.start(*ON)
+    site.until(process, moment)
     os.kill(process.pid, number)
     process.communicate(timeout=60)
     (directory,) = (site.path / "state/sessions").iterdir()
@@ -86,9 +68,9 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
 
 def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site):
     site.fault("slow.cloud", "1.5")
-    process = start(site, *ON)
-    until(process, "round 2")
-    until(process, " 4/")
+    process = site.start(*ON)
+    site.until(process, "round 2")
+    site.until(process, " 4/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     (directory,) = (site.path / "state/sessions").iterdir()
@@ -123,7 +105,7 @@ def test_ten_random_moments(site):
     draw = random.Random(14)
     options = ON
     for _ in range(10):
-        process = start(site, *options)
+        process = site.start(*options)
         try:
             process.communicate(timeout=draw.uniform(0.5, 5))
         except subprocess.TimeoutExpired:

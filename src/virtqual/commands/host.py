@@ -10,7 +10,6 @@ import typer
 from virtqual.commands.identity import text_of
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.files import execute
 from virtqual.identity import gather, kvm_host, readers
 from virtqual.identity import host as hosts
 
@@ -54,8 +53,7 @@ def command(
         if vm and not (here or gathered):
             raise UsageError("--vm names a VM of what --here or --from say")
         if here or gathered:
-            said = text_of(gathered) if gathered else execute.run(["sh", "-c", kvm_host.script()]).stdout
-            files = gather.parse(said)
+            files = gather.parse(text_of(gathered)) if gathered else gather.here(kvm_host.script())
             fields |= hosts.of_identity(readers.read(files)) | kvm_host.of_files(files)
             fields |= kvm_host.of_vm(kvm_host.vms(files), vm)
         if libvirt:

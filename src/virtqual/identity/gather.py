@@ -70,15 +70,15 @@ _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 def script(more: Sequence[str] = (), then: str = "") -> str:
     """Return the shell script that prints what :func:`parse` reads.
 
+    `grep` names the file before each of its lines, and says of each that it cannot read why; the complaints
+    follow after the content, so that neither is split by the other.
+
     Parameters
     ----------
     more
         Files that are read besides, as shell patterns.
     then
         Shell commands that print further lines of the form ``/path:content``.
-
-    `grep` names the file before each of its lines, and says of each that it cannot read why; the complaints
-    follow after the content, so that neither is split by the other.
     """
     files = " \\\n    ".join([*FILES, *more])
     return (
@@ -159,9 +159,9 @@ def parse(text: str) -> NodeFiles:
     return NodeFiles({path: "\n".join(content).strip() for path, content in texts.items()}, reasons)
 
 
-def here() -> NodeFiles:
-    """Gather the files of this node, by the script."""
-    return parse(execute.run(["sh", "-c", script()]).stdout)
+def here(commands: str = "") -> NodeFiles:
+    """Gather the files of this node, by `script`'s commands or others that print what `parse` reads."""
+    return parse(execute.run(["sh", "-c", commands or script()]).stdout)
 
 
 def of_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:

@@ -14,8 +14,9 @@ virtqual_environment() (
     done
 )
 
-# `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on this node.  On emulated CPUs every process costs a tenth of a second and every checksum more, so what the files
-# say is kept in memory until the linker resolves other files or one of them changes.
+# `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on this node.  On
+# emulated CPUs every process costs a tenth of a second and every checksum more, so what the files say is kept in
+# memory until the linker resolves other files or one of them changes.
 virtqual_seen() {
     case $1 in
         /*) program=$1 ;;

@@ -34,10 +34,11 @@ def hold(job: Qualification) -> None:
                 Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time())
             )
             job.held[partition.name] = number
-    if waiting := slurm.waiting(job.held.values()):
-        job.screen.note(f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions")
-    until = time.monotonic() + PATIENCE
+    until, told = time.monotonic() + PATIENCE, False
     while waiting := slurm.waiting(job.held.values()):
+        if not told:
+            job.screen.note(f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions")
+            told = True
         if time.monotonic() > until:
             raise InfrastructureError(
                 f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
@@ -48,7 +49,7 @@ def hold(job: Qualification) -> None:
 def release(job: Qualification) -> None:
     """Give all that is held back to the scheduler; the next round asks anew."""
     submitted = job.log.unfinished()
-    for partition, number in list(job.held.items()):
-        slurm.cancel({number: submitted[number]})
+    slurm.cancel({number: submitted[number] for number in job.held.values()})
+    for number in job.held.values():
         job.log.append(Released(job=number))
-        del job.held[partition]
+    job.held.clear()

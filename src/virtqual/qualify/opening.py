@@ -97,10 +97,12 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
         It cannot go on now.
     """
     log, request = _resumable(name, on)
-    begun, system = log.session(), load_system(request.system)
+    begun = log.session()
+    system = load_system(begun.system)
     check_command(system)
     _class(begun.hypervisor_class, system)
-    earlier = _earlier(request.against, system)
+    # What was found for the request: `last` may be another session by now.
+    earlier = _earlier(begun.against or "", system)
     stack = _stack(begun.stack["name"])
     if changed := _changed(begun, _identity(system), _described(stack)):
         raise RefusedError(
@@ -256,16 +258,6 @@ def _opened(
     now = datetime.datetime.now(datetime.UTC).astimezone()
     directory = _directory(now, system.name)
     label = _shown(request.label) if request else "reframe"
-    against = earlier.session if earlier else None
-    if request:
-        # As it was understood: `last` is another session when this one is resumed.
-        found = {
-            "hypervisor_class": chosen.name,
-            "against": against or "",
-            "stack": stack["name"],
-            "label": label,
-        }
-        request = request.model_copy(update=found)
     head = Head(
         session=directory.name,
         label=label,
@@ -274,9 +266,9 @@ def _opened(
         hypervisor_class=chosen.name,
         identity=_identity(system),
         stack=stack,
-        against=against,
+        against=earlier.session if earlier else None,
         repetitions=repetitions.of(earlier) if earlier else {},
-        request=request,
+        request=request and request.model_copy(update={"label": label}),
     )
     log = Log(directory)
     log.append(Begun(head=head))

@@ -62,8 +62,7 @@ class Head(BaseModel):
     repetitions
         By case: how often a run starts its program, where the earlier session has decided it.
     request
-        What was asked for, with the class, the stack and the earlier session that were found for it; None for
-        a plain ReFrame run, which cannot be resumed.
+        What was asked for; None for a plain ReFrame run, which cannot be resumed.
     """
 
     model_config = ConfigDict(extra="forbid")
