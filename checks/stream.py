@@ -114,10 +114,10 @@ class stream_nodes(StreamTogether):
     count = parameter(NODES, loggable=True)
     tags = {"memory", "esx41", "full"}
 
-    @run_after("init")
-    def take_nodes(self):
-        """Take as many nodes as the parameter says."""
-        self.nodes = self.count
+    @classmethod
+    def nodes_of(cls, case):
+        """Return as many nodes as the parameter says."""
+        return case.count
 
     def arrange(self):
         """All cores of every node."""

@@ -8,6 +8,7 @@ from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
+from virtqual.site.hosts import separate
 from virtqual.site.systems import SIDES
 
 #: Seconds between two looks at the queue: of a scheduler that others use, too, and of one of our own.
@@ -44,6 +45,18 @@ def hold(job: Qualification) -> None:
                 f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
             )
         time.sleep(OFTEN if job.system.native.own_scheduler else GLANCE)
+    if asked and not job.rotated:
+        job.rotated = _rotated(job)
+
+
+def _rotated(job: Qualification) -> dict[str, list[str]]:
+    """Return the nodes among which runs rotate by partition, as many of either; none where they cannot."""
+    most = min(job.system.native.nodes, job.system.virtual.nodes)
+    if most < 2 or not job.system.virtual.nodes_of_hosts:
+        return {}
+    nodes = {name: slurm.nodes_of(number)[:most] for name, number in job.held.items()}
+    native, virtual = (nodes[job.system.partition(side).name] for side in SIDES)
+    return nodes if separate(job.system.virtual.nodes_of_hosts, native, virtual) else {}
 
 
 def release(job: Qualification) -> None:
@@ -53,3 +66,4 @@ def release(job: Qualification) -> None:
     for number in job.held.values():
         job.log.append(Released(job=number))
     job.held.clear()
+    job.rotated.clear()
