@@ -55,7 +55,7 @@ class stream(Stream):
 
     descr = "STREAM copy, scale, add, triad by number of threads on one node"
     threads = parameter(THREADS, loggable=True)
-    tags = {"memory", "esx41", "openstack-kvm", "quick", "full"}
+    tags = {"memory", "esx41", "openstack-kvm", "quick", "full", "sweep"}
     # The curve between is for the full scope.
     quick = {"threads": (THREADS[0], THREADS[-1])}
 

@@ -1,11 +1,12 @@
-"""A centre on one machine: a real Slurm over many nodes of 64 cores that are namespaces, with programs that sleep.
+"""A centre on one machine: a real Slurm over many nodes of 64 cores, which are namespaces.
 
     python tests/centre/centre.py SHAPE.yaml DIRECTORY [COMMAND ...]
 
-makes the centre, runs a command on its login node (a shell where none is given), and takes the centre down again.
-Slurm, its accounting and ReFrame are real.  What a node shows of its 64 cores is stated in `_shown` and, where a
-file cannot state it, in ``shows.c``; no gate knows of it.  Needs root, and Debian's ``slurmctld``, ``slurmd`` and
-``munge``; accounting needs ``slurmdbd`` and ``mariadb-server`` besides.
+makes the centre, runs a command on its login node (a shell where none is given), and takes the centre down
+again.  Slurm and ReFrame are real, the programs are stand-ins that sleep (``stand_ins.py``).  What a node shows
+of its 64 cores is stated in `_shown` and, where a file cannot state it, in ``shows.c``; no gate knows of it.
+Needs root, a C compiler, and Debian's ``slurmctld``, ``slurmd`` and ``munge``; accounting needs ``slurmdbd`` and
+``mariadb-server`` besides.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def _shown(shape: Shape, kind: str) -> dict[str, str]:
     files = {
         "/proc/cpuinfo": "".join(
             f"processor\t: {cpu}\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
-            f"model name\t: AMD EPYC 9354\nstepping\t: 1\nmicrocode\t: 0xa101148\nphysical id\t: {cpu // each}\n"
-            f"core id\t\t: {cpu % each}\ncpu cores\t: {each}\nflags\t\t: {flags}\n\n"
+            f"model name\t: AMD EPYC 9354\nstepping\t: 1\nmicrocode\t: 0xa101148\n"
+            f"physical id\t: {cpu // each}\ncore id\t\t: {cpu % each}\ncpu cores\t: {each}\nflags\t\t: {flags}\n\n"
             for cpu in range(cores)
         ),
         "/proc/meminfo": f"MemTotal:       {shape.memory_mib * 1024} kB\nSwapTotal:             0 kB\n",
@@ -89,7 +90,9 @@ def _shown(shape: Shape, kind: str) -> dict[str, str]:
         topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
         files[f"{topology}/physical_package_id"] = f"{cpu // each}\n"
         files[f"{topology}/thread_siblings_list"] = f"{cpu}\n"
-    for index, (level, what, size) in enumerate([(1, "Data", "32K"), (2, "Unified", "1024K"), (3, "Unified", "32M")]):
+    for index, (level, what, size) in enumerate(
+        [(1, "Data", "32K"), (2, "Unified", "1024K"), (3, "Unified", "32M")]
+    ):
         cache = f"/sys/devices/system/cpu/cpu0/cache/index{index}"
         files |= {f"{cache}/level": f"{level}\n", f"{cache}/type": f"{what}\n", f"{cache}/size": f"{size}\n"}
         files[f"{cache}/shared_cpu_list"] = f"{spans[0] if level == 3 else 0}\n"
@@ -201,8 +204,7 @@ class Centre:
     def _first(self) -> int:
         """The first process of the namespaces, by this machine's numbers."""
         assert self._process is not None
-        (child,) = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return int(child)
+        return child_of(self._process.pid)
 
     def enter(self, *command: str) -> list[str]:
         """Return the command line that runs a command on the login node."""
@@ -226,12 +228,20 @@ class Centre:
         )
 
 
+def child_of(pid: int) -> int:
+    """Return the only process that one has started."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    return int(child)
+
+
 def _build(shape: Shape, directory: Path) -> None:
     """Write all that the nodes find, before there are any."""
     etc = directory / "etc"
     shutil.rmtree(etc, ignore_errors=True)
     etc.mkdir()
-    accounting = shutil.which("slurmdbd", path=SBIN) is not None and shutil.which("mariadbd", path=SBIN) is not None
+    accounting = (
+        shutil.which("slurmdbd", path=SBIN) is not None and shutil.which("mariadbd", path=SBIN) is not None
+    )
     (etc / "slurm.conf").write_text(_slurm_conf(shape, accounting), encoding="utf-8")
     (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
     hosts = [f"{HEAD_ADDRESS} login", "127.0.0.1 localhost"]
@@ -275,7 +285,13 @@ def _inside(directory: Path, told: int) -> None:
     _start(
         logs,
         "munged",
-        *["munged", "--foreground", "--force", f"--socket={RUN}/munge/socket", f"--key-file={RUN}/etc/munge.key"],
+        *[
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={RUN}/munge/socket",
+            f"--key-file={RUN}/etc/munge.key",
+        ],
         *[f"--{what}-file={RUN}/munge/{what}" for what in ("pid", "log", "seed")],
     )
     _until(lambda: (RUN / "munge/socket").exists(), "munged")
@@ -283,7 +299,9 @@ def _inside(directory: Path, told: int) -> None:
     for kind in NAMES:
         for name in shape.names(kind):
             node = [sys.executable, str(Path(__file__).resolve()), "--node", str(directory), kind, name]
-            _start(logs, name, "nsenter", f"--net=/run/netns/{name}", "unshare", "--mount", "--uts", "--", *node)
+            _start(
+                logs, name, "nsenter", f"--net=/run/netns/{name}", "unshare", "--mount", "--uts", "--", *node
+            )
     every = len(shape.machines())
     _until(lambda: _states().count("idle") == every, "nodes", lambda: " ".join(_states()))
     os.write(told, b"up")

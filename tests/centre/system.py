@@ -1,4 +1,4 @@
-"""The rehearsed centre's system file, as a site would write it; its numbers are those of the centre's shape."""
+"""The rehearsed centre's system file, as a site would write it, with the numbers of the centre's shape."""
 
 import os
 from pathlib import Path
