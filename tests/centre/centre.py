@@ -3,10 +3,9 @@
     python tests/centre/centre.py SHAPE.yaml DIRECTORY [COMMAND ...]
 
 makes the centre, runs a command on its login node (a shell where none is given), and takes the centre down
-again.  Slurm and ReFrame are real, the programs are stand-ins that sleep (``stand_ins.py``).  What a node shows
-of its 64 cores is stated in `_shown` and, where a file cannot state it, in ``shows.c``; no gate knows of it.
-Needs root, a C compiler, and Debian's ``slurmctld``, ``slurmd`` and ``munge``; accounting needs ``slurmdbd`` and
-``mariadb-server`` besides.
+again.  Slurm and ReFrame are real, the programs are stand-ins that sleep (``stand_ins.py``).  What a node
+shows of its 64 cores is stated in `_shown` and, where a file cannot state it, in ``shows.c``; no gate knows
+of it.  There is no accounting.  Needs root, a C compiler, and Debian's ``slurmctld``, ``slurmd``, ``munge``.
 """
 
 from __future__ import annotations
@@ -72,7 +71,8 @@ def _shown(shape: Shape, kind: str) -> dict[str, str]:
         "/proc/cpuinfo": "".join(
             f"processor\t: {cpu}\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
             f"model name\t: AMD EPYC 9354\nstepping\t: 1\nmicrocode\t: 0xa101148\n"
-            f"physical id\t: {cpu // each}\ncore id\t\t: {cpu % each}\ncpu cores\t: {each}\nflags\t\t: {flags}\n\n"
+            f"physical id\t: {cpu // each}\ncore id\t\t: {cpu % each}\ncpu cores\t: {each}\n"
+            f"flags\t\t: {flags}\n\n"
             for cpu in range(cores)
         ),
         "/proc/meminfo": f"MemTotal:       {shape.memory_mib * 1024} kB\nSwapTotal:             0 kB\n",
@@ -109,7 +109,7 @@ def _shown(shape: Shape, kind: str) -> dict[str, str]:
 REPLACED = ("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/devices/virtual/dmi/id")
 
 
-def _slurm_conf(shape: Shape, accounting: bool) -> str:
+def _slurm_conf(shape: Shape) -> str:
     each = shape.cores // shape.sockets
     lines = [
         "ClusterName=centre",
@@ -137,16 +137,8 @@ def _slurm_conf(shape: Shape, accounting: bool) -> str:
         f"SlurmdPidFile={RUN}/spool/slurmd.pid",
         f"SlurmctldLogFile={RUN}/log/slurmctld.log",
         "JobAcctGatherType=jobacct_gather/none",
-        "GresTypes=gpu",
+        "AccountingStorageType=accounting_storage/none",
     ]
-    if accounting:
-        lines += [
-            "AccountingStorageType=accounting_storage/slurmdbd",
-            f"AccountingStorageHost={HEAD_ADDRESS}",
-            "AccountingStorageEnforce=associations,limits,qos",
-        ]
-    else:
-        lines.append("AccountingStorageType=accounting_storage/none")
     for machine in shape.machines():
         gpu = machine.name.startswith(NAMES["gpu"])
         size = (1, 8) if gpu else (shape.sockets, each)
@@ -239,10 +231,7 @@ def _build(shape: Shape, directory: Path) -> None:
     etc = directory / "etc"
     shutil.rmtree(etc, ignore_errors=True)
     etc.mkdir()
-    accounting = (
-        shutil.which("slurmdbd", path=SBIN) is not None and shutil.which("mariadbd", path=SBIN) is not None
-    )
-    (etc / "slurm.conf").write_text(_slurm_conf(shape, accounting), encoding="utf-8")
+    (etc / "slurm.conf").write_text(_slurm_conf(shape), encoding="utf-8")
     (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
     hosts = [f"{HEAD_ADDRESS} login", "127.0.0.1 localhost"]
     hosts += [f"{machine.address} {machine.name}" for machine in shape.machines()]
