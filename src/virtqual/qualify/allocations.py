@@ -25,16 +25,13 @@ def hold(job: Qualification) -> None:
     InfrastructureError
         An allocation was refused, or has ended before it began.
     """
-    asked = [side for side in SIDES if job.system.partition(side).extras.session_access]
-    for side in asked:
-        partition = job.system.partition(side)
-        if partition.name not in job.held:
-            number = slurm.allocate(partition, f"virtqual-{job.head.session}")
-            # Until it is released, whoever comes after this process finds it in the log, and cancels it.
-            job.log.append(
-                Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time())
-            )
-            job.held[partition.name] = number
+    known = [job.system.partition(side) for side in SIDES]
+    anew = [one for one in known if one.extras.session_access and one.name not in job.held]
+    for partition in anew:
+        number = slurm.allocate(partition, f"virtqual-{job.head.session}")
+        # Until it is released, whoever comes after this process finds it in the log, and cancels it.
+        job.log.append(Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time()))
+        job.held[partition.name] = number
     until, told = time.monotonic() + PATIENCE, False
     while waiting := slurm.waiting(job.held.values()):
         if not told:
@@ -45,7 +42,7 @@ def hold(job: Qualification) -> None:
                 f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
             )
         time.sleep(OFTEN if job.system.native.own_scheduler else GLANCE)
-    if asked and not job.rotated:
+    if anew:
         job.rotated = _rotated(job)
 
 
@@ -66,4 +63,3 @@ def release(job: Qualification) -> None:
     for number in job.held.values():
         job.log.append(Released(job=number))
     job.held.clear()
-    job.rotated.clear()
