@@ -9,10 +9,11 @@ from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import separate
+from virtqual.site.nodes import GLANCE
 from virtqual.site.systems import SIDES
 
-#: Seconds between two looks at the queue: of a scheduler that others use, too, and of one of our own.
-GLANCE, OFTEN = 30.0, 0.5
+#: Seconds between two looks at the queue of a scheduler of our own.
+OFTEN = 0.5
 #: Seconds that both sides' allocations may have to be waited for, the first of them being held meanwhile.
 PATIENCE = 24 * 3600.0
 
