@@ -27,8 +27,9 @@ def command(
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
 
-    It is a session of a few checks, and ends as one: its exit code is that of `virtqual qualify`.  A node
-    that it names stays in use until a person takes it out.
+    It is a session of a few checks, and ends as one: its exit code is that of
+    `virtqual qualify`. A node that it names stays in use until a person takes
+    it out.
     """
     with speaking():
         request = main_job.Request(
