@@ -19,6 +19,7 @@ from reframe.core.exceptions import SanityError
 import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
+from virtqual.harness import order
 from virtqual.harness.recorder import ended
 from virtqual.identity import gather
 from virtqual.inputs import kept, known
@@ -26,6 +27,7 @@ from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
 from virtqual.runs import Measured, Run
+from virtqual.site import held
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 
@@ -119,6 +121,15 @@ class Sampled(Guarded):
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             self.bring(name)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
+
+    @run_before("run")
+    def take_place(self):
+        """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
+        nodes = held.nodes_of_places(self.current_partition.name, self.nodes) if self.places > 1 else []
+        if nodes:
+            self.job.options.append(f"--nodelist={','.join(order.where(self.slot, nodes))}")
+        # Whoever starts it when its nodes are free knows by this what is first.
+        self.job.turn = self.case, not self.warm_up, self.slot.pair
 
     @run_before("run")
     def ask_for_whole_nodes(self):

@@ -84,7 +84,7 @@ class lammps(Lammps):
 
     descr = "LAMMPS benchmark: loop time on one node"
     problem = parameter(list(BENCHMARKS), loggable=True)
-    tags = {"app", "quick", "full"}
+    tags = {"app", "quick", "full", "sweep"}
     quick = {"problem": ["lj"]}
 
     def arrange(self):

@@ -130,10 +130,10 @@ class namd_water_nodes(Water):
     count = parameter(counts.at_once(), loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
-    @run_after("init")
-    def take_nodes(self):
-        """Take as many nodes as the parameter says."""
-        self.nodes = self.count
+    @classmethod
+    def nodes_of(cls, case):
+        """Return as many nodes as the parameter says."""
+        return case.count
 
     def arrange(self):
         """A rank a core; on small systems a rank a node, for nodes may share a few cores."""
@@ -203,14 +203,15 @@ class namd_stmv_nodes(Stmv):
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
-    @run_after("init")
-    def take_nodes(self):
-        """Take as many nodes as the parameter says."""
-        self.nodes, self.each = counts.of_layout(self.layout)
+    @classmethod
+    def nodes_of(cls, case):
+        """Return as many nodes as the parameter says."""
+        return counts.of_layout(case.layout)[0]
 
     def arrange(self):
         """Take as many ranks on each node as the parameter says, each on a core of its own."""
-        self.num_tasks, self.num_tasks_per_node = self.nodes * self.each, self.each
+        each = counts.of_layout(self.layout)[1]
+        self.num_tasks, self.num_tasks_per_node = self.nodes * each, each
         self.executable_opts = ["stmv.namd"]
 
 

@@ -104,7 +104,7 @@ class Osu(Measurement):
     feature = "osu"
     benchmark = parameter(list(BENCHMARKS), loggable=True)
     setting = "same node"
-    tags = {"mpi", "fdr", "quick", "full"}
+    tags = {"mpi", "fdr", "quick", "full", "sweep"}
     quick = {"benchmark": QUICK}
 
     @property
@@ -165,3 +165,4 @@ class osu_nodes(Osu):
     descr = "OSU micro-benchmark between two nodes"
     nodes = 2
     setting = "two nodes"
+    tags = {"mpi", "fdr", "quick", "full"}

@@ -77,8 +77,8 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
         self.valid_systems = [] if self.measured.lacking(self) else self.measured.systems("virtual")
         own = {name: getattr(self, name) for name in type(self).raw_params}
         selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
-        order = slots()
-        chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in order)
+        runs = list(map(str, slots()))
+        chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in runs)
         for number in chosen:
             self.depends_on(self.measured.variant_name(number), same_environment)
 

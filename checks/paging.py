@@ -42,7 +42,7 @@ class paging(Measurement):
     descr = "time of a fresh page, and of a fork"
     feature = "stress-ng"
     work = parameter(list(STRESSORS), loggable=True)
-    tags = {"memory", "quick", "full"}
+    tags = {"memory", "quick", "full", "sweep"}
 
     def arrange(self):
         """One instance on one core: with more than one, forks would measure how the kernel chooses cores."""

@@ -27,7 +27,7 @@ class Repeated(rfm.RegressionTestPlugin):
     repeats = True
     #: Commands after the program that are part of every repetition.
     following = ()
-    #: Of a warm-up: what a start took there, and in the warm-up before it.
+    #: Of a warm-up: what a start took there, and in the warm-ups before it.
     took = ()
 
     def choose_repetitions(self):
@@ -44,12 +44,13 @@ class Repeated(rfm.RegressionTestPlugin):
         before = self.previous()
         if self.warm_up:
             return WARM_UP
-        if before and not before.warm_up:
-            return before.repetitions
+        if before and not before[0].warm_up:
+            return before[0].repetitions
         if known := repetitions.known(self.current_environ.name, self.case):
             return known
         limit = self.time_limit or typ.Duration(self.current_partition.time_limit)
-        return repetitions.number([Took(*one) for one in (before.took if before else ())], self.wanted, limit)
+        took = [Took(*one) for warm_up in before for one in warm_up.took]
+        return repetitions.number(took, self.wanted, limit)
 
     def repeat(self):
         """Put the loop around the program, within the notes of load."""
@@ -80,9 +81,9 @@ class Repeated(rfm.RegressionTestPlugin):
         """Keep what the last start of a warm-up took, beside what the other side's did."""
         if not self.timed:
             return
-        rooms, before = self.rooms(), self.previous()
+        rooms = self.rooms()
         try:
             own = Took(notes.program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        self.took = [*(before.took if before else ()), tuple(own)]
+        self.took = [*(one for warm_up in self.previous() for one in warm_up.took), tuple(own)]

@@ -7,6 +7,7 @@ from reframe.core.exceptions import ReframeError
 from virtqual.harness import order
 from virtqual.harness.kinds import Measuring
 from virtqual.inputs import kept, known
+from virtqual.site import held
 
 from . import counts
 
@@ -33,12 +34,14 @@ class Scoped(rfm.RegressionTestPlugin):
 class Selection(Scoped, Measuring):
     """The place of a run in the session.
 
-    A check is one run on one side; :mod:`virtqual.harness.order` says how many there are, and a chain of
-    dependencies keeps them in turn with the other side.
+    A check is one run on one side; :mod:`virtqual.harness.order` says how many there are, and dependencies
+    keep them in turn with the other side.
     """
 
     #: The places of runs in this run of ReFrame, in their order: every second pair is reversed.
-    sample = parameter([str(slot) for slot in order.order(*order.pairs())], loggable=True)
+    sample = parameter(
+        [str(slot) for slot in order.order(*order.pairs(), places=held.places(1))], loggable=True
+    )
 
     @property
     def slot(self):
@@ -49,6 +52,11 @@ class Selection(Scoped, Measuring):
     def case(self):
         """The check and its parameters without the sample."""
         return case_of(type(self), self)
+
+    @property
+    def places(self):
+        """Among how many places its runs rotate: 1 where it runs on no nodes that we know."""
+        return 1
 
     @property
     def run_group(self):
@@ -93,20 +101,23 @@ class Selection(Scoped, Measuring):
         return self.systems(self.slot.side)
 
     def previous(self):
-        """Return the test of the run before this one, which has ended; None for the first of all."""
-        return self.getdep(self.follows, part="*") if self.follows else None
+        """Return the tests of the runs that have ended before this one, its own place's first."""
+        return [self.getdep(name, part="*") for name in self.follows]
 
     @run_after("init")
     def run_on_one_side(self):
-        """Even pairs run native first, odd pairs virtual first; a chain of dependencies keeps the order."""
+        """Even pairs run native first, odd pairs virtual first; dependencies keep the order."""
         self.lacks = self.lacking(self)
-        self.valid_systems = [] if self.lacks else self.on_partitions()
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        samples, self.follows = slots(), ""
-        if self.sample in samples[1:]:
-            self.follows = _variant(self, samples[samples.index(self.sample) - 1])
-            self.depends_on(self.follows, same_environment)
+        every = slots(self.places)
+        # A case of several nodes has fewer places than those of one, and so fewer runs.
+        runs = self.slot in every and not self.lacks
+        self.valid_systems = self.on_partitions() if runs else []
+        before = order.before(self.slot, every, self.places) if runs else []
+        self.follows = [_variant(self, str(one)) for one in before]
+        for name in self.follows:
+            self.depends_on(name, same_environment)
 
 
 class StackSelection(Selection):
@@ -130,6 +141,21 @@ class StackSelection(Selection):
     inputs = ()
     #: The only scale that it is for; empty for every one.
     scale = ""
+
+    @classmethod
+    def nodes_of(cls, case):
+        """Return over how many nodes the tasks of a case are spread, which its parameters may say."""
+        return case.nodes
+
+    @run_after("init")
+    def take_nodes(self):
+        """Take as many nodes as the case says."""
+        self.nodes = self.nodes_of(self)
+
+    @property
+    def places(self):
+        """Among how many places, of as many nodes as it takes, its runs rotate."""
+        return held.places(self.nodes_of(self))
 
     @property
     def instead(self):
@@ -192,9 +218,9 @@ def features(side):
     return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
 
 
-def slots():
-    """Return the places of runs in this run of ReFrame, in order, on the sides that were selected."""
-    return [str(slot) for slot in order.order(*order.pairs()) if features(slot.side)]
+def slots(places=1):
+    """Return a case's runs in this run of ReFrame, in order, on the sides that were selected."""
+    return [slot for slot in order.order(*order.pairs(), places=places) if features(slot.side)]
 
 
 def case_of(check, test):

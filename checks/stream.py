@@ -55,7 +55,7 @@ class stream(Stream):
 
     descr = "STREAM copy, scale, add, triad by number of threads on one node"
     threads = parameter(THREADS, loggable=True)
-    tags = {"memory", "esx41", "openstack-kvm", "quick", "full"}
+    tags = {"memory", "esx41", "openstack-kvm", "quick", "full", "sweep"}
     # The curve between is for the full scope.
     quick = {"threads": (THREADS[0], THREADS[-1])}
 
@@ -114,10 +114,10 @@ class stream_nodes(StreamTogether):
     count = parameter(NODES, loggable=True)
     tags = {"memory", "esx41", "full"}
 
-    @run_after("init")
-    def take_nodes(self):
-        """Take as many nodes as the parameter says."""
-        self.nodes = self.count
+    @classmethod
+    def nodes_of(cls, case):
+        """Return as many nodes as the parameter says."""
+        return case.count
 
     def arrange(self):
         """All cores of every node."""

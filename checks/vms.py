@@ -23,11 +23,15 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         """Return why it cannot run: no such VMs, or no native node that they are shares of, too."""
         return _unfit(counts.of_layout(case.layout)[0]) or super().unfit(case)
 
+    @classmethod
+    def nodes_of(cls, case):
+        """Return as many VMs as the parameter says, and a single native node."""
+        return 1 if case.slot.side == "native" else counts.of_layout(case.layout)[0]
+
     @run_after("init")
-    def take_nodes(self):
-        """Take as many VMs as the parameter says, and a single native node."""
+    def take_vms(self):
+        """Take as many VMs as the parameter says, with as many ranks each."""
         self.vms, self.each = counts.of_layout(self.layout)
-        self.nodes = 1 if self.slot.side == "native" else self.vms
         self.needs = f"{self.vms} VMs of one host"
 
     @property

@@ -46,6 +46,7 @@ COMMANDS = (
     "replay",
     "setup",
     "stack",
+    "sweep",
 )
 
 
@@ -111,6 +112,9 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
     ] = "serial",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="say what would run, how long and at what cost, and stop")
+    ] = False,
     only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.
@@ -142,12 +146,17 @@ def qualify(
             max_pairs=max_pairs,
             policy=policy,
         )
-        if resume is not None and request != main_job.Request(system=system):
+        if resume is not None and (plan or request != main_job.Request(system=system)):
             raise UsageError("--resume: the session says what was asked for; only --system goes with it")
         if not (system or resume):
             raise UsageError("no system is named: --system NAME, a file of reframe/systems/")
         if only_check:
             main_job.check(request, resume)
+            return
+        if plan:
+            from virtqual.commands import planned
+
+            planned.show(request)
             return
         if resume:
             session = main_job.resume(resume, system, Terminal())

@@ -62,7 +62,9 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
         catalogue.write(entries, keep(session_of(runs, name=name), paths.sessions()) / catalogue.FILE)
 
     def seconds(**asked):
-        return plan.expected(SimpleNamespace(request=Request(system="site", **asked)), session_of([]), (), 2)
+        alone = {"rotated": {}, "places": lambda nodes: 1, "log": SimpleNamespace(directory=tmp_path)}
+        job = SimpleNamespace(request=Request(system="site", **asked), **alone)
+        return plan.expected(job, session_of([]), (), 2)
 
     assert seconds(names=("hpl",)) == 5 + 2 * (8 + 8)
     assert seconds(names=("hpl",), full=True) == 5 + 2 * (8 + 8 + 71 + 71)

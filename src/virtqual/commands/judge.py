@@ -142,7 +142,10 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
     terminal = Terminal()
     for name, answer in zip(names, answers, strict=True):
         terminal.console.print(Text("session ").append(name, "bold"))
-        terminal.verdicts([record_of(verdict) for verdict in answer.verdicts], slow_runs_record(answer))
+        records = [record_of(verdict) for verdict in answer.verdicts]
+        terminal.verdicts(records, slow_runs_record(answer))
+        roles = [verdict.places.roles for verdict in answer.verdicts if verdict.places]
+        terminal.hosts(records, [{host for role in roles for host in role[side]} for side in (0, 1)])
         terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))
 
 

@@ -59,6 +59,11 @@ class Entry(BaseModel):
     hashes: dict[str, str] = {}
     paired: bool = True
 
+    @property
+    def case(self) -> str:
+        """Its name as sessions have it."""
+        return self.name.replace(" ", " %")
+
     def has_name(self, pattern: str) -> bool:
         """Return whether ReFrame's ``-n`` selects it: by its name without blanks, or by a hash."""
         if pattern.startswith("/"):
@@ -140,7 +145,7 @@ def read(path: Path) -> tuple[Entry, ...]:
 
 def cases(entries: Iterable[Entry], scope: str) -> list[str]:
     """Return the cases of a scope, whether they can run or not, as sessions name them."""
-    return [entry.name.replace(" ", " %") for entry in entries if scope in entry.tags]
+    return [entry.case for entry in entries if scope in entry.tags]
 
 
 def selected(entries: Iterable[Entry], names: Sequence[str], tags: Sequence[str]) -> list[Entry]:

@@ -1,8 +1,9 @@
 """Which samples one ReFrame run takes, and in which order.
 
 ``VIRTQUAL_PAIRS``
-    ``FIRST:LAST`` pair numbers to run, both included; default ``0:3``, since a decision needs four pairs.
-    With ``warm-up,`` before them a warm-up precedes them, as it does pair 0.
+    ``FIRST:LAST`` turns to run, both included: numbers of pairs, where a session uses one node of a side at a
+    time.  Default ``0:3``, since a decision needs four pairs.  With ``warm-up,`` before them a warm-up
+    precedes them, as it does pair 0.
     ``virtqual qualify`` sets it for each round; the plain ``reframe`` command takes the default.
 """
 
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtqual.errors import UsageError
+from virtqual.site.systems import SIDES
 
-SIDE = {"N": "native", "V": "virtual"}
+SIDE = {side[0].upper(): side for side in SIDES}
 
 #: How the short form of a slot before the first pair begins, such as ``warm-up-N``.
 WARM_UP = "warm-up-"
@@ -27,12 +30,12 @@ class Slot:
     Attributes
     ----------
     pair
-        Pair number from 0.
+        Pair number from 0; of a warm-up the number of its place.
     side
         ``native`` or ``virtual``.
     warm_up
         Whether it runs before the pairs and is no sample: the first run of a case on a node reads files and
-        makes caches, and would make its side look slow.  Its pair number is 0.
+        makes caches, and would make its side look slow.
     """
 
     pair: int
@@ -40,30 +43,31 @@ class Slot:
     warm_up: bool = False
 
     def __str__(self) -> str:
-        return f"{WARM_UP if self.warm_up else self.pair}{self.side[0].upper()}"
+        number = f"{WARM_UP}{self.pair or ''}" if self.warm_up else self.pair
+        return f"{number}{self.side[0].upper()}"
 
 
 def slot(text: str) -> Slot:
-    """Read a slot's short form, e.g. ``1V`` or ``warm-up-V``.
+    """Read a slot's short form, e.g. ``1V``, ``warm-up-V`` or, on the fourth node, ``warm-up-3V``.
 
     Raises
     ------
     UsageError
         It is not of that form.
     """
-    match = re.fullmatch(rf"(\d+|{WARM_UP})([NV])", text)
-    if not match:
+    match = re.fullmatch(rf"({WARM_UP})?(\d*)([NV])", text)
+    if not match or not (match[1] or match[2]):
         raise UsageError(f"{text!r} is no sample: a pair number (or {WARM_UP}) and N or V, such as 0N")
-    warm_up = match[1] == WARM_UP
-    return Slot(0 if warm_up else int(match[1]), SIDE[match[2]], warm_up)
+    return Slot(int(match[2] or 0), SIDE[match[3]], bool(match[1]))
 
 
-def order(first: int, last: int, warm_up: bool = False) -> list[Slot]:
-    """Return the slots of pairs ``first`` to ``last`` in the order in which they run.
+def order(first: int, last: int, warm_up: bool = False, places: int = 1) -> list[Slot]:
+    """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    Every second pair is reversed, so that a drift of the machine does not favour one side.  A warm-up run on
-    each side precedes pair 0; a later round of a session begins warm, but where `warm_up` says that nodes
-    have been booted since.
+    A turn is a pair on each place: a place is a node of either side, or as many as a run takes.  On a single
+    place a turn is a pair.  Every second pair of a place is reversed, so that a drift of the machine does not
+    favour one side.  A warm-up run on every place of each side precedes turn 0; a later round of a session
+    begins warm, but where `warm_up` says that nodes have been booted since.
 
     Examples
     --------
@@ -73,22 +77,73 @@ def order(first: int, last: int, warm_up: bool = False) -> list[Slot]:
     ['1V', '1N']
     >>> [str(s) for s in order(1, 1, warm_up=True)]
     ['warm-up-N', 'warm-up-V', '1V', '1N']
+
+    Two places, of which one runs native first in each turn:
+
+    >>> [str(s) for s in order(1, 1, places=2)]
+    ['2V', '2N', '3N', '3V']
     """
     warm_up = warm_up or first == 0
-    slots = [Slot(0, side, warm_up=True) for side in ("native", "virtual")] if warm_up else []
-    for pair in range(first, last + 1):
-        sides = ("native", "virtual") if pair % 2 == 0 else ("virtual", "native")
-        slots += [Slot(pair, side) for side in sides]
-    return slots
+    found = [Slot(place, side, warm_up=True) for place in range(places) for side in SIDES] if warm_up else []
+    for pair in range(first * places, (last + 1) * places):
+        turn, place = divmod(pair, places)
+        sides = SIDES if (turn + place) % 2 == 0 else SIDES[::-1]
+        found += [Slot(pair, side) for side in sides]
+    return found
+
+
+def before(one: Slot, every: Sequence[Slot], places: int = 1) -> list[Slot]:
+    """Return the slots whose runs must have ended before a run begins.
+
+    Runs of one place follow each other; its first pair waits for the warm-ups of all places, since they
+    decide together how often a program is repeated.
+
+    Parameters
+    ----------
+    one
+        The run.
+    every
+        All slots that run, in their order.
+    places
+        See `order`.
+
+    Examples
+    --------
+    >>> def shown(text, places):
+    ...     return [str(s) for s in before(slot(text), order(0, 3, places=places), places)]
+    >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
+    (['warm-up-V'], ['0V'], ['1N'], ['warm-up-1V', 'warm-up-V'])
+    """
+    own = [other for other in every[: every.index(one)] if other.pair % places == one.pair % places]
+    found = own[-1:]
+    if found and found[0].warm_up and not one.warm_up:
+        last = {other.pair: other for other in every if other.warm_up}
+        found += [other for place, other in last.items() if place != found[0].pair]
+    return found
+
+
+def where(one: Slot, nodes: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the nodes of a run among those of each place of its side: VMs move on by one in each turn.
+
+    So every native node meets every VM, and a slow host is told from a slow hypervisor.
+
+    Examples
+    --------
+    >>> nodes = [["a"], ["b"], ["c"]]
+    >>> [where(slot(text), nodes)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
+    ['a', 'a', 'b', 'c', 'c']
+    """
+    turn, place = divmod(one.pair, len(nodes))
+    return nodes[(place + turn * (one.side == "virtual")) % len(nodes)]
 
 
 def asked_for(first: int, last: int, warm_up: bool = False) -> str:
-    """Return the value of ``VIRTQUAL_PAIRS`` by which a run takes these pairs."""
+    """Return the value of ``VIRTQUAL_PAIRS`` by which a run takes these turns."""
     return f"{'warm-up,' if warm_up else ''}{first}:{last}"
 
 
 def pairs() -> tuple[int, int, bool]:
-    """Return the first and last pair number of this run, and whether a warm-up precedes them in any case.
+    """Return the first and last turn of this run, and whether a warm-up precedes them in any case.
 
     Raises
     ------

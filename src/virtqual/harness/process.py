@@ -99,10 +99,7 @@ def command(
     extras
         What the results database keeps with the session.
     """
-    root = paths.root()
-    line = [_program()]
-    line += ["-C", str(root / "reframe/settings.py"), "-c", str(root / "checks"), "-r", "--nocolor"]
-    line += ["--system", system, f"--exec-policy={policy}"]
+    line = [*_reframe(system), "-r", f"--exec-policy={policy}"]
     line += [f"--report-file={files.report}", f"--report-junit={files.junit}"]
     for name in names:
         line += ["-n", name]
@@ -119,9 +116,15 @@ def command(
     return line
 
 
-def _program() -> str:
-    beside = Path(sys.executable).with_name("reframe")
-    return str(beside) if beside.exists() else "reframe"
+def listing(system: str, scope: str) -> list[str]:
+    """Return the ``reframe`` command that lists the checks of a scope on a system."""
+    return [*_reframe(system), "-l", "-S", f"scope={scope}"]
+
+
+def _reframe(system: str) -> list[str]:
+    beside, root = Path(sys.executable).with_name("reframe"), paths.root()
+    line = [str(beside) if beside.exists() else "reframe", "-C", str(root / "reframe/settings.py")]
+    return [*line, "-c", str(root / "checks"), "--nocolor", "--system", system]
 
 
 def run(

@@ -2,6 +2,7 @@
 
 A scheduler and a launcher of ReFrame's, for the partitions whose allocations `virtqual qualify` holds; checks
 see no difference.  The job script runs as a step on the first node, and starts the program by another step.
+Cases that are given to it at once wait here until their nodes are free.
 """
 
 from __future__ import annotations
@@ -49,6 +50,54 @@ def _nodelist(job: Any) -> list[str]:
     return [option for option in job.options if option.startswith("--nodelist=")][:1]
 
 
+Turn = tuple[str, bool, int]
+
+
+class Line:
+    """The cases that wait for their nodes, and those that run.
+
+    A case that takes one node that it names runs beside others that do so on other nodes.  One that takes
+    several, or any, shares a network with all others, and runs when nothing else does.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[StepJob] = []
+        self._running: list[StepJob] = []
+        self._cases: dict[str, int] = {}
+        self._begun: set[Turn] = set()
+
+    def join(self, job: StepJob) -> None:
+        """Have a case wait."""
+        self._cases.setdefault(job.turn[0], len(self._cases))
+        self._waiting.append(job)
+
+    def leave(self, job: StepJob) -> None:
+        """Let a case that has ended, or is not wanted any more, make room."""
+        for line in (self._waiting, self._running):
+            if job in line:
+                line.remove(job)
+
+    def next(self) -> StepJob | None:
+        """Return a case whose nodes are free, and hold them for it; None where there is none."""
+        for job in sorted(self._waiting, key=self._place):
+            if self._free(job):
+                self._waiting.remove(job)
+                self._running.append(job)
+                self._begun.add(job.turn)
+                return job
+        return None
+
+    def _place(self, job: StepJob) -> tuple[bool, int, bool, int]:
+        """Return what is first: the second run of a pair, then what belongs to the first case."""
+        case, paired, number = job.turn
+        return (not (paired and job.turn in self._begun), self._cases[case], paired, number)
+
+    def _free(self, job: StepJob) -> bool:
+        if job.node is None:
+            return not self._running
+        return all(other.node not in (None, job.node) for other in self._running)
+
+
 class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
     """Starts the program within the allocation, with the nodes, tasks and CPUs that the job states."""
 
@@ -71,17 +120,27 @@ class StepJob(sched.Job):  # type: ignore[misc]
         self.said = Path(self.stderr)
         self.asked_to_end: float | None = None
         self.timed_out = False
+        #: The case, whether it is of a pair, and the number of that: what it stands in line by.
+        self.turn: Turn = ("", True, 0)
 
     @property
     def span(self) -> Span:
         """When it ran."""
         return Span(self.submit_time, self.completion_time or time.time(), "harness")
 
+    @property
+    def node(self) -> str | None:
+        """The only node that it takes; None where it takes several, or any."""
+        named = "".join(_nodelist(self)).partition("=")[2]
+        return named if named and "," not in named else None
+
 
 class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
     """Runs job scripts as steps of the allocations that their partitions' `access` names."""
 
     _count = 0
+    #: Of both partitions: a case of several nodes on one side runs while nothing does on the other.
+    _line = Line()
 
     def make_job(self, *args: Any, **kwargs: Any) -> StepJob:
         """Return a new job."""
@@ -100,38 +159,51 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         return nodes
 
     def submit(self, job: Any) -> None:
-        """Start the job script as a step."""
+        """Start the job script as a step, now or when its nodes are free."""
         StepScheduler._count += 1
         (allocation,) = (option.partition("=")[2] for option in job.sched_access)
         job._jobid = f"{allocation}.{held.number()}-{StepScheduler._count}"
-        first = [option.partition(",")[0] for option in _nodelist(job)]
-        line = ["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", *first]
-        script = str(Path(job.script_filename).resolve())
-        # It is read later, in another working directory.
-        job.said = Path(job.stderr).resolve()
-        with Path(job.stdout).open("wb") as out, job.said.open("wb") as err:
-            job.process = subprocess.Popen(
-                [*line, f"--job-name={job.name}", "bash", "-c", _TAKEN_THERE, script],
-                env={**slurm.environment(bare=True), "VIRTQUAL_JOB": job._jobid},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        job._submit_time = time.time()
-        job._state = "RUNNING"
+        # They are read and written later, in another working directory.
+        job.said, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()
+        job.script = Path(job.script_filename).resolve()
+        job._submit_time, job._state = time.time(), "PENDING"
+        self._line.join(job)
+        self._start()
+
+    def _start(self) -> None:
+        while job := self._line.next():
+            first = [option.partition(",")[0] for option in _nodelist(job)]
+            line = [
+                *["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"],
+                *first,
+            ]
+            with job.output.open("wb") as out, job.said.open("wb") as err:
+                job.process = subprocess.Popen(
+                    [*line, f"--job-name={job.name}", "bash", "-c", _TAKEN_THERE, str(job.script)],
+                    env={**slurm.environment(bare=True), "VIRTQUAL_JOB": job._jobid},
+                    cwd=job.script.parent,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            job._submit_time, job._state = time.time(), "RUNNING"
 
     def poll(self, *jobs: Any) -> None:
-        """See which steps have ended, and end those whose time is over."""
+        """See which steps have ended, end those whose time is over, and start those whose nodes are free."""
         for job in jobs:
-            if job is not None and job.process is not None and job.exitcode is None:
+            if job is not None:
                 self._poll(job)
+        self._start()
 
     def _poll(self, job: Any) -> None:
+        if job.process is None or job.exitcode is not None:
+            return
         now = time.time()
         if (code := job.process.poll()) is not None:
             job._exitcode, job._completion_time = abs(code), now
             job._state = self._state(job, code)
+            self._line.leave(job)
         elif job.asked_to_end is not None:
             if now - job.asked_to_end > ENDING:
                 job.process.kill()
@@ -155,14 +227,17 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
 
     def cancel(self, job: Any) -> None:
         """Ask a step to end: `srun` hands it on to the tasks."""
-        if job.process is not None and job.exitcode is None and job.asked_to_end is None:
+        if job.process is None:
+            self._line.leave(job)
+            job._exitcode, job._state = 1, "CANCELLED"
+        elif job.exitcode is None and job.asked_to_end is None:
             job.asked_to_end = time.time()
             job.process.send_signal(signal.SIGTERM)
 
     def wait(self, job: Any) -> None:
-        """Wait until a step has ended."""
+        """Wait until a step has ended; whoever does so as all is given up must not begin another."""
         while not self.finished(job):
-            self.poll(job)
+            self._poll(job)
             time.sleep(0.05)
 
     def finished(self, job: Any) -> bool:

@@ -8,10 +8,12 @@ from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
+from virtqual.site.hosts import separate
+from virtqual.site.nodes import GLANCE
 from virtqual.site.systems import SIDES
 
-#: Seconds between two looks at the queue: of a scheduler that others use, too, and of one of our own.
-GLANCE, OFTEN = 30.0, 0.5
+#: Seconds between two looks at the queue of a scheduler of our own.
+OFTEN = 0.5
 #: Seconds that both sides' allocations may have to be waited for, the first of them being held meanwhile.
 PATIENCE = 24 * 3600.0
 
@@ -24,16 +26,13 @@ def hold(job: Qualification) -> None:
     InfrastructureError
         An allocation was refused, or has ended before it began.
     """
-    asked = [side for side in SIDES if job.system.partition(side).extras.session_access]
-    for side in asked:
-        partition = job.system.partition(side)
-        if partition.name not in job.held:
-            number = slurm.allocate(partition, f"virtqual-{job.head.session}")
-            # Until it is released, whoever comes after this process finds it in the log, and cancels it.
-            job.log.append(
-                Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time())
-            )
-            job.held[partition.name] = number
+    known = [job.system.partition(side) for side in SIDES]
+    anew = [one for one in known if one.extras.session_access and one.name not in job.held]
+    for partition in anew:
+        number = slurm.allocate(partition, f"virtqual-{job.head.session}")
+        # Until it is released, whoever comes after this process finds it in the log, and cancels it.
+        job.log.append(Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time()))
+        job.held[partition.name] = number
     until, told = time.monotonic() + PATIENCE, False
     while waiting := slurm.waiting(job.held.values()):
         if not told:
@@ -44,6 +43,18 @@ def hold(job: Qualification) -> None:
                 f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
             )
         time.sleep(OFTEN if job.system.native.own_scheduler else GLANCE)
+    if anew:
+        job.rotated = _rotated(job)
+
+
+def _rotated(job: Qualification) -> dict[str, list[str]]:
+    """Return the nodes among which runs rotate by partition, as many of either; none where they cannot."""
+    most = min(job.system.native.nodes, job.system.virtual.nodes)
+    if most < 2 or not job.system.virtual.nodes_of_hosts:
+        return {}
+    nodes = {name: slurm.nodes_of(number)[:most] for name, number in job.held.items()}
+    native, virtual = (nodes[job.system.partition(side).name] for side in SIDES)
+    return nodes if separate(job.system.virtual.nodes_of_hosts, native, virtual) else {}
 
 
 def release(job: Qualification) -> None:

@@ -66,7 +66,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
         )
     chosen = _class(request.hypervisor_class, system)
     earlier = _earlier(request.against, system)
-    stack = _stack(request.stack)
+    stack = stack_named(request.stack)
     lock, watch = _alone(system, screen, held)
     head, log = _opened(system, chosen, _described(stack), earlier, request)
     notes = _notes(head, earlier, chosen, stack)
@@ -103,7 +103,7 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     _class(begun.hypervisor_class, system)
     # What was found for the request: `last` may be another session by now.
     earlier = _earlier(begun.against or "", system)
-    stack = _stack(begun.stack["name"])
+    stack = stack_named(begun.stack["name"])
     if changed := _changed(begun, _identity(system), _described(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
@@ -242,7 +242,9 @@ def plain(
     # A site's own check may run in an environment that is none of our stacks: of that nothing is known.
     logs = {}
     for name in stacks:
-        stack = _described(_stack(name)) if name in known else {"name": name, "hash": "none", "programs": []}
+        stack = (
+            _described(stack_named(name)) if name in known else {"name": name, "hash": "none", "programs": []}
+        )
         logs[name] = _opened(found, chosen, stack, earlier, None)[1]
     return Opened(logs, earlier)
 
@@ -358,7 +360,7 @@ def _earlier(against: str, system: System) -> Session | None:
     return earlier
 
 
-def _stack(name: str) -> Manifest:
+def stack_named(name: str) -> Manifest:
     """Return the software stack: the one asked for, or the first that is set up, as it was recorded."""
     stacks = {stack.name: stack for stack in manifest.installed(paths.stacks())}
     if not stacks:

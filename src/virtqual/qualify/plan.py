@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 from virtqual import paths
 from virtqual.errors import UsageError
@@ -16,6 +18,7 @@ from virtqual.session.judge import Judged
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
 from virtqual.session.store import readable
+from virtqual.site import held
 from virtqual.verdict.rule import LOOKS
 
 RECENT = 10
@@ -46,39 +49,43 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
     """Return the rounds that bring the pairs that are still needed, checks with the same need together."""
     if judged.verdict is None:
         return []
-    checks = checks_of(session.runs)
+    checks, places = checks_of(session.runs), _places(job)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
+        first, last = need.first // places[check], need.last // places[check]
         # A check that failed outright would fail again, and what it has can be judged no further.
-        if check in failed or need.last >= job.request.max_pairs * 2:
+        if check in failed or last >= job.request.max_pairs * 2:
             continue
-        first, last = ranges.get(check, (need.first, need.last))
-        ranges[check] = (min(first, need.first), max(last, need.last))
+        known = ranges.get(check, (first, last))
+        ranges[check] = (min(first, known[0]), max(last, known[1]))
     return _rounds(session, ranges)
+
+
+def _places(job: Qualification) -> dict[str, int]:
+    """Return by check among how many places its runs rotate; 1 of a check that is not listed."""
+    nodes = _nodes(job.log.directory)
+    return defaultdict(lambda: 1, {check: job.places(count) for check, count in nodes.items()})
 
 
 def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
     """Return the rounds that bring the pairs that a round was cut off from, now or before a resumption.
 
     Nothing that was finished is run again. A pair of which one run was finished gets a new number with both
-    its runs, since the runs of a pair follow each other.
+    its runs, since the runs of a pair follow each other; where runs rotate, so does a turn.
     """
     features, nodes = job.has
     here = [entry for entry in catalogue.read(job.log.directory / catalogue.FILE) if entry.paired]
     here = [entry for entry in here if entry.absent(features, nodes) is None]
-    failed = {failure.check for failure in session.failures}
+    failed, places = {failure.check for failure in session.failures}, _places(job)
     ranges: dict[str, tuple[int, int]] = {}
-    for check in sorted({*(part.checks or _asked(job.request, here))} - failed):
-        sides: dict[int, set[str]] = defaultdict(set)
-        for run in session.runs:
-            if run.check == check:
-                sides[run.pair].add(run.side)
-        whole = sum(pair >= part.first and len(ran) == 2 for pair, ran in sides.items())
+    for check in sorted({*(part.checks or asked(job.request, here))} - failed):
+        turns = Counter(run.pair // places[check] for run in session.runs if run.check == check)
+        whole = sum(turn >= part.first and runs == 2 * places[check] for turn, runs in turns.items())
         left = part.last - part.first + 1 - whole
         if left > 0:
-            first = max([*sides, part.first - 1]) + 1
+            first = max([*turns, part.first - 1]) + 1
             ranges[check] = (first, first + left - 1)
     return _rounds(session, ranges)
 
@@ -94,31 +101,61 @@ def _rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Rou
     ]
 
 
-def expected(job: Qualification, session: Session, checks: Sequence[str], pairs: int) -> float | None:
+class Durations(NamedTuple):
+    """How long runs took, and what that depends on.
+
+    Attributes
+    ----------
+    times
+        Seconds by case and side.
+    nodes
+        How many nodes of a side each case takes.
+    """
+
+    times: Times
+    nodes: dict[str, int]
+
+    def of(self, turns: int, rotated: held.Nodes) -> float:
+        """Return how long so many turns of all cases take, seconds, among the nodes that runs rotate over."""
+
+        def at_a_time(check: str) -> float:
+            """Return how many of its runs each side has in a turn, of those that are not at the same time."""
+            nodes = self.nodes.get(check, 1)
+            # Where nodes work at once, two cases take turns on them: one natively while the other is in VMs.
+            return 0.5 if nodes == 1 and rotated else held.places_among(rotated, nodes)
+
+        # ReFrame's start, and a second around each job.
+        runs = ((statistics.median(took) + 1) * at_a_time(check) for (check, _), took in self.times.items())
+        return 5 + turns * sum(runs)
+
+
+def expected(job: Qualification, session: Session, checks: Sequence[str], turns: int) -> float | None:
     """Return how long a round should take, seconds, from runs that there were; None if there were none."""
     times = _times([run for run in session.runs if not checks or run.check in checks])
-    times = times or _earlier_times(job.request, session.system)
-    if not times:
-        return None
-    # ReFrame's start, and a second around each job.
-    return 5 + pairs * sum(statistics.median(one) + 1 for one in times.values())
+    known = Durations(times, _nodes(job.log.directory)) if times else earlier(job.request, session.system)
+    return known.of(turns, job.rotated) if known.times else None
 
 
-def _earlier_times(request: Request, system: str) -> Times:
-    """Return how long runs of the cases that are asked for took when they were last run, seconds."""
+def earlier(request: Request, system: str) -> Durations:
+    """Return how long runs of the cases that are asked for took when they were last run."""
     cases: set[str] | None = None
-    found: Times = {}
-    for directory, earlier in islice(readable(paths.sessions()), RECENT):
+    found = Durations({}, {})
+    for directory, session in islice(readable(paths.sessions()), RECENT):
         # A session of another version would only tell how long a run may take.
-        if not isinstance(earlier, Session) or earlier.system != system or not earlier.runs:
+        if not isinstance(session, Session) or session.system != system or not session.runs:
             continue
         if cases is None:
-            cases = _asked(request, catalogue.read(directory / catalogue.FILE))
-        found = _times([run for run in earlier.runs if run.check in cases]) | found
+            cases = asked(request, catalogue.read(directory / catalogue.FILE))
+        times = _times([run for run in session.runs if run.check in cases])
+        found = Durations(times | found.times, _nodes(directory) | found.nodes)
     return found
 
 
-def _asked(request: Request, entries: Iterable[catalogue.Entry]) -> set[str]:
+def _nodes(directory: Path) -> dict[str, int]:
+    return {entry.case: entry.nodes for entry in catalogue.read(directory / catalogue.FILE)}
+
+
+def asked(request: Request, entries: Iterable[catalogue.Entry]) -> set[str]:
     """Return the cases that are asked for, as runs name them."""
     chosen = catalogue.selected(entries, request.names, request.tags)
     return set(catalogue.cases(chosen, "full" if request.full else "quick"))

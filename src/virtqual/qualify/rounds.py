@@ -42,10 +42,12 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
-        **held.environment(job.head.system, job.held, part.number),
+        **held.environment(job.head.system, job.held, part.number, job.rotated),
     }
     seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
-    job.screen.round_begins(part.number, f"{_checks(job.request, part)}: {_pairs(part)}", seconds)
+    job.screen.round_begins(
+        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.places(1))}", seconds
+    )
     line = _command(job, part, files)
     try:
         code = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
@@ -67,7 +69,7 @@ def _command(job: Qualification, part: Round, files: Files) -> list[str]:
         tags=job.request.tags,
         exclude=VERDICT,
         environment=job.head.stack["name"],
-        policy=job.request.policy,
+        policy="async" if job.rotated else job.request.policy,
         settings={"scope": "full" if job.request.full else "quick"},
         extras={
             "virtqual_session": job.head.session,
@@ -112,10 +114,11 @@ def _checks(request: Request, part: Round) -> str:
     return f"checks {' and '.join(chosen)}" if chosen else "every check"
 
 
-def _pairs(part: Round) -> str:
+def _pairs(part: Round, places: int) -> str:
+    everywhere = f" on each of {places} nodes" if places > 1 else ""
     if part.first == part.last:
-        return f"pair {part.first}"
-    return f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}"
+        return f"pair {part.first}{everywhere}"
+    return f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}{everywhere}"
 
 
 def _pattern(check: str) -> str:

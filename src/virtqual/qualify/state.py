@@ -9,6 +9,7 @@ from typing import Protocol
 from virtqual.harness.process import Event
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
+from virtqual.site import held
 from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
 
@@ -61,6 +62,8 @@ class Qualification:
         Checks that cannot run here, with the reason.
     held
         Job ids of the allocations that the session holds, by partition.
+    rotated
+        By partition the nodes of those among which runs rotate; none where one run is at a time.
     """
 
     request: Request
@@ -75,6 +78,11 @@ class Qualification:
     broken: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
     held: dict[str, str] = field(default_factory=dict)
+    rotated: dict[str, list[str]] = field(default_factory=dict)
+
+    def places(self, nodes: int) -> int:
+        """Return among how many places the runs of a case that takes so many nodes rotate."""
+        return held.places_among(self.rotated, nodes)
 
     @property
     def has(self) -> tuple[set[str], int]:

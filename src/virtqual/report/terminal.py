@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -21,6 +21,8 @@ from virtqual.session.session import Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number
+from virtqual.verdict.outliers import outliers
+from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.record import EstimateRecord
 
 _STYLE = {
@@ -141,6 +143,8 @@ class Terminal:
         """Show the table, what is not within budget, the conclusion, and where the results are."""
         self._say()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
+        runs = ([run for run in session.runs if run.side == side] for side in SIDES)
+        self.hosts(session.verdicts, [{host for run in ran for host in run.hosts.values()} for ran in runs])
         self._findings(session)
         self._not_measured(session)
         if not any(run.reference == "held" for run in session.runs):
@@ -170,21 +174,39 @@ class Terminal:
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
         if slow_runs and slow_runs.found:
             self._say(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
-        self._hosts(verdicts)
         for waiver in waivers:
             self._say(f"waiver: {waiver}")
 
-    def _hosts(self, verdicts: Sequence[VerdictRecord]) -> None:
-        """Say how each host differs from the others of its kind, where the pairs tell."""
-        by_host: dict[str, list[float]] = defaultdict(list)
-        for verdict in verdicts:
-            for host, factor in verdict.hosts.items():
-                by_host[host].append(factor)
-        for host, factors in sorted(by_host.items()):
-            middle = statistics.median(factors) - 1
-            word = "slower" if middle > 0 else "faster"
-            metrics = f"{len(factors)} metric{'' if len(factors) == 1 else 's'}"
-            self._dim(f"host {host}: {abs(middle):.1%} {word} than the mean of its kind ({metrics})")
+    def hosts(self, verdicts: Sequence[VerdictRecord], sides: Iterable[Iterable[str]]) -> None:
+        """Name the hosts that differ from the others of their kind, where the pairs tell.
+
+        Parameters
+        ----------
+        verdicts
+            What the session says of hosts.
+        sides
+            The hosts of native runs, and those below VMs.
+        """
+        effects = {
+            f"{verdict.metric} {verdict.setting}": {host: math.log(f) for host, f in verdict.hosts.items()}
+            for verdict in verdicts
+            if verdict.hosts
+        }
+        every = {host for known in effects.values() for host in known}
+        if not every:
+            return
+        named = outliers(effects, sorted({frozenset(every.intersection(side)) for side in sides}, key=sorted))
+        for one in named:
+            self._say(Text(f"host {one}", style="yellow"))
+        rest = every - {one.host for one in named}
+        if rest:
+            most = max(
+                abs(math.expm1(log)) for known in effects.values() for h, log in known.items() if h in rest
+            )
+            others = "other hosts" if named else "hosts"
+            self._dim(
+                f"{len(rest)} {others}: each within {most:.1%} of the mean of its kind, in every metric"
+            )
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:

@@ -112,7 +112,8 @@ class Round(BaseModel):
     number
         From 1.
     first, last
-        Pair numbers that it runs, both included.
+        Turns that it runs, both included: numbers of pairs, where one run is at a time; where runs rotate, a
+        turn is a pair on each place.
     checks
         Names of the checks that it runs; empty for all that were asked for.
     seconds

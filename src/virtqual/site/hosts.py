@@ -100,6 +100,26 @@ def hosts_of(
     return found
 
 
+def separate(hosts: Mapping[str, Sequence[str]], native: Sequence[str], virtual: Sequence[str]) -> bool:
+    """Return whether it is known that nodes can all work at once without disturbing each other.
+
+    Each VM must be alone on a host that the table names, and none of them on a native node.
+
+    Examples
+    --------
+    >>> hosts = {"h1": ("vm1",), "h2": ("vm2",), "n1": ("vm3",), "h4": ("vm4", "vm5")}
+    >>> separate(hosts, ["n1", "n2"], ["vm1", "vm2"])
+    True
+    >>> separate(hosts, ["n1", "n2"], ["vm1", "vm3"]), separate(hosts, ["n1", "n2"], ["vm1", "vm4"])
+    (False, False)
+    """
+    below = hosts_of(hosts, virtual, "virtual")
+    if len(below) < len(virtual) or len(set(below.values())) < len(virtual):
+        return False
+    alone = all(len(its) == 1 for host, its in hosts.items() if _short(host) in below.values())
+    return alone and not set(below.values()) & set(hosts_of(hosts, native, "native").values())
+
+
 @dataclass(frozen=True)
 class Size:
     """The size of a machine: cores, and memory in MiB. A value that is not known is None."""

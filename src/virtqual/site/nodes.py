@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -200,9 +200,8 @@ class Watch:
     def _unusable(self) -> list[str]:
         lacking = []
         try:
+            now = self._states()
             for side, before in self._first.items():
-                name = partition_option(self.system.partition(side))
-                now = states(name) if name else {}
                 for node in sorted(before - self.lost.keys()):
                     seen = now.get(node, NOT_LISTED)
                     if not self._free(side, seen):
@@ -215,8 +214,9 @@ class Watch:
         """Ask Slurm once for the state of each node."""
         with self._asking:
             try:
+                now = self._states()
                 for side in self._first:
-                    self._ask_of(side)
+                    self._ask_of(side, now)
             except InfrastructureError as error:
                 self._unanswered(str(error))
             else:
@@ -231,14 +231,13 @@ class Watch:
             )
             self.stop.set()
 
-    def _ask_of(self, side: str) -> None:
-        name, before, clock = (
-            partition_option(self.system.partition(side)),
-            self._first[side],
-            time.monotonic(),
-        )
-        assert name is not None
-        now = states(name)
+    def _states(self) -> dict[str, NodeState]:
+        """Return the states of the nodes of both partitions, as far as their names are known."""
+        names = (partition_option(self.system.partition(side)) for side in self._first)
+        return states(*filter(None, names)) if self._first else {}
+
+    def _ask_of(self, side: str, now: Mapping[str, NodeState]) -> None:
+        before, clock = self._first[side], time.monotonic()
         for node in before:
             seen = now.get(node, NOT_LISTED)
             if self._free(side, seen):
@@ -259,12 +258,12 @@ class Watch:
         while not self._ended.wait(self.interval):
             self.ask()
             # Seldom: a job that ends soon is none to ask for.
-            if time.monotonic() - asked >= self.patience / 2:
+            if time.monotonic() - asked >= max(self.patience / 2, 2 * self.interval):
                 asked, forgotten = time.monotonic(), self._forgotten(forgotten)
 
     def _forgotten(self, before: set[str]) -> set[str]:
         """Return the awaited jobs that Slurm does not know; those it did not know before either are lost."""
-        now = {job for job in self.jobs() if forgotten(job)}
+        now = forgotten(self.jobs())
         for job in now & before:
             self.lost[f"job {job}"] = (
                 f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"

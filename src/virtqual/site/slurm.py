@@ -65,15 +65,15 @@ class NodeState:
         return f"{self.state.rstrip('*')}{f': {self.reason}' if self.reason else ''}"
 
 
-def states(partition: str) -> dict[str, NodeState]:
-    """Return what Slurm says of every node of a partition.
+def states(*partitions: str) -> dict[str, NodeState]:
+    """Return what Slurm says of every node of some partitions, in one question.
 
     Raises
     ------
     InfrastructureError
         Slurm does not answer.
     """
-    line = ["sinfo", "--noheader", "--Node", "-p", partition, "-o", "%N|%T|%E"]
+    line = ["sinfo", "--noheader", "--Node", "-p", ",".join(partitions), "-o", "%N|%T|%E"]
     rows = _ask(line).splitlines()
     found = (row.split("|", 2) for row in rows if row.count("|") >= 2)
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
@@ -94,6 +94,10 @@ def allocate(partition: Partition, name: str) -> str:
     return _ask([*line, "--wrap=sleep infinity"]).strip().partition(";")[0]
 
 
+#: Options of ``squeue``: ids of jobs, also of those that have ended not long ago.
+_IDS = ("--states=all", "--format=%i")
+
+
 def waiting(jobs: Iterable[str]) -> list[str]:
     """Return those of some jobs that do not run yet.
 
@@ -110,6 +114,20 @@ def waiting(jobs: Iterable[str]) -> list[str]:
         if (state := states.get(job, "unknown to it")) not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise InfrastructureError(f"Slurm says that allocation {job} is {state}")
     return [job for job in asked if states[job] != "RUNNING"]
+
+
+def nodes_of(job: str) -> list[str]:
+    """Return the names of a running job's nodes, in Slurm's order.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm does not answer, or knows no nodes of the job.
+    """
+    listed = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+    if not listed:
+        raise InfrastructureError(f"Slurm says of no node that allocation {job} has it")
+    return _ask(["scontrol", "show", "hostnames", listed]).split()
 
 
 #: Seconds by which Slurm's time of submission and ours may differ; numbers of jobs may begin anew.
@@ -149,14 +167,22 @@ def _seconds(text: str) -> float:
         return 0.0
 
 
-def forgotten(job: str) -> bool:
-    """Return whether Slurm answers that it knows no such job: a controller may lose what it had not saved."""
+def forgotten(jobs: Iterable[str]) -> set[str]:
+    """Return those of some jobs, or of the jobs that steps are of, that Slurm answers not to know.
+
+    A controller may lose what it had not saved.
+    """
+    asked = {job.partition(".")[0] for job in jobs}
+    if not asked:
+        return set()
+    # Of a single job that it does not know, squeue ends with an error; of several it leaves that one out.
     try:
-        # Of a step, the job that it is of.
-        done = execute.run(["scontrol", "show", "job", job.partition(".")[0]], seconds=60)
+        done = execute.run(["squeue", "--noheader", f"--jobs={','.join(sorted(asked))}", *_IDS], seconds=20)
     except InfrastructureError:
-        return False
-    return done.returncode != 0 and "Invalid job id" in done.stdout + done.stderr
+        return set()
+    if done.returncode and "Invalid job id" not in done.stdout + done.stderr:
+        return set()
+    return asked - set(done.stdout.split())
 
 
 def _ask(command: Sequence[str]) -> str:

@@ -18,10 +18,13 @@ def watch(monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     says = {"native": {"n1": NodeState("idle", "")}, "virtual": {"vm1": NodeState("idle", "")}}
 
-    def states(partition):
-        if isinstance(says[partition], Exception):
-            raise says[partition]
-        return says[partition]
+    def states(*partitions):
+        found = {}
+        for partition in partitions:
+            if isinstance(says[partition], Exception):
+                raise says[partition]
+            found |= says[partition]
+        return found
 
     monkeypatch.setattr(nodes, "states", states)
     monkeypatch.setattr(nodes, "partition_option", lambda partition: partition)
@@ -108,8 +111,7 @@ def test_a_controller_that_is_gone_is_named(watch):
 def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
     """A controller that died before it saved the job: the session waited for its end without end."""
     made, _, _ = watch
-    known = {"7": False, "8": True}
-    monkeypatch.setattr(nodes, "forgotten", known.get)
+    monkeypatch.setattr(nodes, "forgotten", {"8"}.intersection)
     made.jobs = lambda: ["7", "8"]
     assert made._forgotten(set()) == {"8"}
     assert made.lost == {}
@@ -145,7 +147,7 @@ def test_a_lost_node_that_returns_is_lost_no_more(watch, monkeypatch):
     def sleep(seconds):
         clock.now += seconds
         if clock.now > 1040:
-            nodes.states("virtual")["vm1"] = NodeState("idle", "")
+            goes_by(0, "idle")
 
     monkeypatch.setattr(nodes.time, "sleep", sleep)
     assert made.returned(5) == ["node vm1 is down (host died)"]

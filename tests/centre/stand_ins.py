@@ -1,0 +1,57 @@
+"""The rehearsed centre's stack: stand-ins that take their time, and are as slow as is planted."""
+
+import random
+import shutil
+from pathlib import Path
+
+from virtqual.stack import manifest
+from virtqual.stack.manifest import Manifest, Program
+
+HERE = Path(__file__).resolve().parent
+FAKE = HERE.parent / "fakeslurm"
+#: Stand-ins by their name in the stack.
+PROGRAMS = {"lmp": "lmp", "stream": "stream", "stress-ng": "stress-ng", "osu_latency": "osu", "osu_bw": "osu"}
+
+
+def write(state: Path, truth: dict, nodes: list[str]) -> None:
+    """Set the stack up in a state directory, with what is planted."""
+    stack = state / "stack/rehearsed"
+    (stack / "real").mkdir(parents=True, exist_ok=True)
+    (stack / "bench").mkdir(exist_ok=True)
+    (stack / "bench/in.lj").write_text("run 100\n", encoding="utf-8")
+    for name, source in PROGRAMS.items():
+        shutil.copy(FAKE / source, stack / "real" / name)
+        shutil.copy(HERE / "program", stack / name)
+    plant(state, truth, nodes)
+
+    def program(name: str, file: str, version: str = "1", **data: Path) -> Program:
+        path = stack / file
+        return Program(
+            name=name,
+            version=version,
+            origin="the tests",
+            path=path,
+            sha256=manifest.sha256(path),
+            features=(name,),
+            data=data,
+            sums=manifest.checksums(data),
+        )
+
+    osu = {name: stack / name for name in PROGRAMS if name.startswith("osu")}
+    programs = (
+        program("lammps", "lmp", bench=stack / "bench"),
+        program("stream", "stream", "5.10"),
+        program("stress-ng", "stress-ng", "0.15.06"),
+        program("osu", "osu_latency", "7.4", **osu),
+    )
+    Manifest(name="rehearsed", pins="none", programs=programs).write(stack)
+
+
+def plant(state: Path, truth: dict, nodes: list[str]) -> None:
+    """Write what is true of programs and nodes, for the programs to read."""
+    drawn = random.Random(truth.get("seed", 1))
+    lines = [f"seconds {truth['seconds']}", f"noise {truth['noise']}"]
+    lines += [f"overhead {name} {factor}" for name, factor in truth.get("overhead", {}).items()]
+    lines += [f"slow {name} {factor}" for name, factor in truth.get("slow", {}).items()]
+    lines += [f"node {name} {drawn.gauss(0, truth.get('node_noise', 0)):.6f}" for name in nodes]
+    (state / "stack/rehearsed/truth").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,41 @@
+"""`virtqual qualify --plan`: what would run, how long, and at what cost, before anything does."""
+
+from test_rotation import ON_TWO
+
+
+def planned(site, *options, **env):
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--plan", *options, **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_what_was_never_run_has_no_duration_and_nothing_is_written(site):
+    said = planned(site)
+    assert "1 cases, 10 runs in the first round with its warm-ups: 10 jobs, one a run." in said
+    assert "How long it takes is not known: none of these cases was ever run here." in said
+    assert "stream" in said.partition("Not run here:")[2]
+    assert not (site.path / "state/sessions").exists()
+    assert not list((site.path / "slurm").glob("job.*"))
+
+
+def test_durations_are_those_of_the_last_session(site):
+    assert site.virtqual("qualify", "--system", "testsite", "-n", "lj").returncode == 0
+    said = planned(site, "--pairs", "6")
+    assert "14 runs in the first round" in said
+    assert "About 0 min where every metric is decided by the first round" in said
+    assert "node-hours" in said
+    assert "never run" not in said
+
+
+def test_nodes_that_are_held_and_all_work_at_once(site):
+    said = planned(site, **ON_TWO)
+    assert (
+        "1 cases, 20 runs in the first round with its warm-ups: 2 jobs, held for the whole session." in said
+    )
+    assert "Checks of one node go over 2 nodes a side, all of them at work at once." in said
+
+
+def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):
+    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--resume", "last")
+    assert done.returncode == 2
+    assert "--resume: the session says what was asked for" in " ".join(done.stderr.split())

@@ -1,0 +1,155 @@
+"""Runs of a session that holds many nodes: each of them works, and each native one meets each VM."""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from virtqual.harness import catalogue
+from virtqual.harness.steps import Line
+from virtqual.qualify import plan
+from virtqual.session.session import Request, Round
+
+ON_TWO = {
+    "FAKE_NODES": "2",
+    "FAKE_EXTRAS_bare": json.dumps({"session_access": ["--partition=bare"]}),
+    "FAKE_EXTRAS_cloud": json.dumps(
+        {
+            "session_access": ["--partition=cloud"],
+            "nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]},
+        }
+    ),
+}
+
+
+def session(site):
+    (directory,) = (site.path / "state/sessions").iterdir()
+    return json.loads((directory / "session.json").read_text("utf-8"))
+
+
+def overlap(one, other):
+    return one["start"] < other["end"] and other["start"] < one["end"]
+
+
+def test_every_native_node_meets_every_vm_and_both_hosts_work_at_once(site):
+    site.fault("nodes", "2")
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **ON_TWO)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, said + done.stderr
+    assert "pairs 0 to 3 on each of 2 nodes" in said
+    found = session(site)
+    runs = found["runs"]
+    counted = Counter((run["side"], *run["nodes"]) for run in runs)
+    assert set(counted) == {
+        *(("native", name) for name in ("bare-1", "bare-2")),
+        *(("virtual", name) for name in ("cloud-1", "cloud-2")),
+    }
+    (turns,) = set(counted.values())
+    assert turns >= 4
+    where = {(run["pair"], run["side"]): run["nodes"][0] for run in runs}
+    met = [(where[pair, "native"], where[pair, "virtual"]) for pair in range(8)]
+    assert set(met) == {(bare, cloud) for bare in ("bare-1", "bare-2") for cloud in ("cloud-1", "cloud-2")}
+    # Two natively and two in VMs; never two on one node.
+    beside = [(a, b) for a in runs for b in runs if a is not b and overlap(a, b)]
+    assert beside
+    assert not [a["nodes"] for a, b in beside if a["nodes"] == b["nodes"]]
+    # The error is that of nodes, so that hosts are named.
+    (verdict,) = found["verdicts"]
+    assert (verdict["outcome"], verdict["pairs"]) == ("WITHIN", 2 * turns)
+    assert "hosts confounded: native bare-1, bare-2, virtual host-1, host-2" in said
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param({}, id="nobody says where the VMs are"),
+        pytest.param(
+            {"bare-1": ["cloud-1"], "bare-2": ["cloud-2"]}, id="the VMs' hosts are the native nodes"
+        ),
+        pytest.param({"host-1": ["cloud-1", "cloud-2"]}, id="one host has both VMs"),
+    ],
+)
+def test_where_hosts_are_not_known_to_be_apart_one_node_works_at_a_time(site, hosts):
+    site.fault("nodes", "2")
+    held = {"session_access": ["--partition=cloud"], "nodes_of_hosts": hosts}
+    env = {**ON_TWO, "FAKE_EXTRAS_cloud": json.dumps(held)}
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **env)
+    assert "pairs 0 to 3 (" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    runs = session(site)["runs"]
+    assert len(runs) == 8
+    assert not [(a, b) for a in runs for b in runs if a is not b and overlap(a, b)]
+
+
+def job(case, number, node=None, *, paired=True):
+    return SimpleNamespace(turn=(case, paired, number), node=node)
+
+
+def begun(line):
+    found = []
+    while one := line.next():
+        found.append(one)
+    return found
+
+
+def test_cases_wait_for_their_own_node_only():
+    line = Line()
+    jobs = [job("a", 0, "n1"), job("a", 1, "n2"), job("b", 0, "n1")]
+    for one in jobs:
+        line.join(one)
+    assert begun(line) == jobs[:2]
+    line.leave(jobs[1])
+    assert begun(line) == []
+    line.leave(jobs[0])
+    assert begun(line) == [jobs[2]]
+
+
+def test_the_second_run_of_a_pair_goes_first():
+    line = Line()
+    first, other, second = job("b", 0, "n1"), job("a", 0, "v1"), job("b", 0, "v1")
+    line.join(first)
+    assert begun(line) == [first]
+    line.leave(first)
+    for one in (other, second):
+        line.join(one)
+    assert begun(line) == [second]
+
+
+def test_a_case_of_several_nodes_runs_alone():
+    line = Line()
+    small, large, later = job("a", 0, "n1"), job("b", 0), job("c", 0, "n2")
+    line.join(small)
+    assert begun(line) == [small]
+    line.join(large)
+    assert begun(line) == []
+    line.leave(small)
+    assert begun(line) == [large]
+    line.join(later)
+    assert begun(line) == []
+    line.leave(large)
+    assert begun(line) == [later]
+
+
+def test_one_that_is_not_wanted_any_more_never_begins():
+    line = Line()
+    one = job("a", 0, "n1")
+    line.join(one)
+    line.leave(one)
+    assert begun(line) == []
+
+
+def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
+    entry = catalogue.Entry(name="lj", description="d", tags=("quick", "full"))
+    catalogue.write([entry], tmp_path / catalogue.FILE)
+    sides = ("native", "virtual")
+    runs = [SimpleNamespace(check="lj", pair=pair, side=side) for pair in range(3) for side in sides]
+    # Of the second turn only one pair of two has run.
+    left = SimpleNamespace(runs=runs, failures=(), rounds=(1,))
+    asked = SimpleNamespace(
+        has=(set(), 2),
+        places=lambda nodes: 2,
+        request=Request(system="site"),
+        log=SimpleNamespace(directory=tmp_path),
+    )
+    (again,) = plan.cut_off(asked, left, Round(number=1, first=0, last=3))
+    assert (again.first, again.last, again.checks) == (2, 4, ("lj",))
