@@ -98,6 +98,17 @@ class Sampled(Guarded):
         self.exclusive_access = True
         self.fetched = {}
 
+    @run_after("setup")
+    def take_place(self):
+        """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
+        nodes = held.nodes_of_places(self.current_partition.name, self.nodes) if self.places > 1 else []
+        #: Names of the nodes that it runs on, where it must be these.
+        self.named_nodes = order.where(self.slot, nodes) if nodes else []
+        if nodes:
+            self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
+        # Whoever starts it when its nodes are free knows by this what is first.
+        self.job.turn = self.case, not self.warm_up, self.slot.pair
+
     def note_around(self, see):
         """Have the job write down what it sees, and its tasks where they run.
 
@@ -121,15 +132,6 @@ class Sampled(Guarded):
         for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
             self.bring(name)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
-
-    @run_before("run")
-    def take_place(self):
-        """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
-        nodes = held.nodes_of_places(self.current_partition.name, self.nodes) if self.places > 1 else []
-        if nodes:
-            self.job.options.append(f"--nodelist={','.join(order.where(self.slot, nodes))}")
-        # Whoever starts it when its nodes are free knows by this what is first.
-        self.job.turn = self.case, not self.warm_up, self.slot.pair
 
     @run_before("run")
     def ask_for_whole_nodes(self):

@@ -44,6 +44,8 @@ class Scaling(rfm.RegressionTestPlugin):
         nodes = min(processes, self.nodes)
         launch = self.job.launcher.run_command(self.job)
         width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
+        if self.named_nodes:
+            width += f" --nodelist={','.join(self.named_nodes[:nodes])}"
         run = " ".join([self.executable, *self.executable_opts])
         room = f"processes-{processes}"
         # Its own notes and outputs; everything else is the job's.
