@@ -102,7 +102,7 @@ class Sampled(Guarded):
     def take_place(self):
         """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
         nodes = held.nodes_of_places(self.current_partition.name, self.nodes) if self.places > 1 else []
-        #: Names of the nodes that it runs on, where it must be these.
+        # Names of the nodes that it runs on, where it must be these.
         self.named_nodes = order.where(self.slot, nodes) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
