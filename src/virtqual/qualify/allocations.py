@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
@@ -10,7 +11,7 @@ from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import separate
 from virtqual.site.nodes import GLANCE
-from virtqual.site.systems import SIDES
+from virtqual.site.systems import SIDES, System
 
 #: Seconds between two looks at the queue of a scheduler of our own.
 OFTEN = 0.5
@@ -49,12 +50,24 @@ def hold(job: Qualification) -> None:
 
 def _rotated(job: Qualification) -> dict[str, list[str]]:
     """Return the nodes among which runs rotate by partition, as many of either; none where they cannot."""
-    most = min(job.system.native.nodes, job.system.virtual.nodes)
-    if most < 2 or not job.system.virtual.nodes_of_hosts:
+    if not may_rotate(job.system):
         return {}
-    nodes = {name: slurm.nodes_of(number)[:most] for name, number in job.held.items()}
-    native, virtual = (nodes[job.system.partition(side).name] for side in SIDES)
-    return nodes if separate(job.system.virtual.nodes_of_hosts, native, virtual) else {}
+    return among({name: slurm.nodes_of(number) for name, number in job.held.items()}, job.system)
+
+
+def may_rotate(system: System) -> bool:
+    """Return whether the system file says enough for runs to rotate."""
+    several = min(system.native.nodes, system.virtual.nodes) > 1
+    return bool(several and system.native.session_access and system.virtual.nodes_of_hosts)
+
+
+def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:
+    """Return as many of the nodes of either partition; none where they cannot all work at once."""
+    most = min(system.native.nodes, system.virtual.nodes, *map(len, nodes.values()))
+    first = {name: list(names[:most]) for name, names in nodes.items()}
+    native, virtual = (first[system.partition(side).name] for side in SIDES)
+    apart = separate(system.native.nodes_of_hosts, native, system.virtual.nodes_of_hosts, virtual)
+    return first if apart else {}
 
 
 def release(job: Qualification) -> None:

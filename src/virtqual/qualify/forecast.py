@@ -12,10 +12,10 @@ from virtqual.files import execute
 from virtqual.harness import catalogue, process
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify import opening, plan
+from virtqual.qualify.allocations import among, may_rotate
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
-from virtqual.site.hosts import separate
 from virtqual.site.slurm import environment, partition_option, states
 from virtqual.site.systems import SIDES, System
 
@@ -127,15 +127,10 @@ def _listed(request: Request) -> tuple[Entry, ...]:
 
 def _rotated(system: System) -> dict[str, list[str]]:
     """Return the nodes among which runs would rotate, if Slurm gave the first ones."""
-    most = min(system.native.nodes, system.virtual.nodes)
-    hosts = system.virtual.nodes_of_hosts
-    if not (system.native.session_access and hosts and most > 1):
+    if not may_rotate(system):
         return {}
-    nodes = {}
-    for side in SIDES:
-        partition = system.partition(side)
-        nodes[partition.name] = list(states(partition_option(partition) or partition.name))[:most]
-    return nodes if separate(hosts, *nodes.values()) else {}
+    partitions = map(system.partition, SIDES)
+    return among({p.name: list(states(partition_option(p) or p.name)) for p in partitions}, system)
 
 
 def _case(entry: Entry, turns: int, known: plan.Durations, rotated: held.Nodes) -> Case:

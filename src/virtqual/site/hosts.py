@@ -100,24 +100,42 @@ def hosts_of(
     return found
 
 
-def separate(hosts: Mapping[str, Sequence[str]], native: Sequence[str], virtual: Sequence[str]) -> bool:
+def separate(
+    of_native: Mapping[str, Sequence[str]],
+    native: Sequence[str],
+    of_vms: Mapping[str, Sequence[str]],
+    vms: Sequence[str],
+) -> bool:
     """Return whether it is known that nodes can all work at once without disturbing each other.
 
-    Each VM must be alone on a host that the table names, and none of them on a native node.
+    Every node must be alone on a machine of its own, and that of each VM must be known.
+
+    Parameters
+    ----------
+    of_native, of_vms
+        The nodes of hosts of either partition.
+    native, vms
+        The nodes that are to work.
 
     Examples
     --------
     >>> hosts = {"h1": ("vm1",), "h2": ("vm2",), "n1": ("vm3",), "h4": ("vm4", "vm5")}
-    >>> separate(hosts, ["n1", "n2"], ["vm1", "vm2"])
+    >>> separate({}, ["n1", "n2"], hosts, ["vm1", "vm2"])
     True
-    >>> separate(hosts, ["n1", "n2"], ["vm1", "vm3"]), separate(hosts, ["n1", "n2"], ["vm1", "vm4"])
+    >>> separate({}, ["n1", "n2"], hosts, ["vm1", "vm3"]), separate({}, ["n1", "n2"], hosts, ["vm1", "vm4"])
     (False, False)
+
+    Native nodes that are the VMs' own hosts by another name:
+
+    >>> separate({"h1": ("n1",), "h2": ("n2",)}, ["n1", "n2"], hosts, ["vm1", "vm2"])
+    False
     """
-    below = hosts_of(hosts, virtual, "virtual")
-    if len(below) < len(virtual) or len(set(below.values())) < len(virtual):
+    below, under = hosts_of(of_vms, vms, "virtual"), hosts_of(of_native, native, "native")
+    if len(below) < len(vms):
         return False
-    alone = all(len(its) == 1 for host, its in hosts.items() if _short(host) in below.values())
-    return alone and not set(below.values()) & set(hosts_of(hosts, native, "native").values())
+    machines = [*below.values(), *under.values()]
+    beside = [len(its) for host, its in of_vms.items() if _short(host) in below.values()]
+    return len(set(machines)) == len(machines) and max(beside, default=1) == 1
 
 
 @dataclass(frozen=True)
