@@ -165,7 +165,10 @@ def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
     entries.append(catalogue.Entry(name="foreign", description="d", tags=tags, paired=False))
     catalogue.write(entries, tmp_path / catalogue.FILE)
     job = SimpleNamespace(
-        log=SimpleNamespace(directory=tmp_path), request=Request(system="x"), has=(set(), 1)
+        log=SimpleNamespace(directory=tmp_path),
+        request=Request(system="x"),
+        has=(set(), 1),
+        places=lambda nodes: 1,
     )
     sides = ("native", "virtual")
     runs = [made_run(side, pair, check="whole") for pair in range(4) for side in sides]
