@@ -255,7 +255,8 @@ def _mount(*arguments: object) -> None:
 
 def _inside(directory: Path, told: int) -> None:
     """Make the centre in the namespaces that this process is the first of, and wait for its end."""
-    os.environ["PATH"] = f"{os.environ['PATH']}:{SBIN}"
+    # Of Slurm the machine's own: the one-machine cluster has commands of the same names.
+    os.environ["PATH"] = SBIN
     shape = Shape.read(directory / "etc/shape.yaml")
     subprocess.run(["hostname", "login"], check=True)
     _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
