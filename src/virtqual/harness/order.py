@@ -95,8 +95,8 @@ def order(first: int, last: int, warm_up: bool = False, places: int = 1) -> list
 def before(one: Slot, every: Sequence[Slot], places: int = 1) -> list[Slot]:
     """Return the slots whose runs must have ended before a run begins.
 
-    Runs of one place follow each other; its first pair waits for the warm-ups of all places, since they
-    decide together how often a program is repeated.
+    Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the
+    warm-ups of all places, since they decide together how often a program is repeated.
 
     Parameters
     ----------
@@ -112,13 +112,20 @@ def before(one: Slot, every: Sequence[Slot], places: int = 1) -> list[Slot]:
     >>> def shown(text, places):
     ...     return [str(s) for s in before(slot(text), order(0, 3, places=places), places)]
     >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
-    (['warm-up-V'], ['0V'], ['1N'], ['warm-up-1V', 'warm-up-V'])
+    (['warm-up-V'], ['0V'], ['1N', '0V'], ['warm-up-1V', 'warm-up-V'])
+    >>> shown("2V", 2)
+    ['0V', '1N']
     """
-    own = [other for other in every[: every.index(one)] if other.pair % places == one.pair % places]
+    earlier = every[: every.index(one)]
+    own = [other for other in earlier if other.pair % places == one.pair % places]
     found = own[-1:]
     if found and found[0].warm_up and not one.warm_up:
         last = {other.pair: other for other in every if other.warm_up}
-        found += [other for place, other in last.items() if place != found[0].pair]
+        return found + [other for place, other in last.items() if place != found[0].pair]
+    if found and found[0].pair != one.pair:
+        # The VM has moved on from the next place: its pair there must not have a run between its own two.
+        there = (one.pair // places - 1) * places + (one.pair + 1) % places
+        found += [other for other in earlier if other.pair == there and not other.warm_up and places > 1][-1:]
     return found
 
 
