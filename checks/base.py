@@ -101,9 +101,9 @@ class Sampled(Guarded):
     @run_after("setup")
     def take_place(self):
         """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
-        nodes = held.nodes_of_places(self.current_partition.name, self.nodes) if self.places > 1 else []
+        nodes = held.nodes_of_places(self.current_partition.name, self.nodes)
         # Names of the nodes that it runs on, where it must be these.
-        self.named_nodes = order.where(self.slot, nodes) if nodes else []
+        self.named_nodes = order.where(self.slot, nodes, self.rotation) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
         # Whoever starts it when its nodes are free knows by this what is first.
@@ -196,6 +196,7 @@ class Sampled(Guarded):
         self.record = Run(
             check=self.case,
             pair=self.slot.pair,
+            turn=self.rotation.divided(self.slot.pair)[0],
             side=self.slot.side,
             start=span.start,
             end=span.end,

@@ -40,7 +40,15 @@ class Selection(Scoped, Measuring):
 
     #: The places of runs in this run of ReFrame, in their order: every second pair is reversed.
     sample = parameter(
-        [str(slot) for slot in order.order(*order.pairs(), places=held.places(1))], loggable=True
+        # A case of several nodes has fewer places than those of one, and so other numbers of pairs.
+        list(
+            dict.fromkeys(
+                str(slot)
+                for width in held.widths()
+                for slot in order.order(*order.pairs(), over=held.Spread(width, width))
+            )
+        ),
+        loggable=True,
     )
 
     @property
@@ -54,9 +62,9 @@ class Selection(Scoped, Measuring):
         return case_of(type(self), self)
 
     @property
-    def places(self):
-        """Among how many places its runs rotate: 1 where it runs on no nodes that we know."""
-        return 1
+    def rotation(self):
+        """Among how many places its runs rotate: one where it runs on no nodes that we know."""
+        return held.Spread()
 
     @property
     def run_group(self):
@@ -110,11 +118,10 @@ class Selection(Scoped, Measuring):
         self.lacks = self.lacking(self)
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        every = slots(self.places)
-        # A case of several nodes has fewer places than those of one, and so fewer runs.
+        every = slots(self.rotation)
         runs = self.slot in every and not self.lacks
         self.valid_systems = self.on_partitions() if runs else []
-        before = order.before(self.slot, every, self.places) if runs else []
+        before = order.before(self.slot, every, self.rotation) if runs else []
         self.follows = [_variant(self, str(one)) for one in before]
         for name in self.follows:
             self.depends_on(name, same_environment)
@@ -153,9 +160,9 @@ class StackSelection(Selection):
         self.nodes = self.nodes_of(self)
 
     @property
-    def places(self):
+    def rotation(self):
         """Among how many places, of as many nodes as it takes, its runs rotate."""
-        return held.places(self.nodes_of(self))
+        return held.spread(self.nodes_of(self))
 
     @property
     def instead(self):
@@ -218,9 +225,9 @@ def features(side):
     return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
 
 
-def slots(places=1):
+def slots(spread=order.ALONE):
     """Return a case's runs in this run of ReFrame, in order, on the sides that were selected."""
-    return [slot for slot in order.order(*order.pairs(), places=places) if features(slot.side)]
+    return [slot for slot in order.order(*order.pairs(), over=spread) if features(slot.side)]
 
 
 def case_of(check, test):

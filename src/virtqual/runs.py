@@ -212,6 +212,8 @@ class Run(BaseModel):
         Name of the check and its parameters without the sample, e.g. ``lammps %problem=lj``.
     pair, side
         Its place in the order of runs.
+    turn
+        The turn of its pair: pairs of one turn are on places of their own. None: its pair is a turn.
     start, end
         Seconds since the epoch by the clock that ``clock`` names.
     job
@@ -254,6 +256,7 @@ class Run(BaseModel):
     schema_: Literal["virtqual-run/1"] = Field(alias="schema", default="virtqual-run/1")
     check: str
     pair: int = Field(ge=0)
+    turn: int | None = None
     side: Literal["native", "virtual"]
     start: float
     end: float

@@ -36,27 +36,38 @@ def reframe_of(process):
     raise AssertionError("ReFrame was not started")
 
 
+def test_a_job_that_lost_its_node_ends_the_session(site):
+    site.fault("ended.cloud", "NODE_FAIL")
+    done = site.virtqual(*ON)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 5, said
+    assert "ended as NODE_FAIL (a node of it died)" in said.partition("Infrastructure failed")[2]
+    found = session(site)
+    assert [run["side"] for run in found["runs"]] == ["native"]
+    assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}
+
+
 @pytest.mark.parametrize(
     ("word", "says"),
     [
         ("CANCELLED", "ended as CANCELLED (somebody cancelled it)"),
         ("TIMEOUT", "ended as TIMEOUT (it reached its time limit)"),
         ("OUT_OF_MEMORY", "ended as OUT_OF_MEMORY (it used more memory than it may)"),
-        ("NODE_FAIL", "ended as NODE_FAIL (a node of it died)"),
         ("DEADLINE", "ended as DEADLINE (by Slurm)"),
     ],
 )
-def test_what_slurm_ended_is_said_in_its_word_and_is_no_refusal(site, word, says):
-    """M6, M12, M1d: they were refusals (4), of a job script that did not reach its end."""
+def test_a_job_that_slurm_ended_leaves_its_check_invalid_in_slurms_word(site, word, says):
+    """M6, M12, M1d: it was a job script that did not reach its end."""
     site.fault("ended.cloud", word)
     done = site.virtqual(*ON)
     said = " ".join(done.stdout.split())
-    assert done.returncode == 5, said
-    assert says in said.partition("Infrastructure failed")[2]
+    assert done.returncode == 4, said
+    assert says in said
     assert "launch option" not in said
     found = session(site)
     assert [run["side"] for run in found["runs"]] == ["native"]
-    assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}
+    assert {failure["kind"] for failure in found["failures"]} == {"failed"}
+    assert (found["outcome"], [one["outcome"] for one in found["verdicts"]]) == ("INVALID", ["INVALID"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,6 +11,7 @@ from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
 from virtqual.session.log import Begun, Failed, Log, Returned, RoundBegun, Submitted
 from virtqual.session.session import Failure, Head, Loss, Request, Round
+from virtqual.site.held import Spread
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 #: The node is down for some seconds; nobody waits for the shell that ends it.
@@ -55,7 +56,7 @@ def test_a_node_that_does_not_come_back_in_time_ends_the_session(site):
     done = site.virtqual(*ON, **returning(1))
     said = " ".join(done.stdout.split())
     assert done.returncode == 5, said + done.stderr
-    assert "after 1 s (extras.node_returns_within) node cloud-1 is down (host died)" in said
+    assert "after 1 s (extras.node_returns_within) node cloud-1 is down (host died)" in said, said
     session = latest(site).session()
     assert (session.outcome, session.lost, len(session.runs)) == ("BROKEN", [], 1)
 
@@ -103,30 +104,31 @@ def job(tmp_path):
         broken=[],
         screen=SimpleNamespace(note=lambda text: None),
         held={},
+        rotated={},
     )
 
 
-def came_back(job, *losses, failures=()):
+def goes_on(job, *losses, failures=()):
     session = session_of([])
     session.lost, session.failures = list(losses), list(failures)
-    return between.came_back(job, Round(number=2, first=0, last=3), session)
+    return between.goes_on(job, Round(number=2, first=0, last=3), session)
 
 
 def test_a_loss_is_noted_in_the_log(job):
-    assert came_back(job, LOSS)
+    assert goes_on(job, LOSS)
     (loss,) = job.log.session().lost
     assert (loss.round, loss.nodes) == (2, {"vm1": "node vm1 is down"})
 
 
 def test_a_node_that_was_back_before_it_was_missed_counts_all_the_same(job):
     job.watch.lost = {}
-    assert came_back(job, failures=[failure()])
+    assert goes_on(job, failures=[failure()])
     assert list(job.log.session().lost[0].nodes) == ["a node of job 4"]
 
 
 def test_more_losses_than_three_end_the_session(job):
-    assert came_back(job, LOSS, LOSS)
-    assert not came_back(job, LOSS, LOSS, LOSS)
+    assert goes_on(job, LOSS, LOSS)
+    assert not goes_on(job, LOSS, LOSS, LOSS)
     assert "nodes were lost 3 times before" in job.broken[0]
 
 
@@ -143,7 +145,7 @@ def test_nothing_else_is_waited_for(job, case):
         job.watch.lost, failures = {}, [failure(reason="job exited with exit code 1")]
     else:
         job.broken = ["ReFrame was killed"]
-    assert not came_back(job, failures=failures)
+    assert not goes_on(job, failures=failures)
     assert job.log.session().lost == []
 
 
@@ -152,7 +154,7 @@ def test_a_slurm_that_does_not_cancel_ends_the_session(job, monkeypatch):
         raise InfrastructureError("squeue: no answer")
 
     monkeypatch.setattr(between, "cancel", silent)
-    assert not came_back(job)
+    assert not goes_on(job)
     assert job.broken == ["squeue: no answer"]
 
 
@@ -168,7 +170,7 @@ def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
         log=SimpleNamespace(directory=tmp_path),
         request=Request(system="x"),
         has=(set(), 1),
-        places=lambda nodes: 1,
+        spread=lambda nodes: Spread(),
     )
     sides = ("native", "virtual")
     runs = [made_run(side, pair, check="whole") for pair in range(4) for side in sides]

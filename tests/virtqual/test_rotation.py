@@ -10,6 +10,7 @@ from virtqual.harness import catalogue
 from virtqual.harness.steps import Line
 from virtqual.qualify import plan
 from virtqual.session.session import Request, Round
+from virtqual.site.held import Spread
 
 ON_TWO = {
     "FAKE_NODES": "2",
@@ -18,6 +19,18 @@ ON_TWO = {
         {
             "session_access": ["--partition=cloud"],
             "nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]},
+        }
+    ),
+}
+
+
+ON_THREE = {
+    **ON_TWO,
+    "FAKE_NODES": "3",
+    "FAKE_EXTRAS_cloud": json.dumps(
+        {
+            "session_access": ["--partition=cloud"],
+            "nodes_of_hosts": {f"host-{k}": [f"cloud-{k}"] for k in (1, 2, 3)},
         }
     ),
 }
@@ -79,6 +92,48 @@ def test_where_hosts_are_not_known_to_be_apart_one_node_works_at_a_time(site, ho
     runs = session(site)["runs"]
     assert len(runs) == 8
     assert not [(a, b) for a in runs for b in runs if a is not b and overlap(a, b)]
+
+
+def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
+    site.fault("nodes", "3")
+    process = site.start("qualify", "--system", "testsite", "-n", "lj", **ON_THREE)
+    site.until(process, " 12/30")
+    site.fault("down.cloud", "host died")
+    said = " ".join(process.communicate(timeout=120)[0].split())
+    assert process.returncode == 0, said
+    assert "node cloud-1 is down: host died: set aside; the session goes on with 2 nodes of each side" in said
+    assert "1 node was lost and set aside: cloud-1 (1 time)." in said
+    found = session(site)
+    ((loss, verdict),) = zip(found["lost"], found["verdicts"], strict=True)
+    assert (loss["round"], loss["seconds"], list(loss["nodes"])) == (1, None, ["cloud-1"])
+    assert found["failures"] == []
+    assert (verdict["outcome"], verdict["reasons"]) == ("WITHIN", [])
+    # Whole turns of the hosts that are left: those before the loss count, too.
+    assert verdict["pairs"] >= 8
+    assert verdict["pairs"] % 2 == 0
+    later = [run for run in found["runs"] if run["turn"] > max(r["turn"] for r in found["runs"]) - 1]
+    assert {run["nodes"][0] for run in later} == {"bare-1", "bare-2", "cloud-2", "cloud-3"}
+    assert len({(run["pair"], run["side"]) for run in found["runs"]}) == len(found["runs"])
+
+
+def test_a_node_that_is_drained_beforehand_is_left_out_and_named(site):
+    site.fault("nodes", "3")
+    site.fault("down.cloud", "maintenance")
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **ON_THREE)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, said + done.stderr
+    assert "2 of 3 nodes can run jobs: cloud-1 is down (maintenance): the session uses 2 of each side" in said
+    assert "cloud-1" not in {node for run in session(site)["runs"] for node in run["nodes"]}
+
+
+def test_more_than_half_of_the_nodes_must_be_left(site):
+    site.fault("nodes", "2")
+    process = site.start("qualify", "--system", "testsite", "-n", "lj", **ON_TWO)
+    site.until(process, " 8/20")
+    site.fault("down.cloud", "host died")
+    said = " ".join(process.communicate(timeout=120)[0].split())
+    assert process.returncode == 5, said
+    assert "node cloud-1 is down: host died" in said.partition("Infrastructure failed")[2]
 
 
 def job(case, number, node=None, *, paired=True):
@@ -147,7 +202,7 @@ def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
     left = SimpleNamespace(runs=runs, failures=(), rounds=(1,))
     asked = SimpleNamespace(
         has=(set(), 2),
-        places=lambda nodes: 2,
+        spread=lambda nodes: Spread(2, 2),
         request=Request(system="site"),
         log=SimpleNamespace(directory=tmp_path),
     )

@@ -13,14 +13,17 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from virtqual.errors import UsageError
+from virtqual.site.held import Spread
 from virtqual.site.systems import SIDES
 
 SIDE = {side[0].upper(): side for side in SIDES}
 
 #: How the short form of a slot before the first pair begins, such as ``warm-up-N``.
 WARM_UP = "warm-up-"
+ALONE = Spread()
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,13 @@ def slot(text: str) -> Slot:
     return Slot(int(match[2] or 0), SIDE[match[3]], bool(match[1]))
 
 
-def order(first: int, last: int, warm_up: bool = False, places: int = 1) -> list[Slot]:
+def order(first: int, last: int, warm_up: bool = False, over: Spread = ALONE) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    A turn is a pair on each place: a place is a node of either side, or as many as a run takes.  On a single
-    place a turn is a pair.  Every second pair of a place is reversed, so that a drift of the machine does not
-    favour one side.  A warm-up run on every place of each side precedes turn 0; a later round of a session
-    begins warm, but where `warm_up` says that nodes have been booted since.
+    A turn is a pair on each place.  On a single place a turn is a pair.  Every second pair of a place is
+    reversed, so that a drift of the machine does not favour one side.  A warm-up run on every place of each
+    side precedes turn 0; a later round of a session begins warm, but where `warm_up` says that nodes have
+    been booted since.
 
     Examples
     --------
@@ -80,19 +83,24 @@ def order(first: int, last: int, warm_up: bool = False, places: int = 1) -> list
 
     Two places, of which one runs native first in each turn:
 
-    >>> [str(s) for s in order(1, 1, places=2)]
+    >>> [str(s) for s in order(1, 1, over=Spread(2, 2))]
     ['2V', '2N', '3N', '3V']
+
+    Two that are left of three:
+
+    >>> [str(s) for s in order(1, 1, over=Spread(2, 3))]
+    ['3V', '3N', '4N', '4V']
     """
     warm_up = warm_up or first == 0
-    found = [Slot(place, side, warm_up=True) for place in range(places) for side in SIDES] if warm_up else []
-    for pair in range(first * places, (last + 1) * places):
-        turn, place = divmod(pair, places)
+    here = range(over.places)
+    found = [Slot(place, side, warm_up=True) for place in here for side in SIDES] if warm_up else []
+    for turn, place in product(range(first, last + 1), here):
         sides = SIDES if (turn + place) % 2 == 0 else SIDES[::-1]
-        found += [Slot(pair, side) for side in sides]
+        found += [Slot(turn * over.width + place, side) for side in sides]
     return found
 
 
-def before(one: Slot, every: Sequence[Slot], places: int = 1) -> list[Slot]:
+def before(one: Slot, every: Sequence[Slot], over: Spread = ALONE) -> list[Slot]:
     """Return the slots whose runs must have ended before a run begins.
 
     Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the
@@ -104,43 +112,45 @@ def before(one: Slot, every: Sequence[Slot], places: int = 1) -> list[Slot]:
         The run.
     every
         All slots that run, in their order.
-    places
+    over
         See `order`.
 
     Examples
     --------
     >>> def shown(text, places):
-    ...     return [str(s) for s in before(slot(text), order(0, 3, places=places), places)]
+    ...     over = Spread(places, places)
+    ...     return [str(s) for s in before(slot(text), order(0, 3, over=over), over)]
     >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
     (['warm-up-V'], ['0V'], ['1N', '0V'], ['warm-up-1V', 'warm-up-V'])
     >>> shown("2V", 2)
     ['0V', '1N']
     """
     earlier = every[: every.index(one)]
-    own = [other for other in earlier if other.pair % places == one.pair % places]
+    turn, place = over.divided(one.pair)
+    own = [other for other in earlier if over.divided(other.pair)[1] == place]
     found = own[-1:]
     if found and found[0].warm_up and not one.warm_up:
         last = {other.pair: other for other in every if other.warm_up}
-        return found + [other for place, other in last.items() if place != found[0].pair]
-    if found and found[0].pair != one.pair:
+        return found + [other for number, other in last.items() if number != found[0].pair]
+    if found and found[0].pair != one.pair and over.places > 1:
         # The VM has moved on from the next place: its pair there must not have a run between its own two.
-        there = (one.pair // places - 1) * places + (one.pair + 1) % places
-        found += [other for other in earlier if other.pair == there and not other.warm_up and places > 1][-1:]
+        there = turn - 1, (place + 1) % over.places
+        found += [other for other in earlier if over.divided(other.pair) == there and not other.warm_up][-1:]
     return found
 
 
-def where(one: Slot, nodes: Sequence[Sequence[str]]) -> Sequence[str]:
+def where(one: Slot, nodes: Sequence[Sequence[str]], over: Spread) -> Sequence[str]:
     """Return the nodes of a run among those of each place of its side: VMs move on by one in each turn.
 
     So every native node meets every VM, and a slow host is told from a slow hypervisor.
 
     Examples
     --------
-    >>> nodes = [["a"], ["b"], ["c"]]
-    >>> [where(slot(text), nodes)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
+    >>> nodes, over = [["a"], ["b"], ["c"]], Spread(3, 3)
+    >>> [where(slot(text), nodes, over)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
     ['a', 'a', 'b', 'c', 'c']
     """
-    turn, place = divmod(one.pair, len(nodes))
+    turn, place = over.divided(one.pair)
     return nodes[(place + turn * (one.side == "virtual")) % len(nodes)]
 
 

@@ -21,6 +21,8 @@ from virtqual.session.session import Failure, Kind
 ENDED = frozenset(
     ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"]
 )
+#: Those that are no matter of the job itself: another one on another node ends otherwise.
+_OF_THE_NODE = frozenset(["BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"])
 _BY_SLURM = {
     "CANCELLED": "somebody cancelled it",
     "NODE_FAIL": "a node of it died",
@@ -105,7 +107,8 @@ def failure_of(task: Any) -> Failure:
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
     kind = _kind(task)
     if why := ended(job):
-        kind, reason = "infrastructure", why
+        of_all = job.state in _OF_THE_NODE or getattr(job, "revoked", False)
+        kind, reason = "infrastructure" if of_all else "failed", why
     return Failure(
         check=check.case,
         case=check.display_name,
@@ -131,7 +134,7 @@ def _kind(task: Any) -> Kind:
         return "infrastructure" if depends else "refused"
     if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
-    # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).
-    if isinstance(error, SanityError) and "job exited with exit code" not in str(error):
-        return "refused"
+    if isinstance(error, SanityError):
+        # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).
+        return "failed" if "job exited with exit code" in str(error) else "refused"
     return "infrastructure"

@@ -120,6 +120,8 @@ class StepJob(sched.Job):  # type: ignore[misc]
         self.said = Path(self.stderr)
         self.asked_to_end: float | None = None
         self.timed_out = False
+        #: Whether it ended because its allocation did.
+        self.revoked = False
         #: The case, whether it is of a pair, and the number of that: what it stands in line by.
         self.turn: Turn = ("", True, 0)
 
@@ -223,7 +225,10 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         ends = (
             state for state, words in _ENDS.items() if re.search(rf"(srun|slurmstepd): .*({words})", said)
         )
-        return next(ends, "FAILED")
+        state = next(ends, "FAILED")
+        # A step that reaches its own time limit is ended from here.
+        job.revoked = state in ("TIMEOUT", "CANCELLED")
+        return state
 
     def cancel(self, job: Any) -> None:
         """Ask a step to end: `srun` hands it on to the tasks."""

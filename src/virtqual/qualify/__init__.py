@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import hold, release
-from virtqual.qualify.between import came_back, recreate
+from virtqual.qualify.between import goes_on, recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
@@ -140,7 +140,7 @@ def _run_rounds(job: Qualification) -> None:
         session = job.log.session()
         stuck = any(failure.kind == "infrastructure" for failure in session.failures)
         if job.watch.stop.is_set() or job.broken or stuck:
-            if not came_back(job, part, session):
+            if not goes_on(job, part, session):
                 return
             session = job.log.session()
             todo = [*plan.cut_off(job, session, part), *todo]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
-from virtqual.session.log import Released, Submitted
+from virtqual.session.log import ALLOCATION, Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import separate
 from virtqual.site.nodes import GLANCE
@@ -30,9 +31,12 @@ def hold(job: Qualification) -> None:
     known = [job.system.partition(side) for side in SIDES]
     anew = [one for one in known if one.extras.session_access and one.name not in job.held]
     for partition in anew:
-        number = slurm.allocate(partition, f"virtqual-{job.head.session}")
+        nodes = partition.extras.nodes
+        # Where runs rotate, those that do not work are left out.
+        nodes = min(nodes, job.watch.working) if may_rotate(job.system) else nodes
+        number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
         # Until it is released, whoever comes after this process finds it in the log, and cancels it.
-        job.log.append(Submitted(job=number, case=f"allocation of {partition.name}", submitted=time.time()))
+        job.log.append(Submitted(job=number, case=ALLOCATION + partition.name, submitted=time.time()))
         job.held[partition.name] = number
     until, told = time.monotonic() + PATIENCE, False
     while waiting := slurm.waiting(job.held.values()):
@@ -59,6 +63,11 @@ def may_rotate(system: System) -> bool:
     """Return whether the system file says enough for runs to rotate."""
     several = min(system.native.nodes, system.virtual.nodes) > 1
     return bool(several and system.native.session_access and system.virtual.nodes_of_hosts)
+
+
+def enough(system: System) -> int:
+    """Return how many nodes of each side are enough for a session whose runs rotate to go on."""
+    return max(2, math.ceil(min(system.native.nodes, system.virtual.nodes) / 2))
 
 
 def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:

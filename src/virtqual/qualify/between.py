@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
+from collections.abc import Mapping
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
-from virtqual.qualify.allocations import release
+from virtqual.qualify import plan
+from virtqual.qualify.allocations import enough, release
 from virtqual.qualify.state import Qualification
-from virtqual.session.log import Returned
-from virtqual.session.session import Loss, Round, Session
+from virtqual.session.log import Failed, Returned
+from virtqual.session.session import Failure, Loss, Round, Session
 from virtqual.site.slurm import cancel
 from virtqual.site.systems import System
 
@@ -75,17 +77,17 @@ def recreate(job: Qualification, number: int) -> float | None:
     return round(time.monotonic() - begun, 1)
 
 
-def came_back(job: Qualification, part: Round, session: Session) -> bool:
-    """Wait for the nodes that a round has lost, where the system file says that such nodes come back.
+def goes_on(job: Qualification, part: Round, session: Session) -> bool:
+    """See whether a session goes on after a round that has lost nodes: with them again, or without them.
 
     Returns
     -------
     bool
-        Whether they came back, so that the session goes on; else `job` knows why not.
+        Whether it does; else `job` knows why not.
     """
-    within = job.system.virtual.node_returns_within
     lost = dict(job.watch.lost) or _lost_for_a_moment(session)
-    if within is None or not lost or job.broken or not job.watch.may_return():
+    within = job.system.virtual.node_returns_within
+    if not lost or job.broken or not job.watch.may_return() or (within is None and not job.rotated):
         return False
     if len(session.lost) == MOST_LOSSES:
         job.broken.append(
@@ -93,21 +95,62 @@ def came_back(job: Qualification, part: Round, session: Session) -> bool:
             "no more often"
         )
         return False
-    job.screen.note(f"{'; '.join(lost.values())}: waiting up to {within} s for it to come back")
     begun = time.monotonic()
+    lacking = _waited_for(job, lost, within) if within is not None else list(job.watch.lost.values())
+    if job.broken:
+        return False
+    if lacking and _enough_left(job):
+        _set_aside(job, part, session)
+    elif lacking:
+        for_how_long = f"after {within} s (extras.node_returns_within) " * (within is not None)
+        job.broken.append(f"{for_how_long}{'; '.join(lacking)}")
+    else:
+        seconds = round(time.monotonic() - begun, 1)
+        job.log.append(Returned(loss=Loss(round=part.number, nodes=lost, seconds=seconds)))
+        job.screen.note(f"{', '.join(lost)} came back after {seconds:.0f} s: what was cut off is run again")
+    return not job.broken
+
+
+def _waited_for(job: Qualification, lost: Mapping[str, str], within: int) -> list[str]:
+    """Wait for lost nodes; return a sentence for each that cannot run jobs after so many seconds."""
+    job.screen.note(f"{'; '.join(lost.values())}: waiting up to {within} s for it to come back")
     try:
         release(job)
         cancel(job.log.unfinished())
     except InfrastructureError as error:
         job.broken.append(str(error))
-        return False
-    if lacking := job.watch.returned(within):
-        job.broken.append(f"after {within} s (extras.node_returns_within) {'; '.join(lacking)}")
-        return False
-    seconds = round(time.monotonic() - begun, 1)
-    job.log.append(Returned(loss=Loss(round=part.number, nodes=lost, seconds=seconds)))
-    job.screen.note(f"{', '.join(lost)} came back after {seconds:.0f} s: what was cut off is run again")
-    return True
+        return []
+    return job.watch.returned(within)
+
+
+def _left(job: Qualification) -> dict[str, list[str]]:
+    """Return the nodes that are not lost, of those over which runs rotate."""
+    return {name: [n for n in nodes if n not in job.watch.lost] for name, nodes in job.rotated.items()}
+
+
+def _enough_left(job: Qualification) -> bool:
+    left = min(map(len, _left(job).values()), default=0)
+    return bool(job.watch.lost) and left > 0 and left >= enough(job.system)
+
+
+def _set_aside(job: Qualification, part: Round, session: Session) -> None:
+    """Go on without the lost nodes, with as many of either side."""
+    lost, left = dict(job.watch.lost), _left(job)
+    wanted, nodes = plan.unfinished(job, session, part), min(map(len, left.values()))
+    job.watch.set_aside(lost)
+    job.rotated = {name: names[:nodes] for name, names in left.items()}
+    job.log.append(Returned(loss=Loss(round=part.number, nodes=lost)))
+    why = "; ".join(lost.values())
+    job.screen.note(
+        f"{why}: set aside; the session goes on with {nodes} nodes of each side, and what was cut off is run "
+        "again"
+    )
+    for check, takes in plan.too_large(job, wanted).items():
+        reason = f"takes {takes} nodes of each side, and {nodes} are left: {why}"
+        failure = Failure(
+            check=check, case=check, pair=0, side="native", partition="all", kind="failed", reason=reason
+        )
+        job.log.append(Failed(failure=failure))
 
 
 def _lost_for_a_moment(session: Session) -> dict[str, str]:

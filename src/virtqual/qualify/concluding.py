@@ -61,7 +61,8 @@ def concluded(
     failed = [
         f"{failure.case} on {failure.partition}: {failure.reason}"
         for failure in session.failures
-        if failure.kind == "infrastructure"
+        # Where nothing was measured at all it is no matter of the checks.
+        if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
     try:
         judged = judge(session, earlier=earlier, looks=looks, share=share, slow_before=_slow_before(session))

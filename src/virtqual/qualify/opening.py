@@ -16,6 +16,7 @@ from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.harness import repetitions
 from virtqual.qualify import plan
+from virtqual.qualify.allocations import enough, may_rotate
 from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Screen
@@ -126,7 +127,8 @@ def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]
     """Keep other sessions away, see that nodes can run jobs, and end what dead sessions have left running."""
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
-    if lacking := watch.begin():
+    # Where runs rotate, nodes that do not work are left out.
+    if lacking := watch.begin(enough(system) if may_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):
         screen.note(note)
@@ -135,6 +137,9 @@ def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]
 
 def _ready(job: Qualification, notes: list[str]) -> Qualification:
     """Tell others who measures now, and the person what to know."""
+    if job.watch.short:
+        job.nodes = job.watch.working
+        notes += [f"{said}: the session uses {job.nodes} of each side." for said in job.watch.short]
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished

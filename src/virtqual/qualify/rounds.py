@@ -42,11 +42,11 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION: str(job.log.directory),
-        **held.environment(job.head.system, job.held, part.number, job.rotated),
+        **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
     }
     seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
     job.screen.round_begins(
-        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.places(1))}", seconds
+        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.spread(1).places)}", seconds
     )
     line = _command(job, part, files)
     try:

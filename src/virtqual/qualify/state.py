@@ -10,6 +10,7 @@ from virtqual.harness.process import Event
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
 from virtqual.site import held
+from virtqual.site.held import Spread
 from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
 
@@ -64,6 +65,8 @@ class Qualification:
         Job ids of the allocations that the session holds, by partition.
     rotated
         By partition the nodes of those among which runs rotate; none where one run is at a time.
+    nodes
+        How many nodes of each side it began with: all that the system file states, or those that worked.
     """
 
     request: Request
@@ -79,13 +82,22 @@ class Qualification:
     not_run: list[str] = field(default_factory=list)
     held: dict[str, str] = field(default_factory=dict)
     rotated: dict[str, list[str]] = field(default_factory=dict)
+    nodes: int = 0
 
-    def places(self, nodes: int) -> int:
+    def __post_init__(self) -> None:
+        self.nodes = self.nodes or self.stated
+
+    @property
+    def stated(self) -> int:
+        """How many nodes of each side the system file states."""
+        return min(self.system.native.nodes, self.system.virtual.nodes)
+
+    def spread(self, nodes: int) -> Spread:
         """Return among how many places the runs of a case that takes so many nodes rotate."""
-        return held.places_among(self.rotated, nodes)
+        return held.spread_among(self.rotated, self.stated, nodes)
 
     @property
     def has(self) -> tuple[set[str], int]:
-        """The features of the session's stack, and how many nodes each side has."""
+        """The features of the session's stack, and how many nodes each side had when it began."""
         features = {f for program in self.head.stack["programs"] for f in program["features"]}
-        return features, min(self.system.native.nodes, self.system.virtual.nodes)
+        return features, self.nodes

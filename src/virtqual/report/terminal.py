@@ -233,12 +233,12 @@ class Terminal:
 def _case(event: Event) -> str:
     """Return what an event is about, what matters most first: pair, side and case."""
     case, partition = event.case.replace(" %", " "), event.where.partition(":")[2].partition("+")[0]
-    sample = re.search(r" sample=(?:(\d+)|warm-up-)([NV])\b", case)
+    sample = re.search(r" sample=(warm-up-)?(\d*)([NV])\b", case)
     if not sample:
         return f"{case} on {partition}"
-    pair = f"pair {sample[1]}" if sample[1] else "warm-up"
-    side = "native" if sample[2] == "N" else "virtual"
-    return f"{pair} {side} {case.replace(sample[0], '')}"
+    number = f" {sample[2]}" if sample[2] else ""
+    side = "native" if sample[3] == "N" else "virtual"
+    return f"{'warm-up' if sample[1] else 'pair'}{number} {side} {case.replace(sample[0], '')}"
 
 
 def _details(details: dict[str, Any]) -> dict[str, str]:

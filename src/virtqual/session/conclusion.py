@@ -166,9 +166,19 @@ def _passed(session: Session, case: str) -> bool:
 
 
 def _lost(session: Session) -> str:
-    times = Counter(node for loss in session.lost for node in loss.nodes)
-    each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
-    return f"{len(times)} node{' was' if len(times) == 1 else 's were'} lost and came back: {each}."
+    """Return which nodes were lost, those that came back and those that did not each in a sentence."""
+    said = []
+    for back, what in ((True, "came back"), (False, "set aside")):
+        losses = (loss for loss in session.lost if (loss.seconds is not None) == back)
+        times = Counter(node for loss in losses for node in loss.nodes)
+        each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
+        were = "was" if len(times) == 1 else "were"
+        said += [f"{_nodes(len(times))} {were} lost and {what}: {each}."] if times else []
+    return " ".join(said)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:

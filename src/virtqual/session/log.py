@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,6 +23,8 @@ from virtqual.runs import Run
 from virtqual.session.session import SCHEMA, Failure, Head, Loss, Resumption, Round, Session
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
+#: How the case of a job begins that is the allocation of a partition.
+ALLOCATION = "allocation of "
 
 
 class _Event(BaseModel):
@@ -82,9 +84,10 @@ class Released(_Event):
 
 
 class Returned(_Event):
-    """Nodes that were lost can run jobs again: what their round left unfinished will be run again.
+    """Nodes that were lost can run jobs again, or the session goes on without them.
 
-    The failures of infrastructure before it are of that round: an earlier one would have ended the session.
+    What their round left unfinished will be run again, the cases that failed in it, too: a program ends oddly
+    on a node that dies.
     """
 
     event: Literal["returned"] = "returned"
@@ -94,7 +97,7 @@ class Returned(_Event):
 class Resumed(_Event):
     """The session goes on after it had ended, however it ended: all its jobs were cancelled before.
 
-    What failed of the infrastructure before it will be run again.
+    What failed of the infrastructure before it will be run again, as after `Returned`.
     """
 
     event: Literal["resumed"] = "resumed"
@@ -194,6 +197,8 @@ class Log:
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
         failures: list[Failure] = []
+        # Those of the last round.
+        recent: list[Failure] = []
         lost: list[Loss] = []
         resumed: list[Resumption] = []
         for event in self.events():
@@ -201,13 +206,16 @@ class Log:
                 case Begun():
                     head = event.head
                 case RoundBegun():
+                    if event.round.number not in rounds:
+                        recent.clear()
                     rounds[event.round.number] = event.round
                 case Finished(run=run):
                     runs.setdefault((run.check, run.pair, run.side, run.job), run)
                 case Failed():
                     failures.append(event.failure)
+                    recent.append(event.failure)
                 case Returned() | Resumed():
-                    failures = [failure for failure in failures if failure.kind != "infrastructure"]
+                    failures = [one for one in failures if not _cut_off(one, recent)]
                     if isinstance(event, Returned):
                         lost.append(event.loss)
                     else:
@@ -247,20 +255,31 @@ class Log:
     def unfinished(self) -> dict[str, float]:
         """Return the jobs of which the log has no end, with the time of submission (since the epoch)."""
         jobs: dict[str, float] = {}
+        allocations: set[str] = set()
         for event in self.events():
             match event:
                 case Submitted():
                     jobs[event.job] = event.submitted
+                    if event.case.startswith(ALLOCATION):
+                        allocations.add(event.job)
                 case Finished():
                     jobs.pop(event.run.job, None)
                 case WarmedUp() | Released():
                     jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)
-                case Returned() | Resumed():
-                    # Nobody waits for what the loss or the end has cut off: it was cancelled before.
+                case Returned():
+                    # Nobody waits for what the loss has cut off; an allocation that is held is released.
+                    jobs = {job: at for job, at in jobs.items() if job in allocations}
+                case Resumed():
+                    # It was cancelled before.
                     jobs.clear()
         return jobs
+
+
+def _cut_off(one: Failure, recent: Sequence[Failure]) -> bool:
+    """Return whether a case failed since a node, or the session, was lost."""
+    return one.kind == "infrastructure" or (one.kind == "failed" and one in recent)
 
 
 def _ends_a_line(path: Path) -> bool:

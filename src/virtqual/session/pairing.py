@@ -232,6 +232,7 @@ def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Samp
         origin=run.origin,
         points=result.points,
         node="+".join(sorted(run.nodes)),
+        turn=run.turn,
         host=_together([run.hosts.get(node) for node in run.nodes]),
         boot=_together(boots) if run.side == "virtual" else "",
     )

@@ -17,9 +17,10 @@ from virtqual.verdict.record import VerdictRecord
 
 SCHEMA: Literal["virtqual-session/2"] = "virtqual-session/2"
 
-#: Why a case left no run: the machine or Slurm (``infrastructure``), a gate that the run did not pass
-#: (``refused``), or native nodes that miss their own absolute reference (``reference``).
-Kind = Literal["infrastructure", "refused", "reference"]
+#: Why a case left no run. A node or Slurm (``infrastructure``) are every case's matter; its own are a program
+#: that fails or a job that is ended (``failed``), a gate that the run did not pass (``refused``), and native
+#: nodes that miss their absolute reference (``reference``).
+Kind = Literal["infrastructure", "failed", "refused", "reference"]
 
 
 class Request(BaseModel):
@@ -133,7 +134,7 @@ class Round(BaseModel):
 
 
 class Loss(BaseModel):
-    """Nodes that were lost at one time and came back; the pairs that it cut off were run under other numbers.
+    """Nodes that were lost at one time; the pairs that it cut off were run under other numbers.
 
     Attributes
     ----------
@@ -142,14 +143,15 @@ class Loss(BaseModel):
     nodes
         How each node was seen to be lost, by its name.
     seconds
-        How long it took, from when that was noticed, until all nodes could run jobs again.
+        How long it took, from when that was noticed, until all nodes could run jobs again; None where the
+        session went on without them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     round: int
     nodes: dict[str, str]
-    seconds: float
+    seconds: float | None = None
 
 
 class Resumption(BaseModel):
@@ -276,7 +278,7 @@ class Session(Head, Conclusion):
     failures
         Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
     lost
-        Every time that nodes were lost and came back.
+        Every time that nodes were lost, and the session went on.
     resumed
         Every time that the session went on after it had ended.
     refused

@@ -2,7 +2,8 @@
 
 ``VIRTQUAL_ALLOCATIONS``
     JSON: ``system``; ``jobs``, the id of the allocation's job by partition; ``round``, the number of the
-    session's round; and ``rotated``, by partition the nodes among which runs rotate, none where they do not.
+    session's round; ``rotated``, by partition the nodes among which runs rotate, none where they do not; and
+    ``of``, how many of them a side there were when the session began.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 ALLOCATIONS = "VIRTQUAL_ALLOCATIONS"
 #: The scheduler and the launcher of partitions whose allocation is held (``virtqual.harness.steps``).
@@ -21,11 +22,31 @@ MOST_WAITING = 10_000
 Nodes = Mapping[str, Sequence[str]]
 
 
+class Spread(NamedTuple):
+    """Among how many places runs of a case rotate: a place is a node of either side, or as many as it takes.
+
+    Attributes
+    ----------
+    places
+        How many there are: 0 where too few nodes are left for one.
+    width
+        How many there were before any node was lost: so many numbers of pairs a turn has, all its session.
+    """
+
+    places: int = 1
+    width: int = 1
+
+    def divided(self, pair: int) -> tuple[int, int]:
+        """Return the turn and the place of a pair."""
+        return divmod(pair, self.width)
+
+
 def environment(
-    system: str, allocations: Mapping[str, str], number: int, rotated: Nodes | None = None
+    system: str, allocations: Mapping[str, str], number: int, rotated: Nodes | None = None, of: int = 1
 ) -> dict[str, str]:
     """Return the variable by which ReFrame is told of allocations, for the round of a number."""
-    told = {"system": system, "round": str(number), "jobs": dict(allocations), "rotated": dict(rotated or {})}
+    told: dict[str, Any] = {"system": system, "round": str(number), "jobs": dict(allocations)}
+    told |= {"rotated": dict(rotated or {}), "of": of}
     return {ALLOCATIONS: json.dumps(told)} if allocations else {}
 
 
@@ -38,21 +59,42 @@ def number() -> str:
     return str(_told()["round"])
 
 
-def places_among(rotated: Nodes, nodes: int) -> int:
+def spread_among(rotated: Nodes, of: int, nodes: int) -> Spread:
     """Return among how many places the runs of a case that takes so many nodes rotate.
+
+    Parameters
+    ----------
+    rotated
+        The nodes that are left, by partition; none where runs do not rotate.
+    of
+        How many nodes of a side there were when the session began.
+    nodes
+        How many a run takes.
 
     Examples
     --------
-    >>> rotated = {"bare": ["n1", "n2", "n3", "n4"], "vm": ["v1", "v2", "v3", "v4", "v5"]}
-    >>> places_among(rotated, 1), places_among(rotated, 2), places_among(rotated, 3), places_among({}, 1)
-    (4, 2, 1, 1)
+    >>> rotated = {"bare": ["n1", "n2", "n3"], "vm": ["v1", "v2", "v3", "v4"]}
+    >>> [tuple(spread_among(rotated, 4, nodes)) for nodes in (1, 2, 4)]
+    [(3, 4), (1, 2), (0, 1)]
+    >>> tuple(spread_among({}, 4, 2))
+    (1, 1)
     """
-    return max(min((len(names) // nodes for names in rotated.values()), default=1), 1)
+    if not rotated:
+        return Spread()
+    return Spread(min(len(names) for names in rotated.values()) // nodes, max(of // nodes, 1))
 
 
-def places(nodes: int) -> int:
+def spread(nodes: int) -> Spread:
     """Return the same in the ReFrame that a session started."""
-    return places_among(_told().get("rotated", {}), nodes)
+    told = _told()
+    return spread_among(told.get("rotated", {}), told.get("of", 1), nodes)
+
+
+def widths() -> list[int]:
+    """Return all widths that a case may have in that ReFrame; see `Spread`."""
+    told = _told()
+    most = told.get("of", 1) if told.get("rotated") else 1
+    return sorted({most // nodes for nodes in range(1, most + 1)}, reverse=True)
 
 
 def nodes_of_places(partition: str, nodes: int) -> list[list[str]]:
@@ -61,7 +103,8 @@ def nodes_of_places(partition: str, nodes: int) -> list[list[str]]:
     Nodes that are left over, being too few for a place, are not used.
     """
     names: Sequence[str] = _told().get("rotated", {}).get(partition, ())
-    return [list(names[k * nodes : (k + 1) * nodes]) for k in range(places(nodes) if names else 0)]
+    count = spread(nodes).places if names else 0
+    return [list(names[k * nodes : (k + 1) * nodes]) for k in range(count)]
 
 
 def system() -> str:

@@ -87,6 +87,8 @@ class Watch:
         One sentence a lost node, by node; of Slurm's controller by an empty name.
     jobs
         Returns the jobs whose end is awaited: one that Slurm has forgotten has none.
+    short
+        One sentence for each partition that had fewer nodes than are stated, and enough, when it began.
     stop
         Set when a partition has fewer usable nodes left than a check may ask for.
     """
@@ -96,6 +98,7 @@ class Watch:
     patience: float = PATIENCE
     lost: dict[str, str] = field(default_factory=dict)
     jobs: Callable[[], Iterable[str]] = tuple
+    short: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
     _first: dict[str, set[str]] = field(default_factory=dict)
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
@@ -103,8 +106,14 @@ class Watch:
     _ended: threading.Event = field(default_factory=threading.Event)
     _asking: threading.RLock = field(default_factory=threading.RLock)
 
-    def begin(self) -> list[str]:
-        """Note who can run jobs now, and return one sentence for each partition that has too few."""
+    def begin(self, suffice: int | None = None) -> list[str]:
+        """Note who can run jobs now, and return one sentence for each partition that has too few.
+
+        Parameters
+        ----------
+        suffice
+            So many nodes are enough; None: all that a check may ask for.
+        """
         lacking = []
         for side in ("native", "virtual"):
             name = partition_option(self.system.partition(side))
@@ -121,10 +130,24 @@ class Watch:
                 bad = [_described(node, seen) for node, seen in now.items() if not self._usable(side, seen)]
                 more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
                 why = f": {', '.join(bad[:5])}{more}" if bad else "; sinfo knows no node of it"
-                lacking.append(
-                    f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
-                )
+                said = f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
+                (self.short if len(self._first[side]) >= (suffice or wanted) else lacking).append(said)
         return lacking
+
+    @property
+    def working(self) -> int:
+        """How many nodes of each side can run jobs, and may be asked for."""
+        return min(min(len(nodes), self._wanted(side)) for side, nodes in self._first.items())
+
+    def set_aside(self, lost: Iterable[str]) -> None:
+        """Go on without lost nodes: they are watched no more."""
+        with self._asking:
+            for nodes in self._first.values():
+                nodes.difference_update(lost)
+            for node in lost:
+                self.lost.pop(node, None)
+                self._doubts.pop(node, None)
+            self.stop.clear()
 
     def _usable(self, side: str, seen: NodeState) -> bool:
         return usable(seen.state, reserved=asks_for_reservation(self.system.partition(side)))

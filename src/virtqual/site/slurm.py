@@ -79,16 +79,21 @@ def states(*partitions: str) -> dict[str, NodeState]:
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
 
 
-def allocate(partition: Partition, name: str) -> str:
-    """Ask for all nodes of a partition that checks may use, for a whole session; return the job's id.
+def allocate(partition: Partition, name: str, nodes: int) -> str:
+    """Ask for so many nodes of a partition, for a whole session; return the job's id.
 
     Raises
     ------
     InfrastructureError
         Slurm refused it.
     """
-    known = partition.extras
-    line = ["sbatch", "--parsable", f"--job-name={name}", *known.session_access, f"--nodes={known.nodes}"]
+    line = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={name}",
+        *partition.extras.session_access,
+        f"--nodes={nodes}",
+    ]
     # A node that dies must not take those that are left with it.
     line += ["--exclusive", "--mem=0", "--no-kill", "--output=/dev/null", "--error=/dev/null"]
     return _ask([*line, "--wrap=sleep infinity"]).strip().partition(";")[0]

@@ -141,19 +141,47 @@ _recognised = lru_cache(maxsize=4096)(recognise)
 
 
 def counted(series: Series) -> tuple[Pair, ...]:
-    """Return the valid pairs, but of a rotation those of whole rounds only."""
+    """Return the valid pairs; of a rotation, whole turns of the same hosts.
+
+    Where a node was set aside, or a run was refused, some turns lack hosts. Those turns and hosts count of
+    which most runs do; no value has a part in that choice.
+    """
     valid = series.valid
-    if len(valid) == len(series.pairs) or len(valid) < 4:
+    if len(valid) < 4:
         return valid
+    turns: dict[int, list[Pair]] = defaultdict(list)
     native, virtual = _labels(valid, "place")
-    width = len(set(native))
-    if width < 2 or len(set(virtual)) != width or set(native) & set(virtual):
-        return valid
-    rounds = defaultdict(list)
+    width = len(set(native)) if not set(native) & set(virtual) else 1
     for pair in valid:
-        rounds[pair.number // width].append(pair)
-    whole = tuple(pair for part in rounds.values() if len(part) == width for pair in part)
-    return whole if whole and recognise(*_labels(whole, "place")).kind == "rotated" else valid
+        turn = pair.native.turn if pair.native else None
+        turns[pair.number // width if turn is None else turn].append(pair)
+    places = [_labels(turn, "place") for turn in turns.values()]
+    if len(turns) == len(valid) or any(len(set(names)) < len(names) for turn in places for names in turn):
+        return valid
+    sizes = {len(turn) for turn in turns.values()}
+    most = max((_same_hosts([t for t in turns.values() if len(t) >= size]) for size in sizes), key=len)
+    return most if most and recognise(*_labels(most, "place")).kind == "rotated" else valid
+
+
+def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
+    """Return the pairs of hosts that all turns have; runs of a turn whose peers are none of them are paired.
+
+    The hosts of a turn are the sample of a rotation: which of them make a pair says nothing.
+    """
+    sides = zip(*(_labels(turn, "place") for turn in turns), strict=True)
+    everywhere = [set.intersection(*map(set, labels)) for labels in sides]
+    kept = [set(sorted(names)[: min(map(len, everywhere))]) for names in everywhere]
+    found = []
+    for turn in turns:
+        native, virtual = (
+            [*map(names.__contains__, labels)]
+            for names, labels in zip(kept, _labels(turn, "place"), strict=True)
+        )
+        found += [pair for pair, *both in zip(turn, native, virtual, strict=True) if all(both)]
+        alone = [pair for pair, one, other in zip(turn, native, virtual, strict=True) if one and not other]
+        peers = [pair for pair, one, other in zip(turn, native, virtual, strict=True) if other and not one]
+        found += [Pair(a.number, a.native, b.virtual) for a, b in zip(alone, peers, strict=True)]
+    return tuple(found)
 
 
 def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:

@@ -74,6 +74,8 @@ class Sample:
     node, host, boot
         Names of the node, of the machine below it, and of the boot of its virtual machine; of several
         nodes joined by ``+``. Empty where nobody says.
+    turn
+        Pairs of one turn ran on several places at about one time. None: its pair is a turn.
     """
 
     side: Side
@@ -87,6 +89,7 @@ class Sample:
     node: str = ""
     host: str = ""
     boot: str = ""
+    turn: int | None = None
 
     @property
     def place(self) -> str:

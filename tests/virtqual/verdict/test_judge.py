@@ -1,5 +1,6 @@
 """One series at a time: what its verdict says, and why."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from made_series import alone, samples_of
 
 from virtqual.references import Budget, BudgetError, Quantity, Reason, Term
 from virtqual.verdict import Outcome, Prior, message, reasons
-from virtqual.verdict.pairs import PairingError, pair_up
+from virtqual.verdict.pairs import PairingError, Sample, pair_up
 from virtqual.verdict.rule import LOOKS
 
 PRIOR = Prior(0.02, 20, "A/A history")
@@ -523,6 +524,39 @@ def test_rounds_of_a_rotation_that_are_not_whole_do_not_count(metrics):
     assert verdict.places.kind == "rotated"
     assert (verdict.outcome, verdict.pairs) == (Outcome.WITHIN, 16)
     assert verdict.overhead.log == pytest.approx(0.0, abs=0.002)
+
+
+def test_a_host_that_was_set_aside_leaves_the_others_as_the_sample(metrics):
+    """Two turns on four hosts, two on three of them: the fourth one's runs are left out, its peers' are not.
+
+    The overhead is 1 %, the hosts differ, and native turns are slow together with virtual ones.
+    """
+    native_hosts = {"a": 0.00, "b": 0.02, "c": 0.04, "d": 0.30}
+    vm_hosts = {"w": 0.03, "x": 0.01, "y": 0.05, "z": -0.40}
+    turns = [*ROUND[:2], ("abc", "yxw"), ("abc", "wyx")]
+    runs = []
+    for turn, (natives, virtuals) in enumerate(turns):
+        for place, (n, v) in enumerate(zip(natives, virtuals, strict=True)):
+            cost = {"native": native_hosts[n], "virtual": vm_hosts[v] + 0.01}
+            for side, host in (("native", n), ("virtual", v)):
+                start = 1000.0 * turn + 10 * place + (5 if side == "virtual" else 0)
+                runs.append(
+                    Sample(
+                        side,
+                        4 * turn + place,
+                        (100 * math.exp(-cost[side] - 0.1 * turn),),
+                        start,
+                        start + 4,
+                        node=host,
+                        host=host,
+                        turn=turn,
+                    )
+                )
+    verdict = alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+    assert (verdict.places.kind, verdict.pairs) == ("rotated", 12)
+    # Means of hosts: (w + x + y) / 3 - (a + b + c) / 3, and the overhead.
+    assert verdict.overhead.log == pytest.approx(0.01 + 0.03 - 0.02)
+    assert set(verdict.hosts) == set("abcwxy")
 
 
 def test_the_nodes_own_names_tell_a_rotation_and_do_not_qualify(metrics):
