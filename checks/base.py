@@ -14,12 +14,13 @@ from pathlib import Path
 import reframe as rfm
 import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
 from reframe.core.exceptions import SanityError
 
 import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
-from virtqual.harness import order
+from virtqual.harness import limits, order
 from virtqual.harness.recorder import ended
 from virtqual.identity import gather
 from virtqual.inputs import kept, known
@@ -27,7 +28,7 @@ from virtqual.job import notes, times
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
 from virtqual.runs import Measured, Run
-from virtqual.site import held
+from virtqual.site import held, slurm
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 
@@ -40,8 +41,6 @@ JOB_FILES = Path(virtqual.job.__file__).parent
 # Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
 # N/2 cores.
 ONE_THREAD = "--threads-per-core=1"
-# A run that is not over after this long is broken: cases are sized for seconds or minutes.
-TIME_LIMIT = {"small": "10m", "standard": "2h"}
 
 
 class Sampled(Guarded):
@@ -92,9 +91,13 @@ class Sampled(Guarded):
 
     @run_after("setup")
     def begin_sample(self):
-        """Keep the node to itself and limit its time, where neither the user nor the partition does."""
-        if self.time_limit is None and self.current_partition.time_limit is None:
-            self.time_limit = TIME_LIMIT[self.known["scale"]]
+        """Keep the node to itself and limit its time, where the user does not."""
+        if self.time_limit is None:
+            stated = self.current_partition.time_limit
+            most = limits.MOST[self.known["scale"]] if stated is None else float(typ.Duration(stated))
+            least = self.known.get("least_time_limit") or limits.LEAST
+            names = self.case, self.current_system.name, self.current_environ.name
+            self.time_limit = f"{math.ceil(limits.seconds(*names, least, most))}s"
         self.exclusive_access = True
         self.fetched = {}
 
@@ -135,7 +138,10 @@ class Sampled(Guarded):
 
     @run_before("run")
     def ask_for_whole_nodes(self):
-        """Ask for all memory of the nodes, and for no more nodes, where nobody asked for something else."""
+        """Ask for all memory of the nodes, for no more of them, and for nothing that a shell has set.
+
+        What somebody asked for otherwise stands.
+        """
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
         asked = {word.split("=")[0] for option in options for word in option.split()}
@@ -143,6 +149,10 @@ class Sampled(Guarded):
             job.options.append("--mem=0")
         if self.num_tasks_per_node and not asked & {"-N", "--nodes"}:
             job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
+        if "--export" not in asked:
+            job.options.append(f"--export={','.join(sorted(slurm.EVERYBODY_S))}")
+            # The steps have what the job has: by itself Slurm hands only these variables on (man sbatch).
+            self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
 
     def rooms(self):
         """Return the directories in which the program ran: one, unless it is repeated."""

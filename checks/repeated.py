@@ -6,7 +6,6 @@ The warm-up on each side decides how many (``virtqual.harness.repetitions``), th
 from pathlib import Path
 
 import reframe as rfm
-import reframe.utility.typecheck as typ
 from reframe.core.exceptions import SanityError
 
 from virtqual.harness import repetitions
@@ -48,9 +47,8 @@ class Repeated(rfm.RegressionTestPlugin):
             return before[0].repetitions
         if known := repetitions.known(self.current_environ.name, self.case):
             return known
-        limit = self.time_limit or typ.Duration(self.current_partition.time_limit)
         took = [Took(*one) for warm_up in before for one in warm_up.took]
-        return repetitions.number(took, self.wanted, limit)
+        return repetitions.number(took, self.wanted, self.time_limit)
 
     def repeat(self):
         """Put the loop around the program, within the notes of load."""

@@ -14,7 +14,8 @@ from virtqual.site.systems import Partition
 
 #: Where the cluster is, which jobs need to know as everybody does.
 KEPT = {"SLURM_CONF"}
-_EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
+#: What any program may need, whoever starts it.
+EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
 
 
 def environment(*, bare: bool = False) -> dict[str, str]:
@@ -30,7 +31,7 @@ def environment(*, bare: bool = False) -> dict[str, str]:
     Within a job ``srun`` starts a step on that job's nodes, and ``sbatch`` hands that job's sizes on.
     """
     if bare:
-        return {name: value for name, value in os.environ.items() if name in KEPT | _EVERYBODY_S}
+        return {name: value for name, value in os.environ.items() if name in KEPT | EVERYBODY_S}
     if "SLURM_JOB_ID" not in os.environ:
         return dict(os.environ)
     return {

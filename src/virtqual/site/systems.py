@@ -119,6 +119,9 @@ class PartitionExtras(BaseModel):
         Whether nobody else uses the scheduler: it is then asked several times a second how a job does, and
         every few seconds how the nodes do; else as ReFrame does by itself, and once a minute.  The same for
         both partitions.
+    least_time_limit
+        Seconds that every run is given at least; a case that is known is given three times what it took, up
+        to the partition's ``time_limit``.  None: 600.
     session_access
         Options by which one allocation is asked for that is held for a whole session, with its time limit;
         empty where each run is to be a job.  Both partitions have some, or none has.
@@ -143,6 +146,7 @@ class PartitionExtras(BaseModel):
     hpl: HplSize | None = None
     run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
     own_scheduler: Flag = False
+    least_time_limit: Whole | None = None
     session_access: tuple[str, ...] = ()
     nodes_of_hosts: NodesOfHosts = {}
     site: dict[str, Any] = {}

@@ -1,0 +1,64 @@
+"""How long a run may take: three times the longest that its case took lately, within what the site allows.
+
+A short limit lets Slurm start a job in a gap, and ends a program that hangs early.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import islice
+
+from virtqual import paths
+from virtqual.session.session import Session
+from virtqual.session.store import readable
+
+#: So many times the longest run of a case: a hypervisor that is much slower is to be measured, not ended.
+TIMES = 3
+#: Seconds that every run is given, where the system file states nothing else.
+LEAST = 600
+#: Seconds by scale of a run of which nothing is known, where the system file states no `time_limit`.
+MOST = {"small": 600, "standard": 7200}
+#: Sessions of a system that are looked through.
+RECENT = 10
+
+
+def seconds(case: str, system: str, stack: str, least: float, most: float) -> float:
+    """Return the time limit of a run.
+
+    Parameters
+    ----------
+    case
+        As runs name it.
+    system, stack
+        Names of what it runs on and with.
+    least, most
+        Seconds that the site allows.
+
+    Examples
+    --------
+    >>> _within(100, 600, 7200), _within(math.inf, 600, 7200), _within(900, 600, 7200)
+    (600, 7200, 2700)
+    """
+    if least >= most:
+        return most
+    return _within(_longest(system, stack).get(case, math.inf), least, most)
+
+
+def _within(longest: float, least: float, most: float) -> float:
+    return min(max(TIMES * longest, least), most)
+
+
+@cache
+def _longest(system: str, stack: str) -> dict[str, float]:
+    """Return the longest run of each case, seconds; of one that has reached its limit nothing is known."""
+    found: dict[str, float] = {}
+    sessions = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
+    mine = (one for one in sessions if one.system == system and one.stack.get("name") == stack)
+    for session in islice(mine, RECENT):
+        for run in session.runs:
+            found[run.check] = max(found.get(run.check, 0.0), run.end - run.start)
+        for failure in session.failures:
+            if "TIMEOUT" in failure.reason:
+                found[failure.check] = math.inf
+    return found
