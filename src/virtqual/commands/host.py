@@ -10,7 +10,7 @@ import typer
 from virtqual.commands.identity import text_of
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.identity import gather, kvm_host, readers
+from virtqual.identity import gather, kvm_host
 from virtqual.identity import host as hosts
 
 
@@ -54,8 +54,7 @@ def command(
             raise UsageError("--vm names a VM of what --here or --from say")
         if here or gathered:
             files = gather.parse(text_of(gathered)) if gathered else gather.here(kvm_host.script())
-            fields |= hosts.of_identity(readers.read(files)) | kvm_host.of_files(files)
-            fields |= kvm_host.of_vm(kvm_host.vms(files), vm)
+            fields |= kvm_host.of_script(files, vm)
         if libvirt:
             fields |= hosts.of_libvirt(text_of(libvirt))
         if qemu:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -110,3 +111,19 @@ def said(command: Sequence[str | Path], *, seconds: float | None = None) -> str:
     except InfrastructureError:
         return ""
     return done.stdout if done.returncode == 0 else ""
+
+
+def sites(command: Sequence[str], log: Path, *, seconds: float) -> None:
+    """Run a command that a site has stated to its end, with all that it prints in a file; see `logged`.
+
+    Raises
+    ------
+    InfrastructureError
+        It could not be started, took too long, or failed: with its exit code and its last line.
+    """
+    if code := logged(command, log, seconds=seconds):
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = said[-1] if said else "it printed nothing"
+        raise InfrastructureError(
+            f"{shlex.join(command)} ended with exit code {code}: {last} (its output: {log})"
+        )

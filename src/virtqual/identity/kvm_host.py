@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from virtqual.errors import UsageError
-from virtqual.identity import gather, host
+from virtqual.identity import gather, host, readers
 from virtqual.identity.gather import NodeFiles
 from virtqual.identity.record import NotObservable, Text, seen
 
@@ -49,6 +49,11 @@ def of_files(files: NodeFiles) -> dict[str, Any]:
     if _forbids_large_pages(fields):
         fields["iommu_large_pages"] = False
     return fields
+
+
+def of_script(files: NodeFiles, vm: str = "") -> dict[str, Any]:
+    """Return all that :func:`script` gathered, of the host and of one of its VMs; see `of_vm`."""
+    return {**host.of_identity(readers.read(files)), **of_files(files), **of_vm(vms(files), vm)}
 
 
 def _not_there(path: str) -> NotObservable:

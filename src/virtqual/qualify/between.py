@@ -65,11 +65,7 @@ def recreate(job: Qualification, number: int) -> float | None:
     # An allocation of nodes that are gone is of no use.
     release(job)
     with job.watch.paused():
-        code = execute.logged(command, log, seconds=RECREATED_WITHIN)
-        if code:
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = said[-1] if said else "it printed nothing"
-            raise InfrastructureError(f"{shown} ended with exit code {code}: {last} (its output: {log})")
+        execute.sites(command, log, seconds=RECREATED_WITHIN)
         if lacking := job.watch.usable_again(RECREATED_WITHIN):
             raise InfrastructureError(
                 f"{RECREATED_WITHIN} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"

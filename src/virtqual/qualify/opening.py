@@ -17,6 +17,7 @@ from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.harness import repetitions
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import enough, may_rotate
+from virtqual.qualify.asking import with_hosts
 from virtqual.qualify.between import check_command
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Screen
@@ -58,7 +59,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
         What was asked for makes no sense, must not be judged, or cannot run.
     """
     looks = plan.affordable(request)
-    system = load_system(request.system)
+    system = with_hosts(load_system(request.system))
     check_command(system)
     if request.policy == "async" and system.native.session_access:
         raise UsageError(
@@ -99,7 +100,7 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     """
     log, request = _resumable(name, on)
     begun = log.session()
-    system = load_system(begun.system)
+    system = with_hosts(load_system(begun.system))
     check_command(system)
     _class(begun.hypervisor_class, system)
     # What was found for the request: `last` may be another session by now.
@@ -238,6 +239,8 @@ def plain(
         As `prepare`.
     """
     found = load_system(system)
+    # A dry run has no lock, and asks nobody.
+    found = with_hosts(found) if held is not None else found
     chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
     if held is not None:
         held.enter_context(measuring(paths.make(paths.state()), found.name, "a plain ReFrame run", say))

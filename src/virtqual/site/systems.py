@@ -41,10 +41,13 @@ from virtqual.files.wording import Key, dotted, mistakes, near
 from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
 from virtqual.identity.rates import LinkRate
+from virtqual.site import host_records
 from virtqual.site import hosts as shared_hosts
 from virtqual.site.hosts import NodesOfHosts
 
 SIDES = ("native", "virtual")
+#: The build while no host was asked.
+NOT_ASKED = "not asked yet"
 #: Schedulers of ReFrame that are Slurm: ``squeue`` is for clusters without accounting.
 SCHEDULERS = ("slurm", "squeue")
 
@@ -167,8 +170,11 @@ class VirtualExtras(PartitionExtras):
         Whether the VMs show fewer NUMA nodes than native ones because that is what is studied: preflight
         reports it instead of refusing it, and no build is qualified so.
     host
-        Facts that only the hypervisor's host can tell: the fields of ``virtqual-host/1``, or such a file
-        (docs/preflight.md).
+        Facts that only the hypervisor's host can tell: the fields of ``virtqual-host/1``, such a file, or a
+        directory with the record of each host (docs/preflight.md).  What they say of the build need not be
+        stated.
+    ask_hosts
+        Command with its arguments that brings the records of all hosts at the start of a session.
     recreate_vms
         Command with its arguments that creates all VMs anew, before every round of a session but the first.
     node_returns_within
@@ -181,6 +187,7 @@ class VirtualExtras(PartitionExtras):
     guest: dict[str, Any] = {}
     numa_hidden: Flag = False
     host: dict[str, Any] | Path = {}
+    ask_hosts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     recreate_vms: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     node_returns_within: Whole | None = None
 
@@ -188,6 +195,27 @@ class VirtualExtras(PartitionExtras):
     def of_reframe(cls, extras: Mapping[str, Any]) -> Self:
         """Return the extras of ReFrame's partition, to which ReFrame adds its scheduler and launcher."""
         return cls.model_validate({key: value for key, value in extras.items() if key in cls.model_fields})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _build_of_hosts(cls, raw: Any) -> Any:
+        """Take the build from the hosts, where the system file leaves it out."""
+        stated = raw.get("hypervisor") if isinstance(raw, Mapping) else None
+        if not isinstance(stated, Mapping) or "build" in stated:
+            return raw
+        if not isinstance(told := raw.get("host"), str | Path):
+            return raw
+        directory = Path(told)
+        build = NOT_ASKED if raw.get("ask_hosts") else None
+        if directory.is_dir():
+            try:
+                records = host_records.read(directory)
+                build = host_records.build(host_records.together(records))
+                # Whoever begins a session refuses that.
+                build = build or "; ".join(host_records.mixed(records))
+            except UsageError as error:
+                raise ValueError(str(error)) from None
+        return {**raw, "hypervisor": {**stated, "build": build}} if build else raw
 
     @model_validator(mode="after")
     def _told_of_this_build(self) -> Self:
@@ -391,7 +419,7 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
     UsageError
         The file is not of its form, or states another build than the system file.
     """
-    told = hosts.load(extras.host) if isinstance(extras.host, Path) else hosts.of(extras.host, where)
+    told = _told(extras, where)
     stated: dict[str, Any] = {
         "accelerator": extras.hypervisor.accelerator,
         "build": extras.hypervisor.build,
@@ -412,6 +440,16 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
     source = told.source if extras.host else "system file"
     update = {**stated, **hardware, "vendor": extras.hypervisor.vendor, "source": source}
     return told.model_copy(update=update)
+
+
+def _told(extras: VirtualExtras, where: str) -> Host:
+    if not isinstance(extras.host, Path):
+        return hosts.of(extras.host, where)
+    if extras.host.is_dir():
+        return host_records.together(host_records.read(extras.host, extras.nodes_of_hosts))
+    if extras.ask_hosts and not extras.host.exists():
+        return hosts.of({}, where)
+    return hosts.load(extras.host)
 
 
 def check(raw: Mapping[str, Any], file: str) -> System:

@@ -1,0 +1,60 @@
+"""Before a session: the hosts of the VMs are asked what they are, and must be of one build."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+from virtqual import paths
+from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.files import execute
+from virtqual.site import host_records
+from virtqual.site.configuration import load_system
+from virtqual.site.systems import System
+
+WITHIN = 600
+"""Seconds that the site's command may take."""
+SLACK = 60
+"""Seconds by which a file server's clock may be behind."""
+
+
+def with_hosts(system: System) -> System:
+    """Return a system with what its hosts say now, where the system file names their records.
+
+    Raises
+    ------
+    InfrastructureError
+        The site's command failed, or left a record as it was.
+    RefusedError
+        The hosts run different builds: what is measured on them is of no single one.
+    """
+    directory, command = system.virtual.host, system.virtual.ask_hosts
+    if command:
+        begun = time.time()
+        log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
+        try:
+            execute.sites(command, log, seconds=WITHIN)
+        except InfrastructureError as error:
+            raise InfrastructureError(f"extras.ask_hosts: {error}") from error
+        system = load_system(system.name)
+        if old := _older(system, begun - SLACK):
+            raise InfrastructureError(
+                f"extras.ask_hosts: {shlex.join(command)} brought no new record of host {', '.join(old)} "
+                f"to {directory}"
+            )
+    if isinstance(directory, Path) and directory.is_dir():
+        records = host_records.read(directory, system.virtual.nodes_of_hosts)
+        if differences := host_records.mixed(records):
+            raise RefusedError(
+                f"the hosts of {system.name} run different builds: {'; '.join(differences)}. "
+                "Bring all to one build, or leave the others' nodes out"
+            )
+    return system
+
+
+def _older(system: System, time_of: float) -> list[str]:
+    directory = system.virtual.host
+    if not isinstance(directory, Path):
+        return []
+    return [name for name, file in host_records.files(directory).items() if file.stat().st_mtime < time_of]

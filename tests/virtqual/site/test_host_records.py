@@ -1,0 +1,110 @@
+"""The hosts' own word: one record a host, brought at the start of a session; the build is read from them."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from virtqual.errors import UsageError
+from virtqual.identity import kvm_host
+from virtqual.site import host_records
+
+QEMU = "qemu-system-x86 1:7.2+dfsg-7+deb12u18"
+ON = ("qualify", "--system", "testsite", "-n", "lj")
+
+
+def write(directory, **builds):
+    directory.mkdir(exist_ok=True)
+    for name, build in builds.items():
+        record = {"schema": "virtqual-host/1", "source": name, "qemu_package": build, "kernel": "6.1.0-40"}
+        (directory / f"{name}.json").write_text(json.dumps(record))
+    return directory
+
+
+def test_what_hosts_say_alike_is_said_of_them_and_what_differs_is_not(tmp_path):
+    records = host_records.read(write(tmp_path, a=QEMU, b=QEMU))
+    host = host_records.together(records)
+    assert host.qemu_package == QEMU
+    assert host_records.build(host) == f"{QEMU}, KVM of kernel 6.1.0-40"
+    assert host_records.mixed(records) == []
+    records = host_records.read(write(tmp_path, b="another 8.2"))
+    assert host_records.build(host_records.together(records)) is None
+    assert host_records.mixed(records) == [f"qemu_package is another 8.2 on b, and {QEMU} on a"]
+
+
+def test_a_host_without_a_record_is_named(tmp_path):
+    with pytest.raises(UsageError, match="no record of host c, d"):
+        host_records.read(write(tmp_path, a=QEMU), ["a", "d", "c"])
+    with pytest.raises(UsageError, match="no record of host any"):
+        host_records.read(tmp_path / "none")
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(UsageError, match=r"two records of host a: a\.json, a\.txt"):
+        host_records.read(tmp_path)
+
+
+def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):
+    line = ["sh", "-c", kvm_host.script()]
+    printed = subprocess.run(line, capture_output=True, text=True, check=False).stdout
+    (tmp_path / "h.txt").write_text(printed)
+    host = host_records.read(tmp_path)["h"]
+    assert host.kernel == os.uname().release
+    (tmp_path / "h.txt").write_text("what a broken ssh prints")
+    with pytest.raises(UsageError, match=r"h\.txt"):
+        host_records.read(tmp_path)
+
+
+@pytest.fixture
+def asked(site):
+    """Return the site's environment with a command that brings a record of each host."""
+
+    def environment(command):
+        script = site.path / "ask-hosts"
+        script.write_text(f"#!/bin/sh\ncd '{site.path}/hosts' || exit 1\n{command}\n")
+        script.chmod(0o755)
+        write(site.path / "hosts", **{"bare-1": "old", "bare-2": "old"})
+        for file in (site.path / "hosts").iterdir():
+            os.utime(file, (time.time() - 3600,) * 2)
+        extras = {
+            "hypervisor": {"vendor": "KVM", "accelerator": "kvm"},
+            "host": str(site.path / "hosts"),
+            "ask_hosts": [str(script)],
+            "nodes_of_hosts": {"bare-1": ["cloud-1"], "bare-2": ["cloud-2"]},
+        }
+        site.fault("nodes", "2")
+        return {"FAKE_NODES": "2", "FAKE_EXTRAS_cloud": json.dumps(extras)}
+
+    return environment
+
+
+RECORD = json.dumps({"schema": "virtqual-host/1", "source": "x", "qemu_package": QEMU, "kernel": "6.1"})
+NEW = f"for h in bare-1 bare-2; do echo '{RECORD}' > $h.json; done"
+
+
+def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked):
+    done = site.virtqual(*ON, "--pairs", "4", **asked(NEW))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (directory,) = (site.path / "state/sessions").iterdir()
+    session = json.loads((directory / "session.json").read_text("utf-8"))
+    assert QEMU in session["identity"]["virtual"]["hypervisor"]["build"]
+    assert f"{QEMU}, KVM of kernel 6.1" in " ".join(done.stdout.split())
+    virtual = next(run for run in session["runs"] if run["side"] == "virtual")
+    assert virtual["identity"][virtual["nodes"][0]]["host"]["qemu_package"] == QEMU
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        (NEW + "\nsed -i s/7.2/8.2/ bare-2.json", 4, "on bare-2. Bring all"),
+        ("echo no route to bare-2; exit 3", 5, "ended with exit code 3: no route to bare-2"),
+        (NEW.replace("bare-1 bare-2", "bare-1"), 5, "brought no new record of host bare-2"),
+        (NEW + "\nrm bare-2.json", 2, "no record of host bare-2"),
+    ],
+)
+def test_a_half_rolled_upgrade_and_a_host_that_does_not_answer_are_named(site, asked, command, code, says):
+    done = site.virtqual(*ON, **asked(command))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == code, said
+    assert says in said
+    assert not (site.path / "state/sessions").exists()
