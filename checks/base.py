@@ -334,7 +334,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
         # Before every run: an input may have changed since the last one.
         self.fetched = {name: kept.for_run(known.named(name)) for name in self.inputs}
         # Before arrange: a check that starts a second step in its job takes the same options.
-        self.job.launcher.options = ["--cpu-bind=cores", *self.program["launch"]]
+        launch = (self.program["mpi"] and self.known.get("mpi_options")) or self.program["launch"]
+        self.job.launcher.options = ["--cpu-bind=cores", *launch]
         if (self.topology.num_cpus_per_core or 1) > 1:
             self.job.launcher.options.append(ONE_THREAD)
         self.choose_repetitions()

@@ -110,6 +110,9 @@ class PartitionExtras(BaseModel):
     link_gbit
         Rate that the fastest RDMA port should have, Gbit/s; the same for both partitions, and native ones
         without RDMA have none.
+    mpi_options
+        Options by which ``srun`` starts programs of the site's MPI library, such as ``["--mpi=pmix_v4"]``, in
+        place of those that the stack states; the same for both partitions.
     rdma_options
         Options of perftest's programs that choose the RDMA device and whatever else it needs, such as
         ``["-d", "mlx5_0"]``; each partition its own.
@@ -145,6 +148,7 @@ class PartitionExtras(BaseModel):
     numa_nodes: Whole = 1
     node_interleaving: Literal["on", "off"] | None = None
     link_gbit: LinkRate | None = None
+    mpi_options: tuple[str, ...] = ()
     rdma_options: tuple[str, ...] = ()
     hpl: HplSize | None = None
     run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
@@ -312,6 +316,7 @@ _SAME = {
     "node_interleaving": "both run on the same hardware; two settings of the firmware are two sessions",
     "hpl": "problems of two sizes are no pair",
     "run_seconds": "both sides start a program equally often in a run",
+    "mpi_options": "programs that are started otherwise are no pair",
     "own_scheduler": "both partitions are of one scheduler",
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,10 @@ def build(job: BuildJob, say: Say, show: Show = lambda plan: None) -> Manifest:
         if todo.build:
             supply(job, todo)
             _install(job, found, todo, say)
+        # What was there before must be what it was: nobody else would notice another program of one hash.
+        there = [p for p in made.packages.values() if p.external is None and p not in todo.build]
+        if spoilt := list(_spoilt(job, there)):
+            raise InfrastructureError("\n".join(spoilt))
         return _finish(job, made, todo.roots)
 
 
@@ -185,6 +190,15 @@ def failure(log: Path, job: BuildJob, build: Iterable[Package], there: frozenset
         f"{_count(len(lacking), 'package')} left, {last}; the same command goes on where it stopped, "
         "--without PACKAGE leaves a program out"
     )
+
+
+def _spoilt(job: BuildJob, packages: Iterable[Package]) -> Iterator[str]:
+    """Yield a sentence for each file of packages that is not what it was when the stack was set up."""
+    before = manifest.earlier(job.state)
+    for package, program in product(packages, before.programs if before else ()):
+        for why in program.changed(within=prefix(job.made.store, package)):
+            again = f"`spack uninstall --force /{package.hash[:7]}`, and build it anew"
+            yield f"{why}, and no build of ours did that: {package} is not used as it is; {again}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import distro
 from ruamel.yaml import YAML
 
 from virtqual.errors import UsageError
@@ -258,13 +260,10 @@ def ship(made: Environment, root: Path) -> Path:
 
 
 def host_system() -> str:
-    """Return this machine's distribution as Spack names it, e.g. ``debian12``."""
-    release = {}
-    for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition("=")
-        release[key] = value.strip('"')
-    version = release.get("VERSION_ID", "")
-    # Spack counts some distributions by their first number alone.
-    if release.get("ID") in ("debian", "rhel", "centos", "rocky", "almalinux", "fedora"):
-        version = version.partition(".")[0]
-    return f"{release.get('ID', 'linux')}{version}"
+    """Return this machine's distribution as Spack names it, e.g. ``debian12`` or ``sles15``.
+
+    Spack asks the same library, and counts all but Ubuntu by the first number.
+    """
+    name, version = distro.id(), re.split(r"[^\w-]", distro.version())
+    number = ".".join(version[:2]) if "ubuntu" in name else version[0]
+    return f"{name}{number}".replace("-", "_")

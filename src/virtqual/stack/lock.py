@@ -42,6 +42,12 @@ class Package:
         """Hashes of all that it depends on, also only to be built."""
         return (dependency["hash"] for dependency in self.raw.get("dependencies", ()))
 
+    def providers(self, virtual: str) -> Iterator[str]:
+        """Return the names of what it depends on for a virtual package such as ``mpi``."""
+        for dependency in self.raw.get("dependencies", ()):
+            if virtual in dependency["parameters"].get("virtuals", ()):
+                yield dependency["name"]
+
     @staticmethod
     def _types(dependency: dict[str, Any]) -> set[str]:
         return set(dependency["parameters"]["deptypes"])

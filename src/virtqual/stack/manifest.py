@@ -61,8 +61,8 @@ class Program(BaseModel):
     data: dict[str, Path] = {}
     sums: dict[str, str] = {}
 
-    def changed(self) -> Iterator[str]:
-        """Yield one sentence a file or directory that is not what its checksum says."""
+    def changed(self, within: Path = Path("/")) -> Iterator[str]:
+        """Yield one sentence a file or directory below `within` that is not what its checksum says."""
         known = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
         for name, path in self.data.items():
             if name not in self.sums:
@@ -70,6 +70,8 @@ class Program(BaseModel):
                 return
             known[path] = self.sums[name]
         for path, sum_ in known.items():
+            if not path.is_relative_to(within):
+                continue
             if not path.exists():
                 yield f"{self.name}: {path} is gone"
             elif checksum(path) != sum_:

@@ -80,10 +80,23 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
 
 
 def _mpi(root: Package, locked: Lock) -> Package | None:
-    for package in locked.closure([root]):
-        if package.name in pins.programs()["mpi"]:
-            return package
-    return None
+    """Return the MPI library of a package.
+
+    Raises
+    ------
+    InfrastructureError
+        It is one of which nobody says how `srun` starts its programs: they would be that many runs of one.
+    """
+    known = pins.programs()["mpi"]
+    needed = locked.closure([root])
+    unknown = {name for package in needed for name in package.providers("mpi")} - set(known)
+    if unknown:
+        raise InfrastructureError(
+            f"{root} is linked with {', '.join(sorted(unknown))}: how srun starts programs of that MPI "
+            f"library is not known (known are: {', '.join(known)}); state it under `mpi:` in "
+            "src/virtqual/stack/programs.yaml"
+        )
+    return next((package for package in needed if package.name in known), None)
 
 
 def _data(wanted: dict[str, str], prefix: Path) -> Iterable[tuple[str, Path]]:

@@ -16,7 +16,12 @@ def entry(name, version, hash_, needs=(), external="", **parameters):
         "arch": {"platform": "linux", "platform_os": environment.host_system(), "target": "x86_64_v3"},
         "parameters": parameters,
         "dependencies": [
-            {"name": "any", "hash": need, "parameters": {"deptypes": ["build", "link"]}} for need in needs
+            {
+                "name": {"m": "mpich"}.get(need[0], "any"),
+                "hash": need,
+                "parameters": {"deptypes": ["build", "link"], "virtuals": ["mpi"] * (need[0] == "m")},
+            }
+            for need in needs
         ],
         "hash": hash_,
     }

@@ -44,6 +44,37 @@ def test_an_mpi_library_that_binds_by_itself_leaves_that_to_slurm(fake, start, m
     assert provider(made, "stream").env == {}
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", "hpcx-mpi"])
+def test_an_mpi_library_of_a_site_is_started_by_pmix(fake, start, mpi):
+    fake.lock(json.loads(json.dumps(lock_of()).replace("mpich", mpi)))
+    assert provider(build.build(start(), silent), "osu").launch == ("--mpi=pmix",)
+
+
+def test_an_mpi_library_that_nobody_knows_to_start_is_refused(fake, start):
+    fake.lock(json.loads(json.dumps(lock_of()).replace("mpich", "fujitsu-mpi")))
+    with pytest.raises(InfrastructureError, match=r"osu-micro-benchmarks.* is linked with fujitsu-mpi"):
+        build.build(start(), silent)
+
+
+def test_a_program_that_has_changed_is_not_blessed(fake, start, tmp_path):
+    good = build.build(start(), silent)
+    program = provider(good, "stream").path
+    whole = program.read_bytes()
+    program.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(InfrastructureError) as caught:
+        build.build(start(), silent)
+    assert f"stream: {program} has changed since the stack was set up" in str(caught.value)
+    assert "spack uninstall --force /sssssss" in str(caught.value)
+    assert manifest.installed(tmp_path / "stacks") == [good]
+    # As it is told to: the package is built anew, and may be another one.
+    store = program.parents[2]
+    index = store / ".spack-db/index.json"
+    content = json.loads(index.read_text())
+    del content["database"]["installs"]["s" * 32]
+    index.write_text(json.dumps(content))
+    assert build.build(start(), silent) == good
+
+
 def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake, start, tmp_path):
     good = build.build(start(), silent)
     (tmp_path / "site").mkdir()

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import distro
 import pytest
 from fakespack import lock_of, provider
 
@@ -43,6 +44,27 @@ def test_a_lock_that_is_named_counts_for_that_build_only(fake, start, tmp_path):
     assert "o" * 32 in provider(build.build(start(), silent), "osu").origin
     with pytest.raises(UsageError, match="no such file"):
         start(lock=tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("release", "system"),
+    [
+        ("ID=debian\nVERSION_ID=12", "debian12"),
+        ("ID=ubuntu\nVERSION_ID=24.04", "ubuntu24.04"),
+        ("ID=rhel\nVERSION_ID=9.4", "rhel9"),
+        ("ID=sles\nVERSION_ID=15.5", "sles15"),
+        ("ID=ol\nVERSION_ID=9.3", "oracle9"),
+        ("ID=opensuse-leap\nVERSION_ID=15.6", "opensuse15"),
+        ("ID=azurelinux\nVERSION_ID=3.0", "azurelinux3"),
+    ],
+)
+def test_operating_systems_have_spacks_own_names(tmp_path, monkeypatch, release, system):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(release + "\n")
+    known = distro.LinuxDistribution(root_dir=str(tmp_path))
+    monkeypatch.setattr(environment.distro, "id", known.id)
+    monkeypatch.setattr(environment.distro, "version", known.version)
+    assert environment.host_system() == system
 
 
 def test_a_lock_for_another_operating_system_is_refused(fake, start, tmp_path):
