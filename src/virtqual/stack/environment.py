@@ -174,7 +174,7 @@ def write(
         root / "config",
         made.directory / "config",
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("__pycache__", "site"),
+        ignore=shutil.ignore_patterns("__pycache__", "site*"),
     )
     if choices.site:
         shutil.copytree(choices.site, made.directory / "config/site", dirs_exist_ok=True)

@@ -8,7 +8,7 @@ from fakespack import lock_of
 from ruamel.yaml import YAML
 
 from virtqual.errors import UsageError
-from virtqual.stack import environment
+from virtqual.stack import environment, pins
 from virtqual.stack.environment import Choices
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +20,7 @@ def load(file):
 
 
 def test_the_target_is_said_once_and_hidden_by_nothing():
-    files = list((ROOT / "config").rglob("*.yaml"))
+    files = [*(ROOT / "config/common").rglob("*.yaml"), *(ROOT / "config/repo").rglob("*.yaml")]
     assert sum(json.dumps(load(file)).count("target=") for file in files) == 1
     # Spack leaves `all`'s requirement out for a package that has one of its own; a virtual one is no package.
     # A list would be added to by a site's, two targets then contradict each other; a string is replaced.
@@ -71,3 +71,17 @@ def test_a_lock_that_spack_itself_has_written_over_ours_is_named(checkout, tmp_p
         environment.shipped_lock(checkout, made)
     other = environment.prepare(checkout, tmp_path, Choices(mpi="mpich"))
     assert environment.shipped_lock(checkout, other) is None
+
+
+def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():
+    """That Spack finds such a machine's compilers can only show there."""
+    found = {file.name: load(file) for file in (ROOT / "config/site.example").glob("*.yaml")}
+    assert found["concretizer.yaml"] == {"concretizer": {"targets": {"host_compatible": False}}}
+    packages = found["packages.yaml"]["packages"]
+    provider = packages["mpi"]["require"]
+    assert pins.programs()["mpi"][provider] == {"launch": ["--mpi=pmix"]}
+    assert packages[provider]["buildable"] is False
+    common = load(ROOT / "config/common/packages.yaml")["packages"]
+    # With one colon Debian's compiler and Slurm would stay beside the site's.
+    assert {name.rstrip(":") for name in packages if name.endswith(":")} == {"gcc", "slurm", "rdma-core"}
+    assert {"gcc", "slurm", "rdma-core"} <= set(common)
