@@ -1,6 +1,6 @@
 """A worked example: a site with bare-metal nodes and VMs of the build under qualification.
 
-Copy this file, give it your system's name, and replace every value: docs/add-a-system.md says what each
+Copy this file, give it your system's name, and replace every value: docs/system-file.md says what each
 means.  Both partitions state the same hardware; only what virtualisation changes differs.
 """
 
@@ -12,7 +12,7 @@ PROCESSOR = {
     "num_sockets": 2,
 }
 HARDWARE = {
-    "nodes": 2,  # how many nodes a check may use
+    "nodes": 8,  # how many nodes a check may use
     "memory_mib": 512 * 1024,
     "numa_nodes": 2,
     "llc_bytes": 2 * 48 * 2**20,  # both sockets' last-level caches
@@ -38,7 +38,11 @@ system = {
             "max_jobs": 4,
             "processor": PROCESSOR,
             "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
-            "extras": HARDWARE,
+            "extras": {
+                **HARDWARE,
+                # One job for a whole session, on all its nodes.
+                "session_access": ["--partition=bare", "--account=hpcops", "--time=8:00:00"],
+            },
         },
         {
             "name": "vm",
@@ -61,8 +65,9 @@ system = {
                 },
                 "hypervisor_class": "esxi",
                 "guest": {"kernel": "5.14.0-427", "vcpus": 64},
-                # On which machine each VM is, by the name that it has as a native node.
-                "nodes_of_hosts": {"node01": ["vm01"], "node02": ["vm02"]},
+                "session_access": ["--partition=vm", "--account=hpcops", "--time=8:00:00"],
+                # On which machine each VM is; a machine that is a native node, too, has that node's name.
+                "nodes_of_hosts": {f"esx{host:02}": [f"vm{host:02}"] for host in range(1, 9)},
             },
         },
     ],

@@ -122,7 +122,7 @@ def carrying_vms(system: str) -> frozenset[str]:
     if not named:
         raise UsageError(
             f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "
-            "virtual partition (docs/add-a-system.md, Hosts)"
+            "virtual partition (docs/system-file.md, Hosts)"
         )
     return named
 

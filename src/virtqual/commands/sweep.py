@@ -46,7 +46,7 @@ def _show(session: Session, console: Console) -> None:
     if not told:
         console.print(
             "No node can be told from another: a sweep needs nodes that all work at once "
-            "(docs/add-a-system.md, All nodes at once)."
+            "(docs/system-file.md, All nodes at once)."
         )
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")

@@ -479,7 +479,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
         except ValidationError as error:
             told = mistakes(error, System, raw)
     problems = "; ".join(f"{_place(key, raw)}: {message}" for key, message in told)
-    raise UsageError(f"{file}: {problems} (what a system file must say: docs/add-a-system.md)")
+    raise UsageError(f"{file}: {problems} (what a system file must say: docs/system-file.md)")
 
 
 def _place(key: Key, raw: Mapping[str, Any]) -> str:
@@ -568,7 +568,7 @@ def read(file: Path) -> SystemFile:
         if isinstance(raw, str):
             raise InfrastructureError(f"system {own!r}: {raw}")
         if not isinstance(raw, dict):
-            raise UsageError(f"{file}: defines no dictionary named 'system'; see docs/add-a-system.md")
+            raise UsageError(f"{file}: defines no dictionary named 'system'; see docs/system-file.md")
     except VirtqualError as error:
         return SystemFile(file, own, False, error)
     name = raw.get("name")
