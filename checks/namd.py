@@ -1,10 +1,9 @@
 """NAMD: a generated box of water with its energy conserved, and the study's virus; on a node and several."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from virtqual.programs import namd as output
-from virtqual.programs import water
+from virtqual.programs import sizes, water
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
@@ -14,16 +13,8 @@ from .base import Measurement
 from .overhead import with_verdict
 from .vms import VmsOfOneHost
 
-
-class Box(NamedTuple):
-    """A box of water: molecules along each side, and time steps."""
-
-    edge: int
-    steps: int
-
-
-# By scale: 10 thousand atoms, and a million as STMV has.
-BOXES = {"small": Box(15, 100), "standard": Box(70, 500)}
+# Molecules along each side of the box, and time steps, at scale `small`: 10 thousand atoms.
+SMALL_BOX = 15, 100
 # 400 steps without a thermostat moved the total energy by 0.02 %.
 DRIFT = 1e-3
 # The study's benchmark: atoms, steps, and numbers of processes.  Its thermostat and barostat draw random
@@ -79,27 +70,29 @@ class Namd(Measurement):
 class Water(Namd):
     """The generated box."""
 
-    @run_after("setup")
-    def size_box(self):
-        """Choose the box by scale."""
-        self.box = BOXES[self.known["scale"]]
+    @property
+    def box(self):
+        """Molecules along each side, and time steps."""
+        return SMALL_BOX if self.small else sizes.box_of_water(self.num_tasks)
 
     @run_before("run")
     def write_input(self):
         """Write structure, coordinates, parameters and configuration."""
+        edge, steps = self.box
         texts = {
-            "water.psf": water.structure(self.box.edge),
-            "water.pdb": water.coordinates(self.box.edge),
+            "water.psf": water.structure(edge),
+            "water.pdb": water.coordinates(edge),
             "water.prm": water.PARAMETERS,
-            "water.namd": water.configuration(self.box.edge, self.box.steps),
+            "water.namd": water.configuration(edge, steps),
         }
         for name, text in texts.items():
             (Path(self.stagedir) / name).write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert that the energy was conserved; keep it where dynamics begin: its velocities have a seed."""
-        atoms = water.atoms(self.box.edge)
-        run = self.checked(atoms, self.box.steps, DRIFT)
+        edge, steps = self.box
+        atoms = water.atoms(edge)
+        run = self.checked(atoms, steps, DRIFT)
         begin = Answer(
             name=f"total energy at step {run.first}", value=run.energy[run.first], tolerance=SAME_AFTER
         )

@@ -79,7 +79,7 @@ def site(tmp_path: Path) -> Site:
     stack = state / "stack/fake"
     bench = stack / "bench"
     bench.mkdir(parents=True)
-    (bench / "in.lj").write_text("run 100\n", encoding="utf-8")
+    (bench / "in.lj").write_text("create_atoms 1 box\nrun 100\n", encoding="utf-8")
     program = shutil.copy(FAKE / "lmp", stack)
     Manifest(
         name="fake",

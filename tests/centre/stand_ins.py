@@ -18,7 +18,7 @@ def write(state: Path, truth: dict, nodes: list[str]) -> None:
     stack = state / "stack/rehearsed"
     (stack / "real").mkdir(parents=True, exist_ok=True)
     (stack / "bench").mkdir(exist_ok=True)
-    (stack / "bench/in.lj").write_text("run 100\n", encoding="utf-8")
+    (stack / "bench/in.lj").write_text("create_atoms 1 box\nrun 100\n", encoding="utf-8")
     for name, source in PROGRAMS.items():
         shutil.copy(FAKE / source, stack / "real" / name)
         shutil.copy(HERE / "program", stack / name)

@@ -98,6 +98,42 @@ def process_grid(processes: int) -> tuple[int, int]:
     return p, processes // p
 
 
+def box_of_water(ranks: int) -> tuple[int, int]:
+    """Return molecules along each side of a box of water, and time steps, that take NAMD about half a minute.
+
+    Each rank has 16,000 atoms and 500 steps, up to the million atoms of STMV; beyond it there are more steps.
+
+    Examples
+    --------
+    >>> box_of_water(1), box_of_water(64), box_of_water(128)
+    ((17, 500), (70, 500), (70, 1000))
+    """
+    edge = round(math.cbrt(16000 / 3 * min(ranks, 64)))
+    return edge, 500 * max(1, ranks // 64)
+
+
+HPL_SECONDS = 240
+"""How long a run of HPL may take at 20 GFLOP/s a core."""
+
+
+def copies(cores: int) -> tuple[int, int, int]:
+    """Return how often a box of atoms is repeated along each side: once for every two cores, cubic at best.
+
+    Examples
+    --------
+    >>> copies(2), copies(20), copies(64), copies(128)
+    ((1, 1, 1), (5, 2, 1), (4, 4, 2), (4, 4, 4))
+    """
+    count = max(cores // 2, 1)
+    sides = [(a, b, count // a // b) for a in _divisors(count) for b in _divisors(count // a)]
+    a, b, c = sorted(min(sides, key=max), reverse=True)
+    return a, b, c
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
 def hpl_size(
     memory_bytes: int, cores: int, *, small: bool, stated: Mapping[str, int] | None = None
 ) -> tuple[int, int]:
@@ -105,15 +141,13 @@ def hpl_size(
 
     The numbers that a system file states (``extras.hpl``: ``order``, ``block``) go before both.
 
-    Much memory a core makes a run of hours: the order is bounded to half an hour at 20 GFLOP/s a core, where
-    it no longer shows in the rate.
+    All of a large node's memory makes a run of an hour: the order is bounded to four minutes at 20 GFLOP/s a
+    core, which sustains half of that at least.
 
     Examples
     --------
-    >>> hpl_size(192 * 2**30, 64, small=False)
-    (143424, 192)
-    >>> hpl_size(2**40, 64, small=False)
-    (151104, 192)
+    >>> hpl_size(16 * 2**30, 64, small=False), hpl_size(2**40, 128, small=False)
+    ((41280, 192), (97152, 192))
     >>> hpl_size(2 * 2**30, 2, small=True)
     (640, 80)
     >>> hpl_size(128 * 2**30, 24, small=False, stated={"order": 110000, "block": 168})
@@ -125,7 +159,7 @@ def hpl_size(
         return 640, 80
     block = 192
     # 2/3 of the order cubed: operations of the factorisation.
-    bound = math.cbrt(1.5 * 1800 * 20e9 * cores)
+    bound = math.cbrt(1.5 * HPL_SECONDS * 20e9 * cores)
     return int(min(math.sqrt(0.8 * memory_bytes / 8), bound)) // block * block, block
 
 
