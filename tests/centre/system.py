@@ -16,6 +16,7 @@ HARDWARE = {
     # Programs sleep for a second where real ones would compute for a minute: each is started once.
     "run_seconds": 0.0,
 }
+LIMIT = os.environ.get("CENTRE_TIME_LIMIT")
 ACCESS = ["--time=8:00:00", *os.environ.get("CENTRE_ACCESS", "").split()]
 
 
@@ -26,6 +27,7 @@ def partition(name, side, **extras):
         "scheduler": os.environ.get("CENTRE_SCHEDULER", "squeue"),
         "launcher": "srun",
         "access": [f"--partition={name}", *ACCESS],
+        **({"time_limit": LIMIT} if LIMIT else {}),
         "features": [side],
         "processor": {
             "num_cpus": SHAPE["cores"],

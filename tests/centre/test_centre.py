@@ -1,84 +1,10 @@
 """Sessions on the rehearsed centre: 8 native nodes and 8 VMs of 64 cores under a real Slurm, truth known."""
 
 import itertools
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
-import stand_ins
-
-import centre as rehearsed
 
 pytestmark = pytest.mark.centre
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-
-#: Commands that ask Slurm's controller; `srun` starts steps, which asks it only for the nodes of the first.
-ASKING = ("sinfo", "squeue", "sacct", "scontrol", "sbatch", "scancel")
-COUNTING = '#!/bin/sh\necho "{name} $*" >> {log}\nexec {real} "$@"\n'
-
-
-@pytest.fixture(scope="module")
-def shape():
-    return rehearsed.Shape.read(HERE / "small.yaml")
-
-
-@pytest.fixture(scope="module")
-def centre(shape, tmp_path_factory):
-    if os.geteuid() != 0 or not shutil.which("slurmctld", path=rehearsed.SBIN):
-        pytest.skip("the rehearsed centre needs root, and Slurm's daemons")
-    with rehearsed.Centre(shape, tmp_path_factory.mktemp("centre")) as up:
-        yield up
-        left = up.run("squeue", "--noheader").stdout
-        assert left == "", "no job may be left behind"
-
-
-class Site:
-    """A user's own state on the centre's login node."""
-
-    def __init__(self, centre, shape, state):
-        self.centre, self.shape, self.state = centre, shape, state
-        self.asked = state / "asked"
-        programs = state / "bin"
-        programs.mkdir(parents=True)
-        for name in ASKING:
-            file = programs / name
-            real = shutil.which(name, path=rehearsed.SBIN)
-            file.write_text(COUNTING.format(name=name, real=real, log=self.asked), encoding="utf-8")
-            file.chmod(0o755)
-        self.env = {
-            "PATH": f"{programs}:{Path(sys.executable).parent}:{rehearsed.SBIN}",
-            "CENTRE": str(centre.directory),
-            "VIRTQUAL_STATE": str(state),
-            "VIRTQUAL_ROOT": str(ROOT),
-            "VIRTQUAL_SYSTEMS": str(HERE / "system.py"),
-            "RFM_CONFIG_FILES": str(ROOT / "reframe/settings.py"),
-            "PYTHONPATH": str(ROOT / "src"),
-            "COLUMNS": "80",
-        }
-
-    def plant(self, **truth):
-        nodes = self.shape.names("native") + self.shape.names("virtual")
-        stand_ins.write(self.state, {**self.shape.truth, **truth}, nodes)
-
-    def qualify(self, *options):
-        done = self.centre.run("virtqual", "qualify", "--system", "centre", *options, **self.env)
-        return done, self.session()
-
-    def session(self):
-        (directory,) = (self.state / "sessions").iterdir()
-        return json.loads((directory / "session.json").read_text("utf-8"))
-
-
-@pytest.fixture
-def site(centre, shape, tmp_path):
-    return Site(centre, shape, tmp_path / "state")
 
 
 def outcome(session, metric):
@@ -124,32 +50,3 @@ def test_all_nodes_work_and_slurm_is_asked_seldom(site):
     print(f"{len(looked)} questions in {minutes:.1f} min")
     # What begins and ends a session takes some more.
     assert len(looked) < 2 * minutes + 12
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_session_that_was_ended_goes_on(site, number):
-    site.plant()
-    line = site.centre.enter("virtqual", "qualify", "--system", "centre", "-n", "lammps")
-    process = subprocess.Popen(
-        line,
-        env=site.centre.environment(**site.env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    for text in process.stdout:
-        if " 30/80" in text:
-            break
-    # `nsenter` has started it, by a number that this machine knows, too.
-    os.kill(rehearsed.child_of(process.pid), number)
-    process.communicate(timeout=120)
-    before = {(run["pair"], run["side"]): run["start"] for run in site.session()["runs"]}
-    assert before
-    done = site.centre.run("virtqual", "qualify", "--resume", site.session()["session"], **site.env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    after = {(run["pair"], run["side"]): run["start"] for run in site.session()["runs"]}
-    assert before.items() <= after.items()
-    until = time.monotonic() + 30
-    while left := site.centre.run("squeue", "--noheader").stdout:
-        assert time.monotonic() < until, left
-        time.sleep(1)

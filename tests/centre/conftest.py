@@ -1,0 +1,29 @@
+"""The rehearsed centre, up for all tests of this directory."""
+
+import os
+import shutil
+
+import pytest
+from at_centre import HERE, Site
+
+import centre as rehearsed
+
+
+@pytest.fixture(scope="session")
+def shape():
+    return rehearsed.Shape.read(HERE / "small.yaml")
+
+
+@pytest.fixture(scope="session")
+def centre(shape, tmp_path_factory):
+    if os.geteuid() != 0 or not shutil.which("slurmctld", path=rehearsed.SBIN):
+        pytest.skip("the rehearsed centre needs root, and Slurm's daemons")
+    with rehearsed.Centre(shape, tmp_path_factory.mktemp("centre")) as up:
+        yield up
+        left = up.run("squeue", "--noheader").stdout
+        assert left == "", "no job may be left behind"
+
+
+@pytest.fixture
+def site(centre, shape, tmp_path):
+    return Site(centre, shape, tmp_path / "state")

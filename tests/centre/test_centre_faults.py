@@ -1,0 +1,173 @@
+"""Faults on the rehearsed centre: each ends as is written before it, and no sample is lost."""
+
+import random
+import signal
+import time
+
+import pytest
+from at_centre import ended, nothing_left, send, until
+
+pytestmark = pytest.mark.centre
+#: Checks on one node, and how many runs that is: warm-ups and four turns on eight places of either side.
+ON = ("-n", "^lammps%")
+RUNS = 80
+
+
+def kept(site):
+    return {(run["check"], run["pair"], run["side"]): run["start"] for run in site.session()["runs"]}
+
+
+@pytest.fixture
+def node(site):
+    """Return a function that changes a node's state; all are well again afterwards."""
+    changed = []
+
+    def update(name, state, reason="a test"):
+        changed.append(name)
+        site.slurm("scontrol", "update", f"nodename={name}", f"state={state}", f"reason={reason}")
+
+    yield update
+    for name in changed:
+        site.centre.run("scontrol", "update", f"nodename={name}", "state=resume")
+    time.sleep(2)
+
+
+def test_a_node_that_is_down_in_a_run_is_set_aside(site, node):
+    """Expected: it is named, the others go on, and the verdict is that of seven hosts."""
+    site.plant(seconds=2)
+    process = site.start(*ON)
+    until(process, " 40/80")
+    node("vm5", "down", "host died")
+    code, said = ended(process)
+    assert code == 0, said
+    assert "node vm5 is down: host died: set aside; the session goes on with 7 nodes of each side" in said
+    found = site.session()
+    assert [list(loss["nodes"]) for loss in found["lost"]] == [["vm5"]]
+    (verdict,) = found["verdicts"]
+    assert verdict["outcome"] == "WITHIN"
+    assert verdict["pairs"] % 7 == 0
+    nothing_left(site)
+
+
+def test_a_node_that_is_drained_before_is_left_out(site, node):
+    """Expected: the session begins with seven nodes of each side, and says so."""
+    site.plant()
+    node("bare2", "drain", "memory replaced")
+    done, found = site.qualify(*ON)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, said + done.stderr
+    assert "7 of 8 nodes can run jobs: bare2 is drained (memory replaced): the session uses 7 of each" in said
+    assert "bare2" not in {name for run in found["runs"] for name in run["nodes"]}
+
+
+def test_a_held_job_that_somebody_cancels_ends_the_session_which_goes_on(site):
+    """Expected: exit code 5 in Slurm's word; resumed, nothing finished is run again."""
+    site.plant(seconds=2)
+    process = site.start(*ON)
+    until(process, " 30/80")
+    held = site.slurm("squeue", "--noheader", "--format=%i %P").split()
+    site.slurm("scancel", held[0])
+    code, said = ended(process)
+    assert code == 5, said
+    assert "CANCELLED" in said
+    before = kept(site)
+    assert before
+    done, _ = site.resume()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert before.items() <= kept(site).items()
+    nothing_left(site)
+
+
+def test_a_controller_that_is_restarted_is_not_noticed(site):
+    """Expected: exit code 0, no run lost."""
+    site.plant(seconds=2)
+    process = site.start(*ON)
+    until(process, " 30/80")
+    site.slurm("sh", "-c", "pkill -x slurmctld; sleep 5; slurmctld")
+    code, said = ended(process)
+    assert code == 0, said
+    assert len(kept(site)) >= RUNS - 16
+    nothing_left(site)
+
+
+def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
+    """Expected: LAMMPS, 12 times slower in VMs, is INVALID by TIMEOUT; STREAM is judged; exit code 4."""
+    site.plant(overhead={"lmp": 12.0})
+    site.env["CENTRE_TIME_LIMIT"] = "6s"
+    done, found = site.qualify(*ON, "-n", "^stream%")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 4, said + done.stderr
+    assert "ended as TIMEOUT (it reached its time limit)" in said
+    outcomes = {verdict["metric"]: verdict["outcome"] for verdict in found["verdicts"]}
+    assert outcomes.pop("lammps_loop_time", "INVALID") == "INVALID"
+    assert set(outcomes.values()) == {"WITHIN"}
+    nothing_left(site)
+
+
+def test_a_stage_directory_that_is_full_is_named(site, centre):
+    """Expected: exit code 5, with the reason of the file system; what was measured before is kept."""
+    site.plant(seconds=2)
+    stage = centre.directory / "reframe"
+    stage.mkdir(exist_ok=True)
+    site.slurm("mount", "-t", "tmpfs", "-o", "size=3m", "stage", str(stage))
+    try:
+        done, found = site.qualify(*ON)
+    finally:
+        site.slurm("umount", "--lazy", str(stage))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode in (4, 5), said
+    assert "No space left on device" in said
+    assert found["outcome"] != "WITHIN"
+    nothing_left(site)
+
+
+def test_nodes_that_are_kept_for_maintenance_are_used_by_those_who_ask_for_it(site):
+    """Expected: exit code 5, named, without the reservation; with it in `access` the session runs."""
+    site.plant()
+    site.slurm(
+        "scontrol",
+        "create",
+        "reservation",
+        *["reservationname=window", "users=root", "starttime=now", "duration=60", "flags=maint,ignore_jobs"],
+        "nodes=bare[1-8],vm[1-8]",
+    )
+    try:
+        done = site.centre.run("virtqual", "qualify", "--system", "centre", *ON, **site.env)
+        assert done.returncode == 5, done.stdout + done.stderr
+        assert "bare1 is maint" in " ".join(done.stderr.split())
+        site.env["CENTRE_ACCESS"] = "--reservation=window"
+        done, _ = site.qualify(*ON)
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        site.slurm("scontrol", "delete", "reservation=window")
+
+
+@pytest.mark.parametrize("moment", random.Random(14).sample(range(2, RUNS - 2), 10))
+def test_a_session_that_is_interrupted_at_any_moment_goes_on(site, moment):
+    """Expected: 130; resumed, every run that had finished counts, and the verdict is a whole session's."""
+    site.plant()
+    process = site.start(*ON)
+    until(process, f" {moment}/{RUNS}")
+    send(process, signal.SIGINT)
+    code, said = ended(process, 120)
+    assert code == 130, said
+    nothing_left(site)
+    before = kept(site)
+    done, found = site.resume()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert before.items() <= kept(site).items()
+    assert [verdict["outcome"] for verdict in found["verdicts"]] == ["WITHIN"]
+
+
+def test_a_session_that_is_killed_goes_on(site):
+    """Expected: no word, its jobs are ended by the next one, which goes on."""
+    site.plant()
+    process = site.start(*ON)
+    until(process, " 30/80")
+    send(process, signal.SIGKILL)
+    process.communicate(timeout=120)
+    before = kept(site)
+    done, _ = site.resume()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert before.items() <= kept(site).items()
+    nothing_left(site)
