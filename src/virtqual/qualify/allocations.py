@@ -28,12 +28,11 @@ def hold(job: Qualification) -> None:
     InfrastructureError
         An allocation was refused, or has ended before it began.
     """
-    known = [job.system.partition(side) for side in SIDES]
-    anew = [one for one in known if one.extras.session_access and one.name not in job.held]
-    for partition in anew:
-        nodes = partition.extras.nodes
-        # Where runs rotate, those that do not work are left out.
-        nodes = min(nodes, job.watch.working) if may_rotate(job.system) else nodes
+    known = [(side, job.system.partition(side)) for side in SIDES]
+    anew = [(side, one) for side, one in known if one.extras.session_access and one.name not in job.held]
+    for side, partition in anew:
+        # Those that do not work are left out, where the session goes on without them.
+        nodes = job.watch.working(side)
         number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
         # Until it is released, whoever comes after this process finds it in the log, and cancels it.
         job.log.append(Submitted(job=number, case=ALLOCATION + partition.name, submitted=time.time()))

@@ -139,7 +139,7 @@ def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]
 def _ready(job: Qualification, notes: list[str]) -> Qualification:
     """Tell others who measures now, and the person what to know."""
     if job.watch.short:
-        job.nodes = job.watch.working
+        job.nodes = min(map(job.watch.working, systems.SIDES))
         notes += [f"{said}: the session uses {job.nodes} of each side." for said in job.watch.short]
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)

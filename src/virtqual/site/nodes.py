@@ -134,10 +134,9 @@ class Watch:
                 (self.short if len(self._first[side]) >= (suffice or wanted) else lacking).append(said)
         return lacking
 
-    @property
-    def working(self) -> int:
-        """How many nodes of each side can run jobs, and may be asked for."""
-        return min(min(len(nodes), self._wanted(side)) for side, nodes in self._first.items())
+    def working(self, side: str) -> int:
+        """Return how many nodes of a side can run jobs, of as many as may be asked for."""
+        return min(len(self._first.get(side, ())) or self._wanted(side), self._wanted(side))
 
     def set_aside(self, lost: Iterable[str]) -> None:
         """Go on without lost nodes: they are watched no more."""
