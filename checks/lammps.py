@@ -31,19 +31,23 @@ class LammpsBenchmark(NamedTuple):
     small, standard
         Steps by scale.  At `standard` a box for every two cores takes 40 to 60 s, by the rates of a core in
         LAMMPS's own logs of 2025.
+    drift
+        How far the total energy may move, as a share of it: in `standard` steps it moved by 0.0002 (eam) to
+        0.0035 (chain), and by 0.007 where a barostat works on a small sum of large terms (rhodo).
     """
 
     energy: float
     each: bool
     small: int
     standard: int
+    drift: float = 0.01
 
 
 BENCHMARKS = {
     "lj": LammpsBenchmark(-4.6134356, True, small=12, standard=10000),
     "chain": LammpsBenchmark(22.394765, True, small=32, standard=20000),
     "eam": LammpsBenchmark(-106662.09, False, small=20, standard=4000),
-    "rhodo": LammpsBenchmark(-25356.2057, False, small=5, standard=800),
+    "rhodo": LammpsBenchmark(-25356.2057, False, small=5, standard=800, drift=0.03),
 }
 # The study does not name its problem. Rhodo has long-range forces, and needs all processes at every step.
 SCALING = {"small": "lj", "standard": "rhodo"}
@@ -52,7 +56,6 @@ DAY = 86400
 # At step 0 nothing but summation order can differ; of several boxes the kinetic energy of one atom more in
 # 32,000, and the accuracy of forces over a long range (1e-4).
 SAME_START, SAME_START_OF_COPIES = 1e-6, 2e-4
-DRIFT = 0.01
 # What foreign load may take of the ranks' CPUs: a tenth (true of 30 of 30 undisturbed runs of a second and of
 # none of 30 on a loaded machine, which lost half), or in short runs the seconds that daemons take at times.
 LOST_SHARE, LOST_SECONDS = 0.10, 0.15
@@ -100,7 +103,7 @@ class Lammps(Measurement):
         same = SAME_START if self.boxes == 1 else SAME_START_OF_COPIES
         if abs(start - energy) > same * abs(energy):
             raise OutputError("LAMMPS", f"total energy at step 0 is {start}, not {energy}")
-        if run.drift > DRIFT:
+        if run.drift > known.drift:
             raise OutputError("LAMMPS", f"total energy drifted by {run.drift:.2%} in {run.steps} steps")
         return run
 
