@@ -28,12 +28,13 @@ def test_what_is_planted_is_found(site):
     (verdict,) = (v for v in session["verdicts"] if v["metric"] == "lammps_loop_time")
     slowest = max(verdict["hosts"].items(), key=lambda one: one[1])
     assert slowest[0] == "host3"
-    assert 0.05 < slowest[1] < 0.15
+    assert 1.05 < slowest[1] < 1.15
 
 
 def test_all_nodes_work_and_slurm_is_asked_seldom(site):
-    site.plant(seconds=8)
-    done, session = site.qualify("-n", "lammps", "-n", "paging")
+    # As real programs take at least: all nodes share this machine's few cores for what is done around them.
+    site.plant(seconds=20)
+    done, session = site.qualify("-n", "paging")
     assert done.returncode in (0, 3), done.stdout + done.stderr
     runs = session["runs"]
     nodes = {name for run in runs for name in run["nodes"]}

@@ -33,7 +33,8 @@ ENDING = 20
 # What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
 _ENDS = {
     "OUT_OF_MEMORY": r"oom[-_ ]kill",
-    "NODE_FAIL": r"NODE FAILURE|Node failure",
+    # The last words are those of a node that Slurm has taken out of the allocation.
+    "NODE_FAIL": r"NODE FAILURE|Node failure|Requested node configuration is not available",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
@@ -14,7 +14,7 @@ from virtqual.qualify.allocations import enough, release
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Failed, Returned
 from virtqual.session.session import Failure, Loss, Round, Session
-from virtqual.site.slurm import cancel
+from virtqual.site.slurm import cancel, nodes_of
 from virtqual.site.systems import System
 
 RECREATED_WITHIN = 1800
@@ -81,7 +81,13 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
     bool
         Whether it does; else `job` knows why not.
     """
-    lost = dict(job.watch.lost) or _lost_for_a_moment(session)
+    try:
+        lost = {**_taken_out(job), **job.watch.lost}
+    except InfrastructureError as error:
+        job.broken.append(str(error))
+        return False
+    for_good = bool(lost)
+    lost = lost or _lost_for_a_moment(session)
     within = job.system.virtual.node_returns_within
     if not lost or job.broken or not job.watch.may_return() or (within is None and not job.rotated):
         return False
@@ -92,11 +98,13 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
         )
         return False
     begun = time.monotonic()
-    lacking = _waited_for(job, lost, within) if within is not None else list(job.watch.lost.values())
+    lacking = [*lost.values()] if for_good else []
+    if within is not None:
+        lacking = _waited_for(job, lost, within)
     if job.broken:
         return False
-    if lacking and _enough_left(job):
-        _set_aside(job, part, session)
+    if lacking and _enough_left(job, lost):
+        _set_aside(job, part, session, lost)
     elif lacking:
         for_how_long = f"after {within} s (extras.node_returns_within) " * (within is not None)
         job.broken.append(f"{for_how_long}{'; '.join(lacking)}")
@@ -105,6 +113,23 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
         job.log.append(Returned(loss=Loss(round=part.number, nodes=lost, seconds=seconds)))
         job.screen.note(f"{', '.join(lost)} came back after {seconds:.0f} s: what was cut off is run again")
     return not job.broken
+
+
+def _taken_out(job: Qualification) -> dict[str, str]:
+    """Return the nodes that Slurm has taken out of the allocations: they failed, if only for a moment.
+
+    Raises
+    ------
+    InfrastructureError
+        An allocation has ended.
+    """
+    now = {name: nodes_of(number) for name, number in job.held.items() if name in job.rotated}
+    return {
+        node: f"node {node} has failed, and Slurm took it out of the allocation"
+        for name, nodes in now.items()
+        for node in job.rotated[name]
+        if node not in nodes
+    }
 
 
 def _waited_for(job: Qualification, lost: Mapping[str, str], within: int) -> list[str]:
@@ -119,23 +144,23 @@ def _waited_for(job: Qualification, lost: Mapping[str, str], within: int) -> lis
     return job.watch.returned(within)
 
 
-def _left(job: Qualification) -> dict[str, list[str]]:
+def _left(job: Qualification, lost: Container[str]) -> dict[str, list[str]]:
     """Return the nodes that are not lost, of those over which runs rotate."""
-    return {name: [n for n in nodes if n not in job.watch.lost] for name, nodes in job.rotated.items()}
+    return {name: [n for n in nodes if n not in lost] for name, nodes in job.rotated.items()}
 
 
-def _enough_left(job: Qualification) -> bool:
-    left = min(map(len, _left(job).values()), default=0)
-    return bool(job.watch.lost) and left > 0 and left >= enough(job.system)
+def _enough_left(job: Qualification, lost: Container[str]) -> bool:
+    left = min(map(len, _left(job, lost).values()), default=0)
+    return left > 0 and left >= enough(job.system)
 
 
-def _set_aside(job: Qualification, part: Round, session: Session) -> None:
-    """Go on without the lost nodes, with as many of either side."""
-    lost, left = dict(job.watch.lost), _left(job)
+def _set_aside(job: Qualification, part: Round, session: Session, lost: Mapping[str, str]) -> None:
+    """Go on without lost nodes, with as many of either side."""
+    left = _left(job, lost)
     wanted, nodes = plan.unfinished(job, session, part), min(map(len, left.values()))
     job.watch.set_aside(lost)
     job.rotated = {name: names[:nodes] for name, names in left.items()}
-    job.log.append(Returned(loss=Loss(round=part.number, nodes=lost)))
+    job.log.append(Returned(loss=Loss(round=part.number, nodes=dict(lost))))
     why = "; ".join(lost.values())
     job.screen.note(
         f"{why}: set aside; the session goes on with {nodes} nodes of each side, and what was cut off is run "
