@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from virtqual.errors import UsageError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
@@ -17,7 +17,7 @@ from virtqual.qualify.plain import SESSION
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import Request, Round, Session
-from virtqual.site import held
+from virtqual.site import held, slurm
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -92,6 +92,11 @@ def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catal
     if code != 0:
         # Whether a node that failed a job is lost shows after some seconds.
         job.watch.settle()
+        # What failed because its allocation has ended says so in words of many kinds, or in none.
+        try:
+            slurm.waiting(job.held.values())
+        except InfrastructureError as error:
+            job.broken.append(str(error))
     if job.watch.stop.is_set():
         return
     if code < 0:
