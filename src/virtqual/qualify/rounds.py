@@ -92,13 +92,14 @@ def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catal
     if code != 0:
         # Whether a node that failed a job is lost shows after some seconds.
         job.watch.settle()
+    if job.watch.stop.is_set():
+        return
+    if code != 0:
         # What failed because its allocation has ended says so in words of many kinds, or in none.
         try:
             slurm.waiting(job.held.values())
-        except InfrastructureError as error:
-            job.broken.append(str(error))
-    if job.watch.stop.is_set():
-        return
+        except InfrastructureError as gone:
+            job.broken.append(str(gone))
     if code < 0:
         job.broken.append(f"ReFrame was killed ({signal.Signals(-code).name})")
     elif why := process.stopped(files.log):
