@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from made_runs import made_run
 from ruamel.yaml import YAML
 
+from made_runs import made_run
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import ended_by
 from virtqual.session.log import Begun, Finished, Log

@@ -4,8 +4,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from made_runs import made_run, session_of
 
+from made_runs import made_run, session_of
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan

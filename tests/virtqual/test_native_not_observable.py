@@ -1,8 +1,8 @@
 """RDMA in VMs of a machine whose native nodes have none: what is judged, and what is refused."""
 
 import pytest
-from made_runs import made_run, session_of
 
+from made_runs import made_run, session_of
 from virtqual.admission.software import other_software
 from virtqual.references.load import known
 from virtqual.runs import Result

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from made_runs import keep, made_run, session_of
 from typer.testing import CliRunner
 
+from made_runs import keep, made_run, session_of
 from virtqual import cli, paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue

@@ -7,8 +7,8 @@ import subprocess
 import time
 
 import pytest
-from made_runs import keep
 
+from made_runs import keep
 from virtqual.runs import Run
 from virtqual.session.session import Session
 

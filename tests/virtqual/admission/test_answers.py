@@ -1,8 +1,8 @@
 """What a run says besides its speed: answers on which both sides agree, and its share of communication."""
 
 import pytest
-from made_runs import made_run
 
+from made_runs import made_run
 from virtqual.admission.compare import check_runs
 from virtqual.admission.software import other_answers, other_inputs
 from virtqual.identity import NotObservable

@@ -4,12 +4,12 @@ import io
 import json
 
 import pytest
-from made_runs import keep, session_of
 from preflight_pairs import busy, node, quiet, run
 from rich.console import Console
 from test_canaries import NATIVE, shifted
 from typer.testing import CliRunner
 
+from made_runs import keep, session_of
 from virtqual.cli import app
 from virtqual.references.load import claim_ids
 from virtqual.report.terminal import Terminal

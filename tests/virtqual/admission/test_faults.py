@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from made_runs import keep, session_of
 from preflight_pairs import busy, node, quiet, run
 from typer.testing import CliRunner
 
+from made_runs import keep, session_of
 from virtqual.admission.compare import check_runs
 from virtqual.cli import app
 from virtqual.session import judge as judging

@@ -1,10 +1,10 @@
 import shutil
 
 import pytest
-from made_runs import keep
 from made_series import REFERENCES
 from typer.testing import CliRunner
 
+from made_runs import keep
 from virtqual.commands.record import app
 from virtqual.identity import Load, gather, readers
 from virtqual.references import load_references

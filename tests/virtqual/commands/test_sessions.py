@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from made_runs import keep, made_run, session_of
 from typer.testing import CliRunner
 
+from made_runs import keep, made_run, session_of
 from virtqual import cli, paths
 from virtqual.qualify.concluding import concluded
 from virtqual.report.comparison import compare, differing

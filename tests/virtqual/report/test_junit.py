@@ -4,8 +4,8 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from made_runs import keep, made_run, session_of
 
+from made_runs import keep, made_run, session_of
 from virtqual.qualify import concluding
 from virtqual.report import junit
 from virtqual.runs import Declared, Result

@@ -3,8 +3,8 @@
 from datetime import date
 
 import pytest
-from made_runs import made_run
 
+from made_runs import made_run
 from virtqual.admission.admit import Admitted
 from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
 from virtqual.runs import Result

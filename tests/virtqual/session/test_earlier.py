@@ -1,8 +1,8 @@
 """The earlier session that a build is held against: which one it is, and what makes it none."""
 
 import pytest
-from made_runs import keep, made_run, session_of
 
+from made_runs import keep, made_run, session_of
 from virtqual.errors import UsageError
 from virtqual.runs import Answer, Result
 from virtqual.session import store

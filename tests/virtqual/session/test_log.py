@@ -4,8 +4,8 @@ import json
 import threading
 
 import pytest
-from made_runs import keep, made_run, session_of
 
+from made_runs import keep, made_run, session_of
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.session.log import Begun, Finished, Log, Submitted
 from virtqual.session.session import Head

@@ -1,9 +1,9 @@
 """Samples say on which nodes, machines and boots they were taken."""
 
 import pytest
-from made_runs import made_run
 from made_series import REFERENCES
 
+from made_runs import made_run
 from virtqual.identity import gather, readers
 from virtqual.references import load_references
 from virtqual.runs import Result, Run
