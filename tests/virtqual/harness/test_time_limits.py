@@ -1,0 +1,56 @@
+"""How long a run may take, by what its case took in earlier sessions."""
+
+import pytest
+
+from made_runs import keep, made_run, session_of
+from virtqual.harness import limits
+from virtqual.session.session import Failure
+
+
+@pytest.fixture
+def sessions(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    limits._longest.cache_clear()
+    yield tmp_path / "sessions"
+    limits._longest.cache_clear()
+
+
+def session(name, took, **more):
+    runs = [made_run("native", 0, end=0.1), made_run("virtual", 0, end=took)]
+    fields = {"stack": {"name": "s"}, "outcome": "WITHIN", **more}
+    return session_of(runs, name=name, **fields)
+
+
+def limit(case="case", system="site", stack="s"):
+    limits._longest.cache_clear()
+    return limits.seconds(case, system, stack, 600, 7200)
+
+
+def test_three_times_the_longest_within_what_the_site_allows(sessions):
+    assert limit() == 7200
+    keep(session("20260101", 0.3), sessions)
+    assert limit() == 600
+    keep(session("20260102", 400.0), sessions)
+    assert limit() == 1200
+    keep(session("20260103", 4000.0), sessions)
+    assert limit() == 7200
+    assert limits.seconds("case", "site", "s", 600, 300) == 300
+
+
+def test_of_another_case_system_or_stack_nothing_is_known(sessions):
+    keep(session("20260101", 0.3), sessions)
+    assert [limit(case="x"), limit(system="x"), limit(stack="x")] == [7200] * 3
+
+
+def test_a_case_that_has_reached_its_limit_is_given_all_that_the_site_allows(sessions):
+    failure = Failure(
+        check="case",
+        case="c",
+        pair=1,
+        side="virtual",
+        partition="vm",
+        kind="failed",
+        reason="TIMEOUT",
+    )
+    keep(session("20260101", 0.3, failures=[failure]), sessions)
+    assert limit() == 7200
