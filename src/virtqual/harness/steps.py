@@ -220,13 +220,14 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             return "TIMEOUT"
         if job.asked_to_end is not None:
             return "CANCELLED"
-        if code == 0:
-            return "COMPLETED"
         said = job.said.read_text(encoding="utf-8", errors="replace")
-        ends = (
+        ends = [
             state for state, words in _ENDS.items() if re.search(rf"(srun|slurmstepd): .*({words})", said)
-        )
-        state = next(ends, "FAILED")
+        ]
+        # A step whose node dies may end with 0 all the same.
+        if code == 0 and "NODE_FAIL" not in ends:
+            return "COMPLETED"
+        state = next(iter(ends), "FAILED")
         # A step that reaches its own time limit is ended from here.
         job.revoked = state in ("TIMEOUT", "CANCELLED")
         return state

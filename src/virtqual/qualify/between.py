@@ -81,6 +81,8 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
     bool
         Whether it does; else `job` knows why not.
     """
+    if job.broken:
+        return False
     try:
         lost = {**_taken_out(job), **job.watch.lost}
     except InfrastructureError as error:
@@ -89,7 +91,7 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
     for_good = bool(lost)
     lost = lost or _lost_for_a_moment(session)
     within = job.system.virtual.node_returns_within
-    if not lost or job.broken or not job.watch.may_return() or (within is None and not job.rotated):
+    if not lost or not job.watch.may_return() or (within is None and not job.rotated):
         return False
     if len(session.lost) == MOST_LOSSES:
         job.broken.append(
