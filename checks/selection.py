@@ -45,7 +45,7 @@ class Selection(Scoped, Measuring):
             dict.fromkeys(
                 str(slot)
                 for width in held.widths()
-                for slot in order.order(*order.pairs(), over=held.Spread(width, width))
+                for slot in order.order(*order.pairs(), rotation=held.Rotation(width, width))
             )
         ),
         loggable=True,
@@ -64,7 +64,7 @@ class Selection(Scoped, Measuring):
     @property
     def rotation(self):
         """Among how many places its runs rotate: one where it runs on no nodes that we know."""
-        return held.Spread()
+        return held.Rotation()
 
     @property
     def run_group(self):
@@ -162,7 +162,7 @@ class StackSelection(Selection):
     @property
     def rotation(self):
         """Among how many places, of as many nodes as it takes, its runs rotate."""
-        return held.spread(self.nodes_of(self))
+        return held.rotation(self.nodes_of(self))
 
     @property
     def instead(self):
@@ -225,9 +225,9 @@ def features(side):
     return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
 
 
-def slots(spread=order.ALONE):
+def slots(rotation=order.ALONE):
     """Return a case's runs in this run of ReFrame, in order, on the sides that were selected."""
-    return [slot for slot in order.order(*order.pairs(), over=spread) if features(slot.side)]
+    return [slot for slot in order.order(*order.pairs(), rotation=rotation) if features(slot.side)]
 
 
 def case_of(check, test):

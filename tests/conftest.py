@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from following import until
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -23,6 +24,8 @@ class Site:
 
     path: Path
     env: dict[str, str]
+
+    until = staticmethod(until)
 
     def fault(self, name: str, content: str = "") -> None:
         """Break something; the stand-ins look for these files."""
@@ -59,16 +62,6 @@ class Site:
             stderr=subprocess.STDOUT,
             text=True,
         )
-
-    @staticmethod
-    def until(process: subprocess.Popen[str], text: str) -> str:
-        """Read what a process prints until a text is in it."""
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if text in line:
-                return "".join(said)
-        raise AssertionError("".join(said))
 
 
 @pytest.fixture

@@ -72,26 +72,6 @@ class Site:
         return done.stdout
 
 
-def until(process, text):
-    """Read what a session says until it says a text; return that."""
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if text in line:
-            break
-    return "".join(said)
-
-
-def ended(process, seconds=600):
-    """Return the exit code of a session and what else it said, in one line."""
-    try:
-        said = process.communicate(timeout=seconds)[0]
-    finally:
-        process.kill()
-    print(said)
-    return process.returncode, " ".join(said.split())
-
-
 def send(process, number):
     """Send a signal to a session: `nsenter` has started it, by a number that this machine knows, too."""
     os.kill(rehearsed.child_of(process.pid), number)

@@ -5,7 +5,9 @@ import signal
 import time
 
 import pytest
-from at_centre import ended, nothing_left, send, until
+from at_centre import nothing_left, send
+
+from following import ended, until
 
 pytestmark = pytest.mark.centre
 #: Checks on one node, and how many runs that is: warm-ups and four turns on eight places of either side.

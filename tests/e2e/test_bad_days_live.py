@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT, own_state, run
 
+from following import ended, until
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 #: Short, and not refused on a machine that others load, as LAMMPS is.
@@ -102,25 +104,6 @@ def whole(cluster):
     for state in ("PENDING", "RUNNING"):
         cluster.asked("scancel", "--user=root", f"--state={state}")
     assert gone(cluster, [])
-
-
-def until(process, text):
-    """Read what a session says until some text stands in it."""
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if text in line:
-            return "".join(said)
-    raise AssertionError("".join(said))
-
-
-def ended(process, timeout=420):
-    try:
-        said = process.communicate(timeout=timeout)[0]
-    finally:
-        process.kill()
-    print(said)
-    return process.returncode, " ".join(said.split())
 
 
 def test_a_job_that_somebody_cancels(cluster):

@@ -11,7 +11,7 @@ from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
 from virtqual.session.log import Begun, Failed, Log, Returned, RoundBegun, Submitted
 from virtqual.session.session import Failure, Head, Loss, Request, Round
-from virtqual.site.held import Spread
+from virtqual.site.held import Rotation
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 #: The node is down for some seconds; nobody waits for the shell that ends it.
@@ -170,7 +170,7 @@ def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
         log=SimpleNamespace(directory=tmp_path),
         request=Request(system="x"),
         has=(set(), 1),
-        spread=lambda nodes: Spread(),
+        rotation=lambda nodes: Rotation(),
     )
     sides = ("native", "virtual")
     runs = [made_run(side, pair, check="whole") for pair in range(4) for side in sides]

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from following import ended
 from virtqual.harness import catalogue
 from virtqual.harness.steps import Line
 from virtqual.qualify import plan
 from virtqual.session.session import Request, Round
-from virtqual.site.held import Spread
+from virtqual.site.held import Rotation
 
 ON_TWO = {
     "FAKE_NODES": "2",
@@ -94,13 +95,18 @@ def test_where_hosts_are_not_known_to_be_apart_one_node_works_at_a_time(site, ho
     assert not [(a, b) for a in runs for b in runs if a is not b and overlap(a, b)]
 
 
-def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
-    site.fault("nodes", "3")
-    process = site.start("qualify", "--system", "testsite", "-n", "lj", **ON_THREE)
-    site.until(process, " 12/30")
+def loses_a_node(site, env, after):
+    """Return the exit code of a session that loses cloud-1 after some runs, and what it said."""
+    site.fault("nodes", env["FAKE_NODES"])
+    process = site.start("qualify", "--system", "testsite", "-n", "lj", **env)
+    site.until(process, after)
     site.fault("down.cloud", "host died")
-    said = " ".join(process.communicate(timeout=120)[0].split())
-    assert process.returncode == 0, said
+    return ended(process, 120)
+
+
+def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
+    code, said = loses_a_node(site, ON_THREE, " 12/30")
+    assert code == 0, said
     assert "node cloud-1 is down: host died: set aside; the session goes on with 2 nodes of each side" in said
     assert "1 node was lost and set aside: cloud-1 (1 time)." in said
     found = session(site)
@@ -127,12 +133,8 @@ def test_a_node_that_is_drained_beforehand_is_left_out_and_named(site):
 
 
 def test_more_than_half_of_the_nodes_must_be_left(site):
-    site.fault("nodes", "2")
-    process = site.start("qualify", "--system", "testsite", "-n", "lj", **ON_TWO)
-    site.until(process, " 8/20")
-    site.fault("down.cloud", "host died")
-    said = " ".join(process.communicate(timeout=120)[0].split())
-    assert process.returncode == 5, said
+    code, said = loses_a_node(site, ON_TWO, " 8/20")
+    assert code == 5, said
     assert "node cloud-1 is down: host died" in said.partition("Infrastructure failed")[2]
 
 
@@ -202,7 +204,7 @@ def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
     left = SimpleNamespace(runs=runs, failures=(), rounds=(1,))
     asked = SimpleNamespace(
         has=(set(), 2),
-        spread=lambda nodes: Spread(2, 2),
+        rotation=lambda nodes: Rotation(2, 2),
         request=Request(system="site"),
         log=SimpleNamespace(directory=tmp_path),
     )

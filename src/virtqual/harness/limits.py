@@ -34,19 +34,10 @@ def seconds(case: str, system: str, stack: str, least: float, most: float) -> fl
         Names of what it runs on and with.
     least, most
         Seconds that the site allows.
-
-    Examples
-    --------
-    >>> _within(100, 600, 7200), _within(math.inf, 600, 7200), _within(900, 600, 7200)
-    (600, 7200, 2700)
     """
     if least >= most:
         return most
-    return _within(_longest(system, stack).get(case, math.inf), least, most)
-
-
-def _within(longest: float, least: float, most: float) -> float:
-    return min(max(TIMES * longest, least), most)
+    return min(max(TIMES * _longest(system, stack).get(case, math.inf), least), most)
 
 
 @cache

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from itertools import product
 
 from virtqual.errors import UsageError
-from virtqual.site.held import Spread
+from virtqual.site.held import Rotation
 from virtqual.site.systems import SIDES
 
 SIDE = {side[0].upper(): side for side in SIDES}
 
 #: How the short form of a slot before the first pair begins, such as ``warm-up-N``.
 WARM_UP = "warm-up-"
-ALONE = Spread()
+ALONE = Rotation()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def slot(text: str) -> Slot:
     return Slot(int(match[2] or 0), SIDE[match[3]], bool(match[1]))
 
 
-def order(first: int, last: int, warm_up: bool = False, over: Spread = ALONE) -> list[Slot]:
+def order(first: int, last: int, warm_up: bool = False, rotation: Rotation = ALONE) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
     A turn is a pair on each place.  On a single place a turn is a pair.  Every second pair of a place is
@@ -83,24 +83,24 @@ def order(first: int, last: int, warm_up: bool = False, over: Spread = ALONE) ->
 
     Two places, of which one runs native first in each turn:
 
-    >>> [str(s) for s in order(1, 1, over=Spread(2, 2))]
+    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 2))]
     ['2V', '2N', '3N', '3V']
 
     Two that are left of three:
 
-    >>> [str(s) for s in order(1, 1, over=Spread(2, 3))]
+    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 3))]
     ['3V', '3N', '4N', '4V']
     """
     warm_up = warm_up or first == 0
-    here = range(over.places)
+    here = range(rotation.places)
     found = [Slot(place, side, warm_up=True) for place in here for side in SIDES] if warm_up else []
     for turn, place in product(range(first, last + 1), here):
         sides = SIDES if (turn + place) % 2 == 0 else SIDES[::-1]
-        found += [Slot(turn * over.width + place, side) for side in sides]
+        found += [Slot(turn * rotation.width + place, side) for side in sides]
     return found
 
 
-def before(one: Slot, every: Sequence[Slot], over: Spread = ALONE) -> list[Slot]:
+def before(one: Slot, every: Sequence[Slot], rotation: Rotation = ALONE) -> list[Slot]:
     """Return the slots whose runs must have ended before a run begins.
 
     Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the
@@ -112,45 +112,46 @@ def before(one: Slot, every: Sequence[Slot], over: Spread = ALONE) -> list[Slot]
         The run.
     every
         All slots that run, in their order.
-    over
+    rotation
         See `order`.
 
     Examples
     --------
     >>> def shown(text, places):
-    ...     over = Spread(places, places)
-    ...     return [str(s) for s in before(slot(text), order(0, 3, over=over), over)]
+    ...     rotation = Rotation(places, places)
+    ...     return [str(s) for s in before(slot(text), order(0, 3, rotation=rotation), rotation)]
     >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
     (['warm-up-V'], ['0V'], ['1N', '0V'], ['warm-up-1V', 'warm-up-V'])
     >>> shown("2V", 2)
     ['0V', '1N']
     """
     earlier = every[: every.index(one)]
-    turn, place = over.divided(one.pair)
-    own = [other for other in earlier if over.divided(other.pair)[1] == place]
+    turn, place = rotation.divided(one.pair)
+    own = [other for other in earlier if rotation.divided(other.pair)[1] == place]
     found = own[-1:]
     if found and found[0].warm_up and not one.warm_up:
         last = {other.pair: other for other in every if other.warm_up}
         return found + [other for number, other in last.items() if number != found[0].pair]
-    if found and found[0].pair != one.pair and over.places > 1:
+    if found and found[0].pair != one.pair and rotation.places > 1:
         # The VM has moved on from the next place: its pair there must not have a run between its own two.
-        there = turn - 1, (place + 1) % over.places
-        found += [other for other in earlier if over.divided(other.pair) == there and not other.warm_up][-1:]
+        there = turn - 1, (place + 1) % rotation.places
+        paired = [other for other in earlier if not other.warm_up and rotation.divided(other.pair) == there]
+        found += paired[-1:]
     return found
 
 
-def where(one: Slot, nodes: Sequence[Sequence[str]], over: Spread) -> Sequence[str]:
+def where(one: Slot, nodes: Sequence[Sequence[str]], rotation: Rotation) -> Sequence[str]:
     """Return the nodes of a run among those of each place of its side: VMs move on by one in each turn.
 
     So every native node meets every VM, and a slow host is told from a slow hypervisor.
 
     Examples
     --------
-    >>> nodes, over = [["a"], ["b"], ["c"]], Spread(3, 3)
-    >>> [where(slot(text), nodes, over)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
+    >>> nodes, rotation = [["a"], ["b"], ["c"]], Rotation(3, 3)
+    >>> [where(slot(text), nodes, rotation)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
     ['a', 'a', 'b', 'c', 'c']
     """
-    turn, place = over.divided(one.pair)
+    turn, place = rotation.divided(one.pair)
     return nodes[(place + turn * (one.side == "virtual")) % len(nodes)]
 
 

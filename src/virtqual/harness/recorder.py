@@ -107,8 +107,7 @@ def failure_of(task: Any) -> Failure:
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
     kind = _kind(task)
     if why := ended(job):
-        of_all = job.state in _OF_THE_NODE or getattr(job, "revoked", False)
-        kind, reason = "infrastructure" if of_all else "failed", why
+        kind, reason = "infrastructure" if job.state in _OF_THE_NODE else "failed", why
     return Failure(
         check=check.case,
         case=check.display_name,

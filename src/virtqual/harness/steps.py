@@ -121,8 +121,6 @@ class StepJob(sched.Job):  # type: ignore[misc]
         self.said = Path(self.stderr)
         self.asked_to_end: float | None = None
         self.timed_out = False
-        #: Whether it ended because its allocation did.
-        self.revoked = False
         #: The case, whether it is of a pair, and the number of that: what it stands in line by.
         self.turn: Turn = ("", True, 0)
 
@@ -227,10 +225,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         # A step whose node dies may end with 0 all the same.
         if code == 0 and "NODE_FAIL" not in ends:
             return "COMPLETED"
-        state = next(iter(ends), "FAILED")
-        # A step that reaches its own time limit is ended from here.
-        job.revoked = state in ("TIMEOUT", "CANCELLED")
-        return state
+        return next(iter(ends), "FAILED")
 
     def cancel(self, job: Any) -> None:
         """Ask a step to end: `srun` hands it on to the tasks."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
-from virtqual.session.log import ALLOCATION, Released, Submitted
+from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import separate
 from virtqual.site.nodes import GLANCE
@@ -35,7 +35,8 @@ def hold(job: Qualification) -> None:
         nodes = job.watch.working(side)
         number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
         # Until it is released, whoever comes after this process finds it in the log, and cancels it.
-        job.log.append(Submitted(job=number, case=ALLOCATION + partition.name, submitted=time.time()))
+        case = f"allocation of {partition.name}"
+        job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
         job.held[partition.name] = number
     until, told = time.monotonic() + PATIENCE, False
     while waiting := slurm.waiting(job.held.values()):

@@ -84,12 +84,11 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
     if job.broken:
         return False
     try:
-        lost = {**_taken_out(job), **job.watch.lost}
+        gone = {**_taken_out(job), **job.watch.lost}
     except InfrastructureError as error:
         job.broken.append(str(error))
         return False
-    for_good = bool(lost)
-    lost = lost or _lost_for_a_moment(session)
+    lost = gone or _lost_for_a_moment(session)
     within = job.system.virtual.node_returns_within
     if not lost or not job.watch.may_return() or (within is None and not job.rotated):
         return False
@@ -100,9 +99,7 @@ def goes_on(job: Qualification, part: Round, session: Session) -> bool:
         )
         return False
     begun = time.monotonic()
-    lacking = [*lost.values()] if for_good else []
-    if within is not None:
-        lacking = _waited_for(job, lost, within)
+    lacking = [*gone.values()] if within is None else _waited_for(job, lost, within)
     if job.broken:
         return False
     if lacking and _enough_left(job, lost):

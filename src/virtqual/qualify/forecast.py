@@ -109,7 +109,7 @@ def forecast(request: Request) -> Forecast:
         jobs=2 if held_nodes else runs,
         nodes=held_nodes,
         node_seconds=(held_nodes * least if held_nodes else sum(own)) if least else None,
-        rotated=held.spread_among(rotated, nodes, 1).places,
+        rotated=held.places_among(rotated, 1),
     )
 
 
@@ -142,6 +142,6 @@ def _case(entry: Entry, turns: int, known: plan.Durations, rotated: held.Nodes) 
     return Case(
         name=entry.name,
         nodes=entry.nodes,
-        runs=2 * (turns + 1) * held.spread_among(rotated, 1, entry.nodes).places,
+        runs=2 * (turns + 1) * held.places_among(rotated, entry.nodes),
         seconds=(took("native"), took("virtual")),
     )

@@ -20,7 +20,7 @@ from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
 from virtqual.session.store import readable
 from virtqual.site import held
-from virtqual.site.held import Spread
+from virtqual.site.held import Rotation
 from virtqual.verdict.rule import LOOKS
 
 RECENT = 10
@@ -51,17 +51,17 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
     """Return the rounds that bring the pairs that are still needed, checks with the same need together."""
     if judged.verdict is None:
         return []
-    checks, spreads = checks_of(session.runs), _spreads(job)
+    checks, rotations = checks_of(session.runs), _rotations(job)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
-        over = spreads[check]
+        rotation = rotations[check]
         # A check that failed outright would fail again, and what it has can be judged no further.
-        if check in failed or not over.places:
+        if check in failed or not rotation.places:
             continue
-        first = math.ceil(need.first / over.width)
-        last = first + math.ceil((need.last - need.first + 1) / over.places) - 1
+        first = math.ceil(need.first / rotation.width)
+        last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
         if last >= job.request.max_pairs * 2:
             continue
         known = ranges.get(check, (first, last))
@@ -69,10 +69,10 @@ def following(job: Qualification, session: Session, judged: Judged) -> list[Roun
     return _rounds(session, ranges)
 
 
-def _spreads(job: Qualification) -> dict[str, Spread]:
+def _rotations(job: Qualification) -> dict[str, Rotation]:
     """Return by check among how many places its runs rotate; one of a check that is not listed."""
     nodes = _nodes(job.log.directory)
-    return defaultdict(Spread, {check: job.spread(count) for check, count in nodes.items()})
+    return defaultdict(Rotation, {check: job.rotation(count) for check, count in nodes.items()})
 
 
 def unfinished(job: Qualification, session: Session, part: Round) -> dict[str, int]:
@@ -80,20 +80,20 @@ def unfinished(job: Qualification, session: Session, part: Round) -> dict[str, i
     features, nodes = job.has
     here = [entry for entry in catalogue.read(job.log.directory / catalogue.FILE) if entry.paired]
     here = [entry for entry in here if entry.absent(features, nodes) is None]
-    failed, spreads = {failure.check for failure in session.failures}, _spreads(job)
+    failed, rotations = {failure.check for failure in session.failures}, _rotations(job)
     found = {}
     for check in sorted({*(part.checks or asked(job.request, here))} - failed):
-        over = spreads[check]
-        turns = Counter(turn for turn in _turns(session, check, over) if turn >= part.first)
-        whole = sum(runs >= 2 * over.places for runs in turns.values())
+        rotation = rotations[check]
+        turns = Counter(turn for turn in _turns(session, check, rotation) if turn >= part.first)
+        whole = sum(runs >= 2 * rotation.places for runs in turns.values())
         if (left := part.last - part.first + 1 - whole) > 0:
             found[check] = left
     return found
 
 
-def _turns(session: Session, check: str, over: Spread) -> list[int]:
+def _turns(session: Session, check: str, rotation: Rotation) -> list[int]:
     """Return the turn of each run of a check."""
-    return [over.divided(run.pair)[0] for run in session.runs if run.check == check]
+    return [rotation.divided(run.pair)[0] for run in session.runs if run.check == check]
 
 
 def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
@@ -102,18 +102,18 @@ def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
     Nothing that was finished is run again. A pair of which one run was finished gets a new number with both
     its runs, since the runs of a pair follow each other; where runs rotate, so does a turn.
     """
-    spreads = _spreads(job)
+    rotations = _rotations(job)
     ranges: dict[str, tuple[int, int]] = {}
     for check, left in unfinished(job, session, part).items():
-        first = max([*_turns(session, check, spreads[check]), part.first - 1]) + 1
+        first = max([*_turns(session, check, rotations[check]), part.first - 1]) + 1
         ranges[check] = (first, first + left - 1)
     return _rounds(session, ranges)
 
 
 def too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:
     """Return those of some checks that take more nodes than are left where runs rotate, and how many."""
-    nodes, spreads = _nodes(job.log.directory), _spreads(job)
-    return {check: nodes[check] for check in checks if not spreads[check].places}
+    nodes, rotations = _nodes(job.log.directory), _rotations(job)
+    return {check: nodes[check] for check in checks if not rotations[check].places}
 
 
 def _rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Round]:
@@ -148,7 +148,7 @@ class Durations(NamedTuple):
             """Return how many of its runs each side has in a turn, of those that are not at the same time."""
             nodes = self.nodes.get(check, 1)
             # Where nodes work at once, two cases take turns on them: one natively while the other is in VMs.
-            return 0.5 if nodes == 1 and rotated else held.spread_among(rotated, 1, nodes).places
+            return 0.5 if nodes == 1 and rotated else held.places_among(rotated, nodes)
 
         # ReFrame's start, and a second around each job.
         runs = ((statistics.median(took) + 1) * at_a_time(check) for (check, _), took in self.times.items())

@@ -46,7 +46,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     }
     seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
     job.screen.round_begins(
-        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.spread(1).places)}", seconds
+        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.rotation(1).places)}", seconds
     )
     line = _command(job, part, files)
     try:

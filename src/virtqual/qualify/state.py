@@ -10,7 +10,7 @@ from virtqual.harness.process import Event
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
 from virtqual.site import held
-from virtqual.site.held import Spread
+from virtqual.site.held import Rotation
 from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
 
@@ -92,9 +92,9 @@ class Qualification:
         """How many nodes of each side the system file states."""
         return min(self.system.native.nodes, self.system.virtual.nodes)
 
-    def spread(self, nodes: int) -> Spread:
+    def rotation(self, nodes: int) -> Rotation:
         """Return among how many places the runs of a case that takes so many nodes rotate."""
-        return held.spread_among(self.rotated, self.stated, nodes)
+        return held.rotation_among(self.rotated, self.stated, nodes)
 
     @property
     def has(self) -> tuple[set[str], int]:

@@ -173,12 +173,8 @@ def _lost(session: Session) -> str:
         times = Counter(node for loss in losses for node in loss.nodes)
         each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
         were = "was" if len(times) == 1 else "were"
-        said += [f"{_nodes(len(times))} {were} lost and {what}: {each}."] if times else []
+        said += [f"{_counted(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
     return " ".join(said)
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:
@@ -213,4 +209,8 @@ def _counts_as(verdict: VerdictRecord, outcome: Outcome) -> bool:
 
 
 def _metrics(count: int) -> str:
-    return f"{count} metric{'' if count == 1 else 's'}"
+    return _counted(count, "metric")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -23,8 +23,6 @@ from virtqual.runs import Run
 from virtqual.session.session import SCHEMA, Failure, Head, Loss, Resumption, Round, Session
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
-#: How the case of a job begins that is the allocation of a partition.
-ALLOCATION = "allocation of "
 
 
 class _Event(BaseModel):
@@ -46,12 +44,19 @@ class RoundBegun(_Event):
 
 
 class Submitted(_Event):
-    """A job was handed to the scheduler: whoever finds the log can look for it."""
+    """A job was handed to the scheduler: whoever finds the log can look for it.
+
+    Attributes
+    ----------
+    held
+        Whether it is an allocation, in which others run.
+    """
 
     event: Literal["submitted"] = "submitted"
     job: str
     case: str
     submitted: float
+    held: bool = False
 
 
 class Finished(_Event):
@@ -260,8 +265,7 @@ class Log:
             match event:
                 case Submitted():
                     jobs[event.job] = event.submitted
-                    if event.case.startswith(ALLOCATION):
-                        allocations.add(event.job)
+                    allocations |= {event.job} if event.held else set()
                 case Finished():
                     jobs.pop(event.run.job, None)
                 case WarmedUp() | Released():

@@ -22,7 +22,7 @@ MOST_WAITING = 10_000
 Nodes = Mapping[str, Sequence[str]]
 
 
-class Spread(NamedTuple):
+class Rotation(NamedTuple):
     """Among how many places runs of a case rotate: a place is a node of either side, or as many as it takes.
 
     Attributes
@@ -59,7 +59,19 @@ def number() -> str:
     return str(_told()["round"])
 
 
-def spread_among(rotated: Nodes, of: int, nodes: int) -> Spread:
+def places_among(rotated: Nodes, nodes: int) -> int:
+    """Return among how many places the runs of a case that takes so many nodes rotate; 0 for too few nodes.
+
+    Examples
+    --------
+    >>> rotated = {"bare": ["n1", "n2", "n3", "n4"], "vm": ["v1", "v2", "v3", "v4", "v5"]}
+    >>> [places_among(rotated, nodes) for nodes in (1, 2, 3, 5)], places_among({}, 1)
+    ([4, 2, 1, 0], 1)
+    """
+    return min((len(names) // nodes for names in rotated.values()), default=1)
+
+
+def rotation_among(rotated: Nodes, of: int, nodes: int) -> Rotation:
     """Return among how many places the runs of a case that takes so many nodes rotate.
 
     Parameters
@@ -74,24 +86,22 @@ def spread_among(rotated: Nodes, of: int, nodes: int) -> Spread:
     Examples
     --------
     >>> rotated = {"bare": ["n1", "n2", "n3"], "vm": ["v1", "v2", "v3", "v4"]}
-    >>> [tuple(spread_among(rotated, 4, nodes)) for nodes in (1, 2, 4)]
+    >>> [tuple(rotation_among(rotated, 4, nodes)) for nodes in (1, 2, 4)]
     [(3, 4), (1, 2), (0, 1)]
-    >>> tuple(spread_among({}, 4, 2))
+    >>> tuple(rotation_among({}, 4, 2))
     (1, 1)
     """
-    if not rotated:
-        return Spread()
-    return Spread(min(len(names) for names in rotated.values()) // nodes, max(of // nodes, 1))
+    return Rotation(places_among(rotated, nodes), max(of // nodes, 1) if rotated else 1)
 
 
-def spread(nodes: int) -> Spread:
+def rotation(nodes: int) -> Rotation:
     """Return the same in the ReFrame that a session started."""
     told = _told()
-    return spread_among(told.get("rotated", {}), told.get("of", 1), nodes)
+    return rotation_among(told.get("rotated", {}), told.get("of", 1), nodes)
 
 
 def widths() -> list[int]:
-    """Return all widths that a case may have in that ReFrame; see `Spread`."""
+    """Return all widths that a case may have in that ReFrame; see `Rotation`."""
     told = _told()
     most = told.get("of", 1) if told.get("rotated") else 1
     return sorted({most // nodes for nodes in range(1, most + 1)}, reverse=True)
@@ -103,8 +113,7 @@ def nodes_of_places(partition: str, nodes: int) -> list[list[str]]:
     Nodes that are left over, being too few for a place, are not used.
     """
     names: Sequence[str] = _told().get("rotated", {}).get(partition, ())
-    count = spread(nodes).places if names else 0
-    return [list(names[k * nodes : (k + 1) * nodes]) for k in range(count)]
+    return [list(names[k * nodes : (k + 1) * nodes]) for k in range(rotation(nodes).places if names else 0)]
 
 
 def system() -> str:

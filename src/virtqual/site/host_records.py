@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,12 @@ def read(directory: Path, of: Iterable[str] = ()) -> dict[str, Host]:
     found = files(directory)
     if lacking := sorted(set(of) - found.keys()) or ([] if found else ["any"]):
         raise UsageError(f"{directory}: no record of host {', '.join(lacking)} (HOST.json or HOST.txt)")
-    return {name: _record(path) for name, path in found.items()}
+    return {name: _record(path, path.stat().st_mtime_ns) for name, path in found.items()}
 
 
-def _record(path: Path) -> Host:
+@lru_cache(maxsize=1024)
+def _record(path: Path, written: int) -> Host:
+    """Return a record as it was written at some time (ns): every run of a session asks for all of them."""
     if path.suffix != ".txt":
         return hosts.load(path)
     text = reading.bytes_of(path, reading.RECORD).decode("utf-8", "replace")

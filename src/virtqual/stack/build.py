@@ -196,7 +196,7 @@ def _spoilt(job: BuildJob, packages: Iterable[Package]) -> Iterator[str]:
     """Yield a sentence for each file of packages that is not what it was when the stack was set up."""
     before = manifest.earlier(job.state)
     for package, program in product(packages, before.programs if before else ()):
-        for why in program.changed(within=prefix(job.made.store, package)):
+        for why in program.changed_below(prefix(job.made.store, package)):
             again = f"`spack uninstall --force /{package.hash[:7]}`, and build it anew"
             yield f"{why}, and no build of ours did that: {package} is not used as it is; {again}"
 

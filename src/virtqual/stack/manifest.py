@@ -61,16 +61,20 @@ class Program(BaseModel):
     data: dict[str, Path] = {}
     sums: dict[str, str] = {}
 
-    def changed(self, within: Path = Path("/")) -> Iterator[str]:
-        """Yield one sentence a file or directory below `within` that is not what its checksum says."""
-        known = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
+    def changed(self) -> Iterator[str]:
+        """Yield one sentence a file or directory that is not what its checksum says."""
         for name, path in self.data.items():
             if name not in self.sums:
                 yield f"{self.name}: {path} has no checksum: an older virtqual set it up"
                 return
-            known[path] = self.sums[name]
+        yield from self.changed_below(Path("/"))
+
+    def changed_below(self, directory: Path) -> Iterator[str]:
+        """Yield the same of what lies below a directory and has a checksum."""
+        known = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
+        known |= {self.data[name]: sum_ for name, sum_ in self.sums.items()}
         for path, sum_ in known.items():
-            if not path.is_relative_to(within):
+            if not path.is_relative_to(directory):
                 continue
             if not path.exists():
                 yield f"{self.name}: {path} is gone"

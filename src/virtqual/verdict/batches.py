@@ -160,7 +160,8 @@ def counted(series: Series) -> tuple[Pair, ...]:
         return valid
     sizes = {len(turn) for turn in turns.values()}
     most = max((_same_hosts([t for t in turns.values() if len(t) >= size]) for size in sizes), key=len)
-    return most if most and recognise(*_labels(most, "place")).kind == "rotated" else valid
+    left_out = 0 < len(most) < len(valid)
+    return most if left_out and recognise(*_labels(most, "place")).kind == "rotated" else valid
 
 
 def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:

@@ -75,6 +75,13 @@ def test_a_program_that_has_changed_is_not_blessed(fake, start, tmp_path):
     assert build.build(start(), silent) == good
 
 
+def test_a_stack_of_an_older_virtqual_that_has_no_checksums_of_data_is_set_up_anew(fake, start, tmp_path):
+    good = build.build(start(), silent)
+    older = [program.model_copy(update={"sums": {}}) for program in good.programs]
+    good.model_copy(update={"programs": tuple(older)}).write(tmp_path / "stacks/spack")
+    assert build.build(start(), silent) == good
+
+
 def test_a_failed_build_names_package_and_log_and_keeps_the_last_good_stack(fake, start, tmp_path):
     good = build.build(start(), silent)
     (tmp_path / "site").mkdir()
