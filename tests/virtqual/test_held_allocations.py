@@ -3,8 +3,14 @@
 import json
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
+
+from virtqual.qualify import allocations
+from virtqual.session.log import Log
+from virtqual.site import slurm
+from virtqual.site.systems import SIDES
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 HELD = {
@@ -86,6 +92,44 @@ def test_an_allocation_that_never_begins(site):
     assert done.returncode == 5, in_words(done)
     assert "Slurm says that allocation 1 is CANCELLED" in in_words(done)
     assert left(site) == []
+
+
+def test_a_job_that_waits_says_why(site):
+    site.fault("allocation", "PENDING")
+    process = site.start(*ON, **HELD)
+    site.until(process, "waiting for the allocation of 2 of 2 partitions (Slurm says: Priority)")
+    (site.path / "slurm/allocation").unlink()
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+
+
+def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
+    """One side's job runs, the other's does not begin before that was given back and asked for anew."""
+    numbers, cancelled, notes = iter("123"), [], []
+    monkeypatch.setattr(slurm, "allocate", lambda *_: next(numbers))
+    monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": "Resources"} if "1" in jobs else {})
+    monkeypatch.setattr(slurm, "cancel", cancelled.extend)
+    monkeypatch.setattr(allocations, "IDLE", 0.0)
+    monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
+    extras = SimpleNamespace(session_access=["--time=1:00"], nodes=1, nodes_of_hosts={})
+    sides = {side: SimpleNamespace(name=f"{side} nodes", extras=extras) for side in SIDES}
+    job = SimpleNamespace(
+        system=SimpleNamespace(
+            partition=sides.get, native=SimpleNamespace(own_scheduler=False, **vars(extras))
+        ),
+        watch=SimpleNamespace(working=lambda _: 1),
+        head=SimpleNamespace(session="s"),
+        screen=SimpleNamespace(note=notes.append),
+        log=Log(tmp_path),
+        held={},
+    )
+    job.system.virtual = job.system.native
+    allocations.hold(job)
+    assert job.held == {"virtual nodes": "2", "native nodes": "3"}
+    assert cancelled == ["1"]
+    assert [note for note in notes if note.startswith("the nodes of partition native nodes have stood idle")]
+    # What is left is found by whoever comes after a crash.
+    assert set(job.log.unfinished()) == {"2", "3"}
 
 
 def test_async_is_for_runs_that_wait(site):

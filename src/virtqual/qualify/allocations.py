@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
@@ -16,8 +16,10 @@ from virtqual.site.systems import SIDES, System
 
 #: Seconds between two looks at the queue of a scheduler of our own.
 OFTEN = 0.5
-#: Seconds that both sides' allocations may have to be waited for, the first of them being held meanwhile.
+#: Seconds that allocations are waited for.
 PATIENCE = 24 * 3600.0
+#: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
+IDLE = 3600.0
 
 
 def hold(job: Qualification) -> None:
@@ -28,28 +30,54 @@ def hold(job: Qualification) -> None:
     InfrastructureError
         An allocation was refused, or has ended before it began.
     """
-    known = [(side, job.system.partition(side)) for side in SIDES]
-    anew = [(side, one) for side, one in known if one.extras.session_access and one.name not in job.held]
-    for side, partition in anew:
-        # Those that do not work are left out, where the session goes on without them.
-        nodes = job.watch.working(side)
-        number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
-        # Until it is released, whoever comes after this process finds it in the log, and cancels it.
-        case = f"allocation of {partition.name}"
-        job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
-        job.held[partition.name] = number
-    until, told = time.monotonic() + PATIENCE, False
+    anew = [
+        side
+        for side in SIDES
+        if (one := job.system.partition(side)).extras.session_access and one.name not in job.held
+    ]
+    for side in anew:
+        _ask_for(job, side)
+    began, told, idle = time.monotonic(), "", 0.0
     while waiting := slurm.waiting(job.held.values()):
-        if not told:
-            job.screen.note(f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions")
-            told = True
-        if time.monotonic() > until:
-            raise InfrastructureError(
-                f"allocation {waiting[0]} has waited for {PATIENCE / 3600:.0f} h: giving up"
-            )
-        time.sleep(OFTEN if job.system.native.own_scheduler else GLANCE)
+        # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
+        why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
+        note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
+        if told != (note := f"{note} (Slurm says: {why})" if why else note):
+            job.screen.note(told := note)
+        if time.monotonic() - began > PATIENCE:
+            raise InfrastructureError(f"{note} for {PATIENCE / 3600:.0f} h: giving up")
+        wait = OFTEN if job.system.native.own_scheduler else GLANCE
+        idle = idle + wait if len(waiting) < len(job.held) else 0.0
+        if idle > IDLE:
+            _queue_again(job, waiting)
+            idle = 0.0
+        time.sleep(wait)
     if anew:
         job.rotated = _rotated(job)
+
+
+def _ask_for(job: Qualification, side: str) -> None:
+    partition = job.system.partition(side)
+    # Nodes that do not work are left out, where the session goes on without them.
+    nodes = job.watch.working(side)
+    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
+    # Until it is released, whoever comes after this process finds it in the log, and cancels it.
+    case = f"allocation of {partition.name}"
+    job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
+    job.held[partition.name] = number
+
+
+def _queue_again(job: Qualification, waiting: Container[str]) -> None:
+    """Give back what is held already, and ask for it anew: others compute meanwhile."""
+    for side in SIDES:
+        name = job.system.partition(side).name
+        if (number := job.held.get(name)) and number not in waiting:
+            job.screen.note(
+                f"the nodes of partition {name} have stood idle for {IDLE / 60:.0f} min, held while those of "
+                "the other are waited for: released, and asked for anew"
+            )
+            _release(job, [name])
+            _ask_for(job, side)
 
 
 def _rotated(job: Qualification) -> dict[str, list[str]]:
@@ -81,8 +109,13 @@ def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[
 
 def release(job: Qualification) -> None:
     """Give all that is held back to the scheduler; the next round asks anew."""
+    _release(job, list(job.held))
+
+
+def _release(job: Qualification, partitions: Iterable[str]) -> None:
     submitted = job.log.unfinished()
-    slurm.cancel({number: submitted[number] for number in job.held.values()})
-    for number in job.held.values():
+    numbers = [job.held[name] for name in partitions]
+    slurm.cancel({number: submitted[number] for number in numbers})
+    for number in numbers:
         job.log.append(Released(job=number))
-    job.held.clear()
+    job.held = {name: number for name, number in job.held.items() if number not in numbers}

@@ -104,8 +104,8 @@ def allocate(partition: Partition, name: str, nodes: int) -> str:
 _IDS = ("--states=all", "--format=%i")
 
 
-def waiting(jobs: Iterable[str]) -> list[str]:
-    """Return those of some jobs that do not run yet.
+def waiting(jobs: Iterable[str]) -> dict[str, str]:
+    """Return those of some jobs that do not run yet, and why in Slurm's own word, such as ``Priority``.
 
     Raises
     ------
@@ -113,13 +113,17 @@ def waiting(jobs: Iterable[str]) -> list[str]:
         One of them has ended, or Slurm does not answer.
     """
     if not (asked := list(jobs)):
-        return []
-    rows = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i %T"])
-    states = dict(row.split(maxsplit=1) for row in rows.splitlines())
+        return {}
+    rows = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i|%T|%r"])
+    known = {job: (state, why) for job, state, why in (row.split("|", 2) for row in rows.splitlines())}
+    found = {}
     for job in asked:
-        if (state := states.get(job, "unknown to it")) not in ("PENDING", "CONFIGURING", "RUNNING"):
+        state, why = known.get(job, ("unknown to it", ""))
+        if state not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise InfrastructureError(f"Slurm says that allocation {job} is {state}")
-    return [job for job in asked if states[job] != "RUNNING"]
+        if state != "RUNNING":
+            found[job] = why
+    return found
 
 
 def nodes_of(job: str) -> list[str]:
