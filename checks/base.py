@@ -31,6 +31,7 @@ from virtqual.runs import Measured, Run
 from virtqual.site import held, slurm
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
+from virtqual.stack.manifest import of_one_version
 
 from . import counts
 from .guarded import Guarded
@@ -295,6 +296,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
     def program(self):
         """The stack's entry of the program that provides the feature."""
         return self.current_environ.extras["programs"][self.feature]
+
+    def version(self, said):
+        """Return the version that the stack says the program has: `said` by the program, where both agree."""
+        known = self.program["version"]
+        return said if of_one_version(said, known) else known
 
     @property
     def cores(self):

@@ -27,7 +27,12 @@ class linpack(OnAllCores):
     def read(self):
         """Assert residual, error bounds and that all ranks took part; then take the rates."""
         run = hpcc.parse(self.stage_text("hpccoutf.txt"))
-        as_asked("hpcc", ranks=(run.processes, self.num_tasks), order=(run.n, self.order))
+        as_asked(
+            "hpcc",
+            ranks=(run.processes, self.num_tasks),
+            order=(run.n, self.order),
+            version=(run.version, self.version(run.version)),
+        )
         if run.residual >= run.threshold:
             raise OutputError("hpcc", f"HPL's residual {run.residual} is not below {run.threshold}")
         if run.fft_error > FFT_ERROR:

@@ -64,6 +64,7 @@ class milc(Measurement):
             lattice=(run.lattice, self.asked.lattice),
             trajectories=(run.trajectories, self.asked.trajectories),
             ranks=(run.processes, self.num_tasks),
+            version=(run.version, self.version(run.version)),
         )
         if len(run.violations) != self.asked.trajectories:
             raise OutputError("MILC", "it does not say by how much the action changed: not su3_rhmd_hisq")

@@ -51,6 +51,7 @@ class Namd(Measurement):
             atoms=(run.atoms, atoms),
             steps=(run.last - run.first, steps),
             ranks=(run.processes, self.num_tasks),
+            version=(run.version, self.version(run.version)),
         )
         if run.drift > drift:
             raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")

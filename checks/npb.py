@@ -44,6 +44,7 @@ class npb(Measurement):
             benchmark=(run.benchmark, self.kernel.upper()),
             problem_class=(run.problem_class, self.problem_class),
             ranks=(run.tasks, self.num_tasks),
+            version=(run.version, self.version(run.version)),
         )
         setting = f"{run.benchmark}.{run.problem_class}, {run.tasks} ranks"
         return [Result.scalar(METRICS.get(self.kernel, "npb_other"), setting, run.rate)]

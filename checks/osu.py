@@ -142,7 +142,12 @@ class Osu(Measurement):
         run = output.parse(self.output(), self.first, self.last)
         pairs = self.num_tasks // 2
         # Only some of them say how many pairs they have.
-        as_asked("OSU", benchmark=(run.benchmark, self.known_as.title), pairs=(run.pairs or pairs, pairs))
+        as_asked(
+            "OSU",
+            benchmark=(run.benchmark, self.known_as.title),
+            pairs=(run.pairs or pairs, pairs),
+            version=(run.version, self.version(run.version)),
+        )
         column = "p50" if "p50" in run.columns else self.known_as.column
         statistic = "median" if column == "p50" else "mean"
         ranks = "" if self.num_tasks == 2 else f"{self.num_tasks} ranks, "

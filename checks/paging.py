@@ -61,6 +61,7 @@ class paging(Measurement):
             "stress-ng",
             stressor=(run.stressor, self.stressor.name),
             operations=(run.operations, self.operations),
+            version=(run.version, self.version(run.version)),
         )
         if self.work == "forks":
             return [Result.scalar(self.stressor.metric, "one core", run.time / run.operations * 1e6)]

@@ -45,7 +45,7 @@ class Stream(Measurement):
     def rates(self, text, threads):
         """Assert that all threads ran, and return family and run."""
         run = output.parse(text)
-        as_asked("STREAM", threads=(run.threads, threads))
+        as_asked("STREAM", threads=(run.threads, threads), version=(run.version, self.version(run.version)))
         return sizes.family(run.bytes_each, self.known["llc_bytes"]), run
 
 

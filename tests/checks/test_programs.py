@@ -90,6 +90,14 @@ def test_a_stressor_that_did_less_than_it_was_asked_for_is_refused(equipped):
     assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
 
 
+def test_a_program_that_says_another_version_than_the_stack_is_refused(equipped):
+    file = equipped.path / "state/stack/micro/manifest.json"
+    file.write_text(file.read_text().replace('"0.15.06"', '"0.18.02"'))
+    done = equipped.reframe("-n", "^paging.*forks", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    assert "version '0.15.06', asked for '0.18.02'" in outcome(done), outcome(done)
+
+
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")
 def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(equipped):
     """All CPUs here are said to be hardware threads of one core."""

@@ -212,7 +212,7 @@ def _finish(job: BuildJob, locked: Lock, roots: Sequence[Package]) -> Manifest:
     every = [locked.packages[hash_] for hash_ in locked.roots]
     present = [root for root in every if root.hash in there or root in roots]
     made = programs.make(locked, present, lambda package: prefix(job.made.store, package), job.made.digest)
-    lock.note(job.made.lock, job.state / "spack.lock", store=str(job.made.store))
+    lock.copy(job.made.lock, job.state / "spack.lock", job.made.store)
     shutil.copy(job.made.directory / "spack.yaml", job.state / "spack.yaml")
     kept = {
         "schema": "virtqual-lock/1",

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import distro
+from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
 from virtqual.errors import UsageError
+from virtqual.files import records
 from virtqual.stack import lock, pins
 
 SITE = "VIRTQUAL_SPACK_SITE"
@@ -230,32 +232,62 @@ def _chosen(entry: str, mpi: str) -> str:
     return str(path.with_name(f"{mpi}.yaml")) if path.parent.name == "mpi" else entry
 
 
+class Shipped(BaseModel):
+    """What `config/lock.json` says of the project's own lock, and Spack, which may write it again, would not.
+
+    Attributes
+    ----------
+    inputs
+        Identity of the configuration that it was worked out from.
+    packages
+        Its `Lock.digest`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    inputs: str
+    packages: str
+
+
+def shipped(root: Path) -> Shipped:
+    """Read what is said of the project's own lock.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        Nobody says it, or not as it has to be said.
+    """
+    return records.load(Shipped, root / "config/lock.json", "word on spack.lock (git has it)")
+
+
 def shipped_lock(root: Path, made: Environment) -> Path | None:
     """Return the project's own lock if it is for this environment and this machine.
 
     Raises
     ------
     UsageError
-        Spack itself has written over it, so that nobody knows what it was worked out from.
+        It has other packages than the project ships, so that nobody knows what it was worked out from.
     """
     file = root / "spack.lock"
     if not (made.plain and file.is_file()):
         return None
-    shipped = lock.load(file)
-    if not shipped.inputs:
+    locked, said = lock.load(file), shipped(root)
+    if locked.digest != said.packages:
         raise UsageError(
-            f"{file}: written by Spack itself, which does not note from which configuration, so it cannot be "
-            "used: `git checkout spack.lock` brings ours back; to make another ours, remove it and run "
-            "`virtqual stack lock`"
+            f"{file}: has other packages than config/lock.json says, as after `spack -e . concretize`, and "
+            "nobody knows from which configuration: `git checkout spack.lock` brings ours back; to make "
+            "another ours, remove it and run `virtqual stack lock`"
         )
-    fits = shipped.inputs == made.digest and shipped.system.partition("-")[0] == host_system()
+    fits = said.inputs == made.digest and locked.system.partition("-")[0] == host_system()
     return file if fits else None
 
 
 def ship(made: Environment, root: Path) -> Path:
-    """Make an environment's lock the project's own, with the identity of all that decided it."""
+    """Make an environment's lock the project's own, with the identity of all that decided it beside it."""
     file = root / "spack.lock"
-    lock.note(made.lock, file, inputs=made.digest)
+    lock.copy(made.lock, file, None)
+    said = Shipped(inputs=made.digest, packages=lock.load(file).digest)
+    (root / "config/lock.json").write_text(said.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return file
 
 

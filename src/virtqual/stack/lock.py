@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -72,8 +73,6 @@ class Lock:
         Hashes of the specs that were asked for, in that order.
     spack
         Version of Spack that wrote it.
-    inputs
-        Identity of the configuration that it was worked out from, where the project ships it; else empty.
     store
         Where its packages were installed, where a build has kept it; else None.
     """
@@ -81,8 +80,12 @@ class Lock:
     packages: dict[str, Package]
     roots: tuple[str, ...]
     spack: str
-    inputs: str = ""
     store: Path | None = None
+
+    @property
+    def digest(self) -> str:
+        """Identity of all packages, however the file is written."""
+        return hashlib.sha256(" ".join([*self.roots, *sorted(self.packages)]).encode()).hexdigest()[:12]
 
     def of(self, names: Iterable[str]) -> list[Package]:
         """Return the roots of some package names."""
@@ -157,25 +160,18 @@ def load(path: Path) -> Lock:
         spack = re.sub(r"\s.*", "", raw.get("spack", {}).get("version", "unknown"))
         ours = raw.get("virtqual", {})
         store = Path(ours["store"]) if "store" in ours else None
-        return Lock(packages, roots, spack, ours.get("inputs", ""), store)
+        return Lock(packages, roots, spack, store)
     except OSError as error:
         raise InfrastructureError(f"{path}: no lock file ({error.strerror})") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InfrastructureError(f"{path}: no lock file of Spack 1.x ({error!r})") from error
 
 
-def note(source: Path, target: Path, **said: str) -> None:
-    """Copy a lock file, with what Spack does not say in it.
-
-    Parameters
-    ----------
-    source, target
-        The lock file, and where the copy goes; both may be the same.
-    **said
-        ``inputs`` or ``store`` of :class:`Lock`.
-    """
+def copy(source: Path, target: Path, store: Path | None) -> None:
+    """Copy a lock file; where `store` has its packages, that is said in it, too, which Spack does not do."""
     content = json.loads(source.read_text(encoding="utf-8"))
-    content["virtqual"] = {**content.get("virtqual", {}), **said}
+    if store is not None:
+        content["virtqual"] = {"store": str(store)}
     target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -177,3 +178,15 @@ def checksum(path: Path) -> str:
 def checksums(data: Mapping[str, Path]) -> dict[str, str]:
     """Return the checksums of files and directories by the same names."""
     return {name: checksum(path) for name, path in data.items()}
+
+
+def of_one_version(one: str, other: str) -> bool:
+    """Return whether two versions agree, in as many of their leading numbers as both have.
+
+    Examples
+    --------
+    >>> of_one_version("7.4", "7.4.2-1"), of_one_version("7.4", "7.5.2"), of_one_version("", "7.5")
+    (True, False, False)
+    """
+    first, second = (re.sub(r"[^0-9.].*", "", text).split(".") for text in (one, other))
+    return all(a == b for a, b in zip(first, second, strict=False))

@@ -75,7 +75,7 @@ def _gather(job: BuildJob, target: Path, say: Say) -> list[str]:
         part("build_cache", _binaries, job, found, target, ready)
     else:
         say("build_cache: nothing is built here yet; an isolated site builds from the sources")
-    lock.note(job.made.lock, target / "spack.lock", **({"store": str(job.made.store)} if ready else {}))
+    lock.copy(job.made.lock, target / "spack.lock", job.made.store if ready else None)
     _write_inventory(job, target, lacking)
     return lacking
 

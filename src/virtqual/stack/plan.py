@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from virtqual.files import execute
 from virtqual.stack import lock, manifest, pins
 from virtqual.stack.lock import Lock, Package
+
+SITE = "config/site/packages.yaml"
 
 
 @dataclass(frozen=True)
@@ -170,22 +174,41 @@ def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
     if not build:
         return
     yield from _commands([package.name for package in build])
-    known = pins.programs()
-    site = "config/site/packages.yaml"
     for package in machine:
-        prefix = package.external or Path()
+        wanted, prefix = pins.programs()["externals"].get(package.name, {}), package.external or Path()
         compilers = package.raw["external"].get("extra_attributes") or {}
         for language, path in compilers.get("compilers", {}).items():
             if not Path(path).is_file():
                 yield (
                     f"the {language} compiler of {package.name}@{package.version} is not at {path}: install "
-                    f"it (Debian: apt-get install gcc g++ gfortran), or name yours in {site}"
+                    f"it (Debian: apt-get install gcc g++ gfortran), or name yours in {SITE}"
                 )
-        if (wanted := known["externals"].get(package.name)) and not (prefix / wanted["file"]).is_file():
+            elif option := wanted.get("compilers-say"):
+                yield from _of_another_version(package, [path, option])
+        if (file := wanted.get("file")) and not (prefix / file).is_file():
             yield (
-                f"{package.name} is taken from this machine, but {prefix / wanted['file']} is not there: "
-                f"install it (Debian: apt-get install {wanted['debian']}), or say in {site} where it is"
+                f"{package.name} is taken from this machine, but {prefix / file} is not there: "
+                f"install it (Debian: apt-get install {wanted['debian']}), or say in {SITE} where it is"
             )
+        elif not prefix.is_dir():
+            yield f"{package.name} is taken from {prefix}, which is not there: say in {SITE} where it is"
+        elif says := wanted.get("says"):
+            command, *options = says.split()
+            yield from _of_another_version(package, [str(prefix / command), *options])
+
+
+def _of_another_version(package: Package, command: list[str]) -> Iterator[str]:
+    """Yield a sentence where a program of the machine, if it is there, says another version than the lock."""
+    if not Path(command[0]).is_file():
+        return
+    done = execute.run(command, seconds=60)
+    said = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    if not said or not manifest.of_one_version(said[0], package.version):
+        told = f"that it is {said[0]}" if said else "no version"
+        yield (
+            f"{' '.join(command)} says {told}, the lock has {package.name}@{package.version}: state yours in "
+            f"{SITE}, and lock it anew (`virtqual stack lock`)"
+        )
 
 
 def _by_hand(build: Iterable[str], place: Path, mirror: Path | None) -> Iterator[ByHand]:

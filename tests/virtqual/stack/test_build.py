@@ -250,6 +250,36 @@ def test_a_machine_that_lacks_a_compiler(fake, start):
         build.build(start(), silent)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        pytest.param("12.2.0", (), id="the same"),
+        pytest.param(
+            "13.1.0",
+            ("-dumpfullversion says that it is 13.1.0, the lock has gcc@12.2.0: state yours in config/site",),
+            id="another",
+        ),
+        pytest.param("", ("-dumpfullversion says no version, the lock has gcc@12.2.0",), id="none"),
+    ],
+)
+def test_a_compiler_of_the_machine_is_held_against_the_lock(fake, start, tmp_path, said, told):
+    compiler = tmp_path / "gcc"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = -dumpfullversion ] && echo "{said}"\n')
+    compiler.chmod(0o755)
+    content = lock_of()
+    content["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": str(compiler)}}
+    fake.lock(content)
+    found = build.planned(start(), lock.load(fake.path / "lock.json")).missing
+    assert len(found) == len(told), found
+    assert all(words in sentence for words, sentence in zip(told, found, strict=True))
+
+
+def test_what_is_taken_from_a_place_that_is_not_there(fake, start, tmp_path):
+    fake.lock(lock_of(external=str(tmp_path / "gone")))
+    (told,) = build.planned(start(), lock.load(fake.path / "lock.json")).missing
+    assert told.startswith(f"gcc is taken from {tmp_path}/gone, which is not there: say in config/site")
+
+
 def test_two_cases_of_one_program(fake, start, tmp_path):
     locked = lock.load(fake.path / "lock.json")
     (ideal,) = [p for p in locked.of(["wrf"]) if p.variant("compile_type") == "em_b_wave"]

@@ -121,8 +121,11 @@ def test_the_side_changes_no_hash(checkout, tmp_path):
 
 
 def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start, tmp_path):
+    compiler = tmp_path / "gcc"
+    compiler.write_text("#!/bin/sh\necho 12.2.0\n")
+    compiler.chmod(0o755)
     said = lock_of()
-    said["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": "/bin/true"}}
+    said["concrete_specs"]["g" * 32]["external"]["extra_attributes"] = {"compilers": {"c": str(compiler)}}
     fake.lock(said)
     native = build.build(start(without=("hpl", "perftest")), silent)
     shipped = tmp_path / "stacks/spack/spack.lock"
@@ -133,7 +136,7 @@ def test_the_virtual_side_installs_the_same_lock_and_builds_nothing(fake, start,
     with pytest.raises(UsageError, match="needs --buildcache"):
         start(choices=Choices(side="virtual"), lock=kept)
     # What only builds need may be lacking here.
-    kept.write_text(kept.read_text().replace("/bin/true", "/none/gcc"))
+    kept.write_text(kept.read_text().replace(str(compiler), "/none/gcc"))
     job = start(
         choices=Choices(side="virtual"), lock=kept, buildcache=str(tmp_path), without=("hpl", "perftest")
     )

@@ -1,6 +1,7 @@
 """The environment that Spack is given: what wins over what, and what does not count."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,33 @@ def test_a_spack_yaml_that_lets_other_configuration_count_is_refused(checkout, t
         environment.write(made, checkout, Choices(), tmp_path / "recipes", {})
 
 
-def test_a_lock_that_spack_itself_has_written_over_ours_is_named(checkout, tmp_path):
-    (checkout / "spack.lock").write_text(json.dumps(lock_of()))
+def test_a_lock_that_spack_itself_has_written_again_is_ours_as_long_as_its_packages_are(checkout, tmp_path):
+    """`spack -e . install` writes the same packages on one line; `concretize --force` may find others."""
     made = environment.prepare(checkout, tmp_path, Choices())
-    with pytest.raises(UsageError, match=r"spack\.lock: written by Spack itself.*`virtqual stack lock`"):
+    file = checkout / "spack.lock"
+    file.write_text(json.dumps(json.loads((ROOT / "spack.lock").read_text()), sort_keys=True))
+    if environment.host_system() == "debian12":
+        assert environment.shipped_lock(checkout, made) == file
+    file.write_text(json.dumps(lock_of()))
+    with pytest.raises(UsageError, match=r"spack\.lock: has other packages.*`virtqual stack lock`"):
         environment.shipped_lock(checkout, made)
     other = environment.prepare(checkout, tmp_path, Choices(mpi="mpich"))
     assert environment.shipped_lock(checkout, other) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "no word on spack.lock \\(git has it\\)"), ("{}", "inputs"), ("no JSON", "line 1")],
+)
+def test_what_is_said_of_the_lock_is_there(checkout, tmp_path, content, told):
+    file = checkout / "config/lock.json"
+    shutil.copy(ROOT / "spack.lock", checkout)
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    made = environment.prepare(checkout, tmp_path, Choices())
+    with pytest.raises(UsageError, match=rf"config/lock\.json: .*{told}"):
+        environment.shipped_lock(checkout, made)
 
 
 def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():

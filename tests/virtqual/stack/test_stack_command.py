@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from virtqual.commands.stack import app
 from virtqual.errors import InfrastructureError
-from virtqual.stack import bring, manifest, wheels
+from virtqual.stack import bring, environment, lock, manifest, wheels
 
 MICRO = ("--set", "micro", "--without", "hpl", "--without", "perftest")
 
@@ -107,5 +107,6 @@ def test_a_mirror_lists_what_it_lacks(stack, tmp_path, monkeypatch):
 
 def test_a_lock_is_worked_out_anew(stack, fake, tmp_path):
     stack("lock")
-    assert '"inputs"' in (tmp_path / "checkout/spack.lock").read_text()
+    shipped = environment.shipped(tmp_path / "checkout")
+    assert shipped.packages == lock.load(tmp_path / "checkout/spack.lock").digest
     assert (fake.path / "asked").read_text() == "concretize\n"
