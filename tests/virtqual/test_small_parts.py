@@ -35,9 +35,10 @@ def test_arrays_that_do_not_exceed_the_caches_are_not_called_memory():
 def test_npb_on_the_studys_machine_and_on_others():
     """128 GB and 20 cores ran class D (claim D05), where the arrays of all but FT leave half of it."""
     chosen = {name: sizes.npb_class(name, 128 * 10**9, 20, small=False) for name in sizes.NPB}
-    assert chosen == {**dict.fromkeys(("is", "cg", "mg", "lu", "bt", "sp", "ep"), "D"), "ft": "C"}
-    # BT would take hours on few cores, and a node of little memory takes what fits.
-    assert sizes.npb_class("bt", 128 * 10**9, 4, small=False) == "C"
+    large, slow = ("is", "cg", "mg", "ep"), ("lu", "bt", "sp")
+    assert chosen == {**dict.fromkeys(large, "D"), "ft": "C", **dict.fromkeys(slow, "C")}
+    assert [sizes.npb_class("bt", 2**40, cores, small=False) for cores in (128, 256)] == ["C", "D"]
+    # A node of little memory takes what fits.
     assert [sizes.npb_class("is", gb * 10**9, 64, small=False) for gb in (77, 78, 4, 1)] == [
         "C",
         "D",
