@@ -5,7 +5,8 @@
 makes the centre, runs a command on its login node (a shell where none is given), and takes the centre down
 again.  Slurm and ReFrame are real, the programs are stand-ins that sleep (``stand_ins.py``).  What a node
 shows of its 64 cores is stated in `_shown` and, where a file cannot state it, in ``shows.c``; no gate knows
-of it.  There is no accounting.  Needs root, a C compiler, and Debian's ``slurmctld``, ``slurmd``, ``munge``.
+of it.  Its accounting (slurmdbd over MariaDB) knows accounts and QOS; it has no figures of jobs' resources,
+since no node gathers any.  Needs root, a C compiler, and Debian's packages: see `PROGRAMS`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,18 @@ from vcluster.topology import HEAD_ADDRESS, MAC, Node
 
 HERE = Path(__file__).resolve().parent
 RUN = Path("/run/centre")
+#: What a centre needs of this machine, by the Debian package that has it.
+PROGRAMS = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "munged": "munge",
+    "slurmdbd": "slurmdbd",
+    "mariadbd": "mariadb-server-core",
+}
+#: Where that has the tables that every database needs.
+SQL = Path("/usr/share/mysql")
+#: Who may compute on the partitions that are compared, as its accounting and its partitions have it.
+ACCOUNT, QOS = "performance", "qualification"
 #: Seconds in which Slurm has all nodes idle.
 PATIENCE = 90
 SBIN = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -118,7 +131,6 @@ def _slurm_conf(shape: Shape) -> str:
         "SlurmdUser=root",
         "AuthType=auth/munge",
         "CredType=cred/munge",
-        f"AuthInfo=socket={RUN}/munge/socket",
         "MpiDefault=none",
         "ProctrackType=proctrack/linuxproc",
         "TaskPlugin=task/none",
@@ -137,7 +149,10 @@ def _slurm_conf(shape: Shape) -> str:
         f"SlurmdPidFile={RUN}/spool/slurmd.pid",
         f"SlurmctldLogFile={RUN}/log/slurmctld.log",
         "JobAcctGatherType=jobacct_gather/none",
-        "AccountingStorageType=accounting_storage/none",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=login",
+        "AccountingStorageEnforce=associations,limits,qos",
+        "EnforcePartLimits=ALL",
     ]
     for machine in shape.machines():
         gpu = machine.name.startswith(NAMES["gpu"])
@@ -146,9 +161,22 @@ def _slurm_conf(shape: Shape) -> str:
             f"NodeName={machine.name} NodeAddr={machine.address} Sockets={size[0]} CoresPerSocket={size[1]} "
             f"ThreadsPerCore=1 RealMemory={shape.memory_mib} State=UNKNOWN"
         )
-    lines += [
-        f"PartitionName={NAMES[kind]} Nodes={','.join(shape.names(kind))} MaxTime=1-00:00:00 State=UP"
-        for kind in NAMES
+    for kind in NAMES:
+        who = f" AllowAccounts={ACCOUNT} AllowQos={QOS}" * (kind != "gpu")
+        nodes = ",".join(shape.names(kind))
+        lines.append(f"PartitionName={NAMES[kind]} Nodes={nodes} MaxTime=1-00:00:00 State=UP{who}")
+    return "\n".join(lines) + "\n"
+
+
+def _slurmdbd_conf() -> str:
+    lines = [
+        "DbdHost=login",
+        "SlurmUser=root",
+        "AuthType=auth/munge",
+        "StorageType=accounting_storage/mysql",
+        "StorageUser=root",
+        f"LogFile={RUN}/log/slurmdbd.log",
+        f"PidFile={RUN}/slurmdbd.pid",
     ]
     return "\n".join(lines) + "\n"
 
@@ -232,6 +260,8 @@ def _build(shape: Shape, directory: Path) -> None:
     shutil.rmtree(etc, ignore_errors=True)
     etc.mkdir()
     (etc / "slurm.conf").write_text(_slurm_conf(shape), encoding="utf-8")
+    (etc / "slurmdbd.conf").touch(mode=0o600)
+    (etc / "slurmdbd.conf").write_text(_slurmdbd_conf(), encoding="utf-8")
     (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
     hosts = [f"{HEAD_ADDRESS} login", "127.0.0.1 localhost"]
     hosts += [f"{machine.address} {machine.name}" for machine in shape.machines()]
@@ -263,6 +293,7 @@ def _inside(directory: Path, told: int) -> None:
     shutil.copytree(directory / "etc", RUN / "etc", ignore=shutil.ignore_patterns(*NAMES))
     for name in ("munge", "state", "spool", "log"):
         (RUN / name).mkdir(mode=0o700)
+    Path("/run/munge").mkdir(mode=0o755)
     for name in ("upper", "work"):
         (RUN / name).mkdir()
     # What is written there is seen here alone.
@@ -279,12 +310,12 @@ def _inside(directory: Path, told: int) -> None:
             "munged",
             "--foreground",
             "--force",
-            f"--socket={RUN}/munge/socket",
             f"--key-file={RUN}/etc/munge.key",
         ],
         *[f"--{what}-file={RUN}/munge/{what}" for what in ("pid", "log", "seed")],
     )
-    _until(lambda: (RUN / "munge/socket").exists(), "munged")
+    _until(Path("/run/munge/munge.socket.2").exists, "munged")
+    _account(logs)
     _start(logs, "slurmctld", "slurmctld", "-D", "-i")
     for kind in NAMES:
         for name in shape.names(kind):
@@ -299,6 +330,34 @@ def _inside(directory: Path, told: int) -> None:
     # The first process of its namespace is the parent of every orphan.
     while True:
         os.wait()
+
+
+def _account(logs: Path) -> None:
+    """Start the accounting, with one user who has two accounts: that of the partitions is not the default."""
+    socket, data = Path("/run/mysqld/mysqld.sock"), RUN / "mariadb"
+    socket.parent.mkdir()
+    options = ["--no-defaults", "--user=root", f"--datadir={data}"]
+    # What `mariadb-install-db` does, of which a part is in another, larger package.
+    tables = [SQL / f"mysql_system_tables{part}.sql" for part in ("", "_data")]
+    made = "create database mysql;\nuse mysql;\n" + "".join(file.read_text("utf-8") for file in tables)
+    data.mkdir()
+    subprocess.run(["mariadbd", *options, "--bootstrap"], input=made, text=True, check=True)
+    small = ["--skip-networking", f"--socket={socket}", "--innodb-buffer-pool-size=16M"]
+    _start(logs, "mariadbd", "mariadbd", *options, *small)
+    _until(socket.exists, "mariadbd")
+    _start(logs, "slurmdbd", "slurmdbd", "-D")
+
+    def sacctmgr(*words: str) -> bool:
+        return subprocess.run(["sacctmgr", "--immediate", "add", *words], check=False).returncode == 0
+
+    _until(lambda: sacctmgr("cluster", "centre"), "slurmdbd")
+    for line in (
+        ("qos", QOS, "MaxWall=12:00:00"),
+        ("account", f"teaching,{ACCOUNT}", "Cluster=centre"),
+        ("user", "root", f"Account=teaching,{ACCOUNT}", "DefaultAccount=teaching", f"QOS=normal,{QOS}"),
+    ):
+        if not sacctmgr(*line):
+            raise SystemExit(f"sacctmgr refused: {' '.join(line)}")
 
 
 def _start(logs: Path, name: str, *command: str) -> None:

@@ -17,7 +17,10 @@ HARDWARE = {
     "run_seconds": 0.0,
 }
 LIMIT = os.environ.get("CENTRE_TIME_LIMIT")
-ACCESS = ["--time=8:00:00", *os.environ.get("CENTRE_ACCESS", "").split()]
+WHO = os.environ.get("CENTRE_WHO", "--account=performance --qos=qualification").split()
+ACCESS = ["--time=8:00:00", *WHO, *os.environ.get("CENTRE_ACCESS", "").split()]
+# Where a site forbids long jobs, each run is a job of its own.
+HELD = os.environ.get("CENTRE_HELD", "yes") == "yes"
 
 
 def partition(name, side, **extras):
@@ -35,7 +38,11 @@ def partition(name, side, **extras):
             "num_cpus_per_socket": SHAPE["cores"] // SHAPE["sockets"],
             "num_sockets": SHAPE["sockets"],
         },
-        "extras": {**HARDWARE, "session_access": [f"--partition={name}", *ACCESS], **extras},
+        "extras": {
+            **HARDWARE,
+            **({"session_access": [f"--partition={name}", *ACCESS]} if HELD else {}),
+            **extras,
+        },
     }
 
 

@@ -51,3 +51,16 @@ def test_all_nodes_work_and_slurm_is_asked_seldom(site):
     print(f"{len(looked)} questions in {minutes:.1f} min")
     # What begins and ends a session takes some more.
     assert len(looked) < 2 * minutes + 12
+
+
+def test_where_long_jobs_are_forbidden_each_run_is_a_job_that_accounting_knows(site):
+    site.plant()
+    site.env |= {"CENTRE_HELD": "no", "CENTRE_SCHEDULER": "slurm"}
+    done, session = site.qualify("-n", "^lammps%")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outcome(session, "lammps_loop_time") == {"WITHIN"}
+    jobs = {run["job"] for run in session["runs"]}
+    assert len(jobs) == len(session["runs"])
+    line = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=jobid,state,account,qos"]
+    known = {row.split("|")[0]: row.split("|")[1:] for row in site.slurm(*line).splitlines()}
+    assert {tuple(known[job]) for job in jobs} == {("COMPLETED", "performance", "qualification")}

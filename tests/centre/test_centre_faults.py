@@ -97,6 +97,33 @@ def test_a_controller_that_is_restarted_is_not_noticed(site):
     nothing_left(site)
 
 
+def test_accounting_that_is_down_is_not_noticed(site):
+    """Expected: exit code 0, no run lost."""
+    site.plant(seconds=2)
+    process = site.start(*ON)
+    until(process, " 30/80")
+    site.slurm("pkill", "-x", "slurmdbd")
+    try:
+        code, said = ended(process)
+    finally:
+        site.slurm("slurmdbd")
+    assert code == 0, said
+    assert len(kept(site)) >= RUNS - 16
+    nothing_left(site)
+
+
+def test_an_account_that_may_not_compute_there_is_named_in_slurms_words(site):
+    """Expected: exit code 5, nothing measured, and how to say which account, QOS and reservation it is."""
+    site.plant()
+    site.env["CENTRE_WHO"] = "--account=teaching --qos=qualification"
+    done = site.centre.run("virtqual", "qualify", "--system", "centre", *ON, **site.env)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 5, said
+    assert "Invalid account or account/partition combination specified" in said
+    assert "access" in said
+    nothing_left(site)
+
+
 def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
     """Expected: LAMMPS, 12 times slower in VMs, is INVALID by TIMEOUT; STREAM is judged; exit code 4."""
     site.plant(overhead={"lmp": 12.0})
