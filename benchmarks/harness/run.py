@@ -1,10 +1,11 @@
 """Cost of the harness: seconds of a whole ReFrame case beside a bare `srun` of the same program.
 
-    . ci/activate && vcluster up && python benchmarks/harness/run.py
+    . ci/activate && vcluster up && python benchmarks/harness/run.py [--held]
 
 Runs the main job's checks (`-n PATTERN` for others), then the program of each of their runs by `srun` alone
 with the same options.  Prints what each run costs more within the suite: the median over all runs with its
-95 % interval, and the medians by check.
+95 % interval, and the medians by check.  With `--held` both are steps in one allocation a side, as runs of
+`virtqual qualify` are.
 """
 
 import argparse
@@ -16,18 +17,38 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 
 from rich.progress import track
 from scipy.stats import quantile_test
 
+from virtqual.site import held, slurm
+from virtqual.site.configuration import load_system
+from virtqual.site.systems import SIDES
+
 ROOT = Path(__file__).parents[2]
 # What `sbatch` is told and a bare `srun` is not.
 BATCH_ONLY = ("--job-name", "--output", "--error")
 
 
-def reframe_cases(system: str, names: list[str], pairs: int, work: Path) -> list[dict]:
+@contextmanager
+def allocations(name: str) -> Iterator[dict[str, str]]:
+    """Hold an allocation of one side each; gives the environment by which ReFrame is told of them."""
+    system = load_system(name)
+    known = {one.name: one for one in map(system.partition, SIDES)}
+    jobs = {part: slurm.allocate(one, "benchmark", one.extras.nodes) for part, one in known.items()}
+    try:
+        while slurm.waiting(jobs.values()):
+            time.sleep(1)
+        yield held.environment(name, jobs, 1)
+    finally:
+        slurm.cancel(dict.fromkeys(jobs.values(), time.time()))
+
+
+def reframe_cases(system: str, names: list[str], pairs: int, work: Path, told: dict[str, str]) -> list[dict]:
     """Run checks through ReFrame; returns the runs in the order of their jobs."""
     report, log = work / "report.json", work / "reframe.log"
     with log.open("w", encoding="utf-8") as file:
@@ -37,7 +58,7 @@ def reframe_cases(system: str, names: list[str], pairs: int, work: Path) -> list
                 "--system", system, *(["-n", "|".join(names)] if names else ["-t", "quick"]),
                 "--exec-policy=serial", "--keep-stage-files", f"--report-file={report}",
             ],
-            env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}"},
+            env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}", **told},
             stdout=file,
             stderr=subprocess.STDOUT,
             check=False,
@@ -67,6 +88,10 @@ def bare(case: dict) -> float:
     script = (stage / "rfm_job.sh").read_text(encoding="utf-8")
     told = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
     options = " ".join(option for option in told if not option.startswith(BATCH_ONLY))
+    run = json.loads(case["record"])
+    allocation, _, step = run["job"].partition(".")
+    if step:
+        options = f"--jobid={allocation}"
     wanted = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]
     text = "\n".join(wanted).replace("srun ", f"srun {options} ").replace("./task.sh ", "")
     copy = Path(tempfile.mkdtemp(dir=stage.parent))
@@ -75,6 +100,7 @@ def bare(case: dict) -> float:
     subprocess.run(
         ["bash", "-ec", text],
         cwd=copy,
+        env={**os.environ, "SLURMD_NODENAME": run["nodes"][0]},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -113,10 +139,14 @@ def main() -> None:
     parser.add_argument("--system", default="vcluster")
     parser.add_argument("-n", "--name", action="append", default=[], help="pattern of names, as reframe's -n")
     parser.add_argument("--pairs", type=int, default=2)
+    parser.add_argument("--held", action="store_true", help="as steps in an allocation that is held")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as work:
+    with (
+        tempfile.TemporaryDirectory() as work,
+        allocations(options.system) if options.held else nullcontext({}) as told,
+    ):
         print("running the suite ...", flush=True)
-        cases = reframe_cases(options.system, options.name, options.pairs, Path(work))
+        cases = reframe_cases(options.system, options.name, options.pairs, Path(work), told)
         rows = []
         for case, suite in zip(track(cases[:-1], "running srun"), cycles(cases), strict=True):
             run = json.loads(case["record"])
