@@ -9,7 +9,7 @@ from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.references.load import known as references
-from virtqual.report import junit
+from virtqual.report import junit, page
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
@@ -54,7 +54,7 @@ def concluded(
     Returns
     -------
     Session
-        As ``session.json`` and ``junit.xml`` have it.
+        As ``session.json``, ``junit.xml`` and ``report.html`` have it.
     """
     session = log.session()
     session.not_run = list(not_run)
@@ -81,7 +81,7 @@ def concluded(
         cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
-    _written(log, session)
+    write(log, session)
     return session
 
 
@@ -108,10 +108,12 @@ def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
     kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}.{session.goes_on}"
-    _written(log, session)
+    write(log, session)
     return session
 
 
-def _written(log: Log, session: Session) -> None:
+def write(log: Log, session: Session) -> None:
+    """Write the documents of a session that has ended."""
     log.conclude(session)
     junit.write(session, log.directory / junit.FILE)
+    page.write(session, log.directory)

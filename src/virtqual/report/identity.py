@@ -26,6 +26,20 @@ def show(identity: Identity, console: Console) -> None:
         console.print(_table(title, rows))
 
 
+def words(identity: Identity) -> Iterator[tuple[str, str, str]]:
+    """Yield what a node is, as text: the section, the name, and the value of each fact."""
+    for title, rows in _sections(identity):
+        for name, value in rows:
+            if not seen(value):
+                yield title, name, f"not observable: {value.not_observable}"
+            elif isinstance(value, bool):
+                yield title, name, "yes" if value else "no"
+            elif isinstance(value, dict):
+                yield title, name, ", ".join(f"{key}: {entry}" for key, entry in value.items())
+            else:
+                yield title, name, str(value)
+
+
 def _table(title: str, rows: list[LabelledValue]) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=12, style="bold")

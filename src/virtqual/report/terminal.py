@@ -64,7 +64,7 @@ class Terminal:
             "hypervisor": head.hypervisor,
             "": f"accelerator {hypervisor['accelerator']}, machine {hypervisor['machine'] or 'not stated'}"
             + (f", guest kernel {guest['kernel']}" if guest.get("kernel") else ""),
-            **_details(hypervisor["details"]),
+            **details(hypervisor["details"]),
             "placement": ", ".join(f"{key} {word(value)}" for key, value in placement.items())
             or "not observable (the VMs' host was not asked)",
             "class": head.hypervisor_class,
@@ -153,7 +153,7 @@ class Terminal:
         self._say(Text(session.conclusion, style="bold"))
         self._say(f"qualified: {session.qualified}")
         self._say(f"results: {directory}", soft_wrap=True)
-        self._dim("         session.json and junit.xml; ReFrame's report and output of each round")
+        self._dim("         report.html, session.json, junit.xml; ReFrame's own of each round")
 
     def _dim(self, text: str) -> None:
         self._say(Text(text, style="dim"))
@@ -220,14 +220,19 @@ class Terminal:
             self._say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if session.not_run:
             self._dim("Not run here:")
-            by_reason: dict[str, list[str]] = defaultdict(list)
-            for line in session.not_run:
-                name, _, reason = line.partition(": ")
-                if feature := _FEATURE.fullmatch(reason):
-                    name, reason = f"{name} ({feature[1]})", "no program in the stack for"
-                by_reason[reason].append(name)
-            for reason, names in by_reason.items():
+            for reason, names in not_run(session).items():
                 self._say(Padding(Text(f"{reason}: {', '.join(names)}", style="dim"), (0, 0, 0, 2)))
+
+
+def not_run(session: Session) -> dict[str, list[str]]:
+    """Return the checks that cannot run here by reason."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in session.not_run:
+        name, _, reason = line.partition(": ")
+        if feature := _FEATURE.fullmatch(reason):
+            name, reason = f"{name} ({feature[1]})", "no program in the stack for"
+        found[reason].append(name)
+    return found
 
 
 def _case(event: Event) -> str:
@@ -241,7 +246,7 @@ def _case(event: Event) -> str:
     return f"{'warm-up' if sample[1] else 'pair'}{number} {side} {case.replace(sample[0], '')}"
 
 
-def _details(details: dict[str, Any]) -> dict[str, str]:
+def details(details: dict[str, Any]) -> dict[str, str]:
     """Return what else the system file says of the build: an option may make it another hypervisor."""
     told = {
         key: " ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for key, v in details.items()

@@ -1,0 +1,482 @@
+"""A session as one HTML file: the answer, what it rests on, and what to do, for whoever it is sent to.
+
+The file needs no script and no network, and its Content-Security-Policy allows neither.  The same session
+gives the same bytes.  Verdicts are shown as the session keeps them; its pairs are taken from its runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from virtqual.references.load import known as references
+from virtqual.report import plots
+from virtqual.report.comparison import compare, differing, letters
+from virtqual.report.identity import words
+from virtqual.report.terminal import details, not_run
+from virtqual.runs import Run
+from virtqual.session.judge import admitted_of
+from virtqual.session.pairing import checks_of, series_of
+from virtqual.session.session import Session
+from virtqual.site.placement import word
+from virtqual.verdict import Outcome, VerdictRecord
+from virtqual.verdict.outcome import number, times
+from virtqual.verdict.pairs import SIDES, Pair, Series, Side
+from virtqual.verdict.record import EstimateRecord
+from virtqual.verdict.rule import LOOKS
+
+FILE = "report.html"
+#: Sizes of plots: of a bar in the table, and of the plots of one metric (user units of SVG).
+BAR, WIDTH, HEIGHT = 300, 440, 150
+#: Longer words than this are shown by what differs in them.
+LONG = 160
+#: Characters that turn the direction of text, or have no width: shown by their number.
+_UNSEEN = {"Cf", "Cc", "Co", "Cs", "Zl", "Zp"}
+
+
+def render(session: Session) -> str:
+    """Return the report of a session that has ended.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        A run names a metric that no file declares any more.
+    """
+    title = f"{session.outcome}: {session.hypervisor} on {session.system}"
+    return _page("report.html.j2", title, session=session, command=command, **_content(session))
+
+
+def write(session: Session, directory: Path) -> None:
+    """Write the report of a session into its directory.
+
+    A session's verdict does not depend on whether its report can be made: what prevents that stands in the
+    report's place.
+    """
+    try:
+        text = render(session)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        title = f"{session.outcome}: {session.hypervisor} on {session.system}"
+        text = _page("failed.html.j2", title, session=session, why=why)
+    (directory / FILE).write_text(text, encoding="utf-8")
+
+
+def render_comparison(sessions: Sequence[Session]) -> str:
+    """Return several sessions side by side; see `virtqual.report.comparison`."""
+    names = letters(len(sessions))
+    rows = compare(sessions)
+    estimates = [_estimated(row.verdict) if row.verdict else None for row in rows]
+    drawn = plots.forest([one for one in estimates if one is not None], BAR)
+    bars = iter(drawn.bars)
+    metrics: dict[str, list[dict[str, Any]]] = {}
+    better = {}
+    for row, estimate in zip(rows, estimates, strict=True):
+        verdict = row.verdict
+        if verdict is not None:
+            better[row.series] = f"{verdict.better} is better"
+        shown = {
+            "name": names[row.session],
+            "verdict": verdict,
+            "word": verdict.outcome.value if verdict else "",
+            "ratio": f"{names[row.session]}: {times(row.overhead)}",
+            "bar": next(bars) if estimate else None,
+            "overhead": times(row.overhead),
+            "interval": row.interval,
+            "native": "-" if row.native is None else times(row.native),
+            "virtual": "-" if row.virtual is None else times(row.virtual),
+            "mark": row.mark,
+        }
+        metrics.setdefault(row.series, []).append(shown)
+    return _page(
+        "compare.html.j2",
+        f"{len(sessions)} sessions side by side",
+        sessions=list(zip(names, sessions, strict=True)),
+        differs=list(differing(sessions)),
+        forest=drawn,
+        metrics=[(name.replace("@", " "), better.get(name, ""), each) for name, each in metrics.items()],
+    )
+
+
+def _page(template: str, title: str, **content: Any) -> str:
+    environment = _environment()
+    style = environment.get_template("report.css").render()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        title=title,
+        style=Markup(style),
+        style_hash=digest,
+        BAR=BAR,
+        WIDTH=WIDTH,
+        HEIGHT=HEIGHT,
+        **content,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("virtqual.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Return what a template shows of a value: what cannot be seen in a text is shown by its number."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    if value.isascii() and value.isprintable():
+        return value
+    return "".join(
+        f"\N{LEFT-POINTING ANGLE BRACKET}U+{ord(c):04X}\N{RIGHT-POINTING ANGLE BRACKET}"
+        if unicodedata.category(c) in _UNSEEN and c not in "\n\t"
+        else c
+        for c in value
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One verdict, as the template shows it."""
+
+    number: int
+    verdict: VerdictRecord
+    check: str
+    bar: plots.Bar | None
+    dots: plots.Dots | None
+    curve: plots.Curves | None
+    ratios: plots.Curves | None
+    axis: str
+    rows: list[tuple[str, ...]]
+    raw: str
+    seen: str
+
+    @property
+    def name(self) -> str:
+        """Metric and setting."""
+        return f"{self.verdict.metric} {self.verdict.setting}"
+
+    @property
+    def word(self) -> str:
+        """The outcome."""
+        return self.verdict.outcome.value
+
+    @property
+    def _judged(self) -> EstimateRecord | None:
+        return self.verdict.judged or self.verdict.overhead
+
+    @property
+    def estimate(self) -> str:
+        """What was judged, or what was recorded where nothing is."""
+        return times(self._judged.ratio) if self._judged else ""
+
+    @property
+    def bounds(self) -> str:
+        """Its interval."""
+        return _bounds(self._judged)
+
+    @property
+    def ratio(self) -> str:
+        """Both."""
+        return f"{self.estimate} ({self.bounds})" if self.bounds else self.estimate
+
+    @property
+    def worse(self) -> str:
+        """Whether it is better or worse, in a word."""
+        return "" if self._judged is None else "worse" if self._judged.log > 0 else "better"
+
+    @property
+    def is_better(self) -> str:
+        """Which way the values are better."""
+        return f"{self.verdict.better} is better"
+
+    @property
+    def budget(self) -> tuple[str, str]:
+        """What was allowed, and the margin."""
+        allowed, _, margin = self.verdict.budget.partition(" (")
+        return allowed, margin.removesuffix(")")
+
+
+def _content(session: Session) -> dict[str, Any]:
+    admitted = admitted_of(session)
+    series, checks = series_of(admitted.runs, references()), checks_of(session.runs)
+    ordered = sorted(session.verdicts, key=_excess, reverse=True)
+    estimates = [_estimated(verdict) for verdict in ordered]
+    drawn = plots.forest([one for one in estimates if one is not None], BAR)
+    bars = iter(drawn.bars)
+    began = min((run.start for run in session.runs), default=0.0)
+    rows = [
+        _row(index, verdict, series.get(verdict.series), checks, next(bars) if estimate else None, began)
+        for index, (verdict, estimate) in enumerate(zip(ordered, estimates, strict=True), 1)
+    ]
+    judged = {run.check for run in session.runs for result in run.results if result.series in series}
+    first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
+    return {
+        "rows": rows,
+        "forest": drawn,
+        "over": [row for row in rows if row.verdict.outcome is Outcome.OVER and not row.verdict.waived],
+        "accepted": [row for row in rows if row.verdict.waived],
+        "undecided": [row for row in rows if row.verdict.outcome is Outcome.UNDECIDED],
+        "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
+        "unmeasured": {name: why for name, why in session.refused.items() if name not in judged},
+        "not_run": not_run(session),
+        "facts": list(_facts(session)),
+        "identity": list(_identity(first)),
+        "nodes": {side: run.nodes[0] for side, run in first.items() if run},
+        "hosts": list(_hosts(session)),
+        "reported": [one for one in session.preflight if one.action != "unseen"],
+        "unseen": sorted({one.item for one in session.preflight if one.action == "unseen"}),
+        "looks": LOOKS,
+        "bug_report": _bug_report(session, rows, first),
+    }
+
+
+def _excess(verdict: VerdictRecord) -> tuple[bool, float]:
+    """Return how far a verdict is above its budget; what has no estimate is last."""
+    judged = verdict.judged or verdict.overhead
+    return judged is not None, 0.0 if judged is None else judged.log - (verdict.limit or 0.0)
+
+
+def _estimated(verdict: VerdictRecord) -> plots.Estimated | None:
+    judged = verdict.judged or verdict.overhead
+    if judged is None:
+        return None
+    return plots.Estimated(judged.log, judged.lower, judged.upper, verdict.limit, verdict.margin)
+
+
+def _row(
+    index: int,
+    verdict: VerdictRecord,
+    series: Series | None,
+    checks: dict[str, str],
+    bar: plots.Bar | None,
+    began: float,
+) -> Row:
+    estimate = _estimated(verdict)
+    seen = estimate.seen if estimate else None
+    sign = 1 if verdict.better == "lower" else -1
+    found = series if series is not None and series.pairs else None
+    curve, ratios = _curves(verdict, found)
+    return Row(
+        number=index,
+        verdict=verdict,
+        check=checks.get(verdict.series, ""),
+        bar=bar,
+        dots=_dots(verdict, found),
+        curve=curve,
+        ratios=ratios,
+        axis=f"{found.metric.axis}, {found.metric.axis_unit}" if found and found.points else "",
+        rows=list(_sizes(verdict)),
+        raw=_raw(found, began) if found else "",
+        seen="" if seen is None or not math.isfinite(seen) or seen > 50 else times(math.exp(sign * seen)),
+    )
+
+
+def _ordered(series: Series) -> list[Pair]:
+    """Return all pairs in the order in which they began."""
+
+    def began(pair: Pair) -> float:
+        starts = [run.start for run in (pair.native, pair.virtual) if run and math.isfinite(run.start)]
+        return min(starts, default=math.inf)
+
+    return sorted(series.pairs, key=lambda pair: (began(pair), pair.number))
+
+
+def _dots(verdict: VerdictRecord, series: Series | None) -> plots.Dots | None:
+    if series is None or series.yardstick:
+        return None
+    costs = series.differences().mean(axis=1).tolist()
+    known = {pair.number: cost for pair, cost in zip(series.valid, costs, strict=True)}
+    marks = [
+        (known.get(pair.number), f"first-{pair.first or 'native'}" if pair.number in known else "out")
+        for pair in _ordered(series)
+    ]
+    overhead = verdict.overhead
+    whole = verdict.gate == "overhead" and not verdict.points
+    return plots.dots(
+        marks,
+        WIDTH,
+        HEIGHT,
+        log=overhead.log if overhead else None,
+        limit=verdict.limit if whole else None,
+        margin=verdict.margin if whole else None,
+    )
+
+
+def _curves(verdict: VerdictRecord, series: Series | None) -> tuple[plots.Curves | None, plots.Curves | None]:
+    """Return the plot of both sides' values over the sizes, and that of what was judged."""
+    if series is None or not series.points or not series.valid:
+        return None, None
+    bands = []
+    for side in SIDES if not series.yardstick else SIDES[1:]:
+        every = series.values(side)
+        ends = zip(series.medians(side), every.min(axis=0), every.max(axis=0), strict=True)
+        bands.append((side, [(math.log(a), math.log(b), math.log(c)) for a, b, c in ends]))
+    values = plots.curves(series.points, bands, WIDTH, HEIGHT)
+    if not verdict.points:
+        return values, None
+    costs = [_with_ends(one.judged) for one in verdict.points]
+    limits = [(one.limit, one.limit, one.limit) for one in verdict.points if one.limit is not None]
+    shown: list[plots.Band] = [("ratio", costs)]
+    if len(limits) == len(costs):
+        shown.append(("budget", limits))
+    points = [one.size for one in verdict.points]
+    return values, plots.curves(points, shown, WIDTH, HEIGHT, of_ratios=True)
+
+
+def _with_ends(judged: EstimateRecord) -> tuple[float, float, float]:
+    """Return an estimate with the ends of its interval, itself where it has none."""
+    lower, upper = (judged.log if end is None else end for end in (judged.lower, judged.upper))
+    return judged.log, lower, upper
+
+
+def _sizes(verdict: VerdictRecord) -> Iterator[tuple[str, ...]]:
+    for one in verdict.points:
+        native = "-" if one.native is None else number(one.native)
+        shown = f"{times(one.judged.ratio)} ({_bounds(one.judged)})"
+        yield f"{one.size:g}", native, number(one.virtual), shown
+
+
+def _bounds(judged: EstimateRecord | None) -> str:
+    if judged is None or judged.low is None or judged.high is None:
+        return ""
+    return f"{times(judged.low)} to {times(judged.high)}"
+
+
+def _raw(series: Series, began: float) -> str:
+    """Return every run as comma-separated values; seconds count from the session's first run."""
+    head = ["pair", "side", "second", "node", *(f"{p:g}" for p in series.points or ()), "left out because"]
+    if not series.points:
+        head[4:4] = [series.metric.unit]
+    lines = [",".join(head)]
+    for pair in _ordered(series):
+        runs = [run for run in (pair.native, pair.virtual) if run is not None]
+        for run in sorted(runs, key=lambda run: run.start):
+            when = f"{run.start - began:.1f}" if math.isfinite(run.start) else ""
+            values = (f"{value:.7g}" for value in run.values)
+            why = "; ".join(run.invalid or pair.invalid).replace('"', "'")
+            lines.append(
+                ",".join([str(pair.number), run.side, when, run.node, *values, f'"{why}"' if why else ""])
+            )
+    return "\n".join(lines)
+
+
+def _facts(session: Session) -> Iterator[tuple[str, str]]:
+    virtual = session.identity.get("virtual", {})
+    guest = virtual.get("guest", {})
+    yield "build", session.hypervisor
+    yield from details(virtual.get("hypervisor", {}).get("details", {})).items()
+    if guest.get("kernel"):
+        yield "guest kernel", str(guest["kernel"])
+    if session.placement:
+        yield (
+            "placement",
+            ", ".join(f"{name.replace('_', ' ')} {word(value)}" for name, value in session.placement.items()),
+        )
+    yield "system", session.system
+    yield "class", session.hypervisor_class
+    yield "compared with", session.against or "no earlier session"
+    programs = ", ".join(f"{one['name']} {one['version']}" for one in session.stack.get("programs", ()))
+    yield "stack", f"{session.stack.get('name')} ({session.stack.get('hash')}): {programs}"
+    ends = [run.end for run in session.runs]
+    took = f", {_duration(max(ends) - min(run.start for run in session.runs))}" if ends else ""
+    yield "measured", f"{_when(session.created)}, {len(session.runs)} runs{took}"
+    yield "session", f"{session.session} {session.label}".strip()
+
+
+def _when(created: str) -> str:
+    return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 100 else f"{minutes} min"
+
+
+def _identity(first: Mapping[Side, Run | None]) -> Iterator[tuple[str, str, str]]:
+    """Yield what the first node of either side is, name by name."""
+    said = []
+    for run in first.values():
+        known = run.identity.get(run.nodes[0]) if run else None
+        said.append({f"{title} {name}": value for title, name, value in (words(known) if known else ())})
+    for name in dict.fromkeys(name for facts in said for name in facts):
+        one, other = (facts.get(name, "not there") for facts in said)
+        if one != other and len(one) + len(other) > LONG:
+            one, other = _only(one, other), _only(other, one)
+        yield name, one, other
+
+
+def _only(text: str, other: str) -> str:
+    left = [word for word in text.split() if word not in set(other.split())]
+    return f"beside what both have: {' '.join(left)}" if left else "only what both have"
+
+
+def _hosts(session: Session) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    for verdict in session.verdicts:
+        if verdict.hosts:
+            worst_first = sorted(verdict.hosts.items(), key=lambda one: -one[1])
+            each = [(host, f"{factor - 1:+.1%}") for host, factor in worst_first]
+            yield f"{verdict.metric} {verdict.setting}", each
+
+
+def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run | None]) -> str:
+    """Return text for whoever makes the hypervisor: what was measured, on what, and how to do it again."""
+    over = [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3]
+    lines = [session.conclusion, ""]
+    lines += [
+        f"{name}: {value}" for name, value in _facts(session) if name not in ("session", "compared with")
+    ]
+    for side, run in first.items():
+        identity = run.identity.get(run.nodes[0]) if run else None
+        if identity is not None:
+            lines += [
+                "",
+                f"{side} node",
+                f"  processor {_word(identity.cpu.model)} ({_word(identity.cpu.signature)}), "
+                f"microcode {_word(identity.cpu.microcode)}",
+                f"  kernel {_word(identity.kernel.release)}",
+                f"  command line {_word(identity.kernel.command_line)}",
+            ]
+    for row in over:
+        verdict = row.verdict
+        native = "not observable" if verdict.native is None else number(verdict.native)
+        lines += [
+            "",
+            f"{row.name} ({row.is_better})",
+            f"  native {native}, virtual {number(verdict.virtual or math.nan)} {verdict.unit} (medians of "
+            f"{verdict.pairs} pairs, native and virtual in turn)",
+            f"  {row.ratio} {row.worse}; budget {verdict.budget}",
+        ]
+        lines += [f"  {finding.text}" for finding in verdict.findings if verdict.points]
+    lines += ["", "To measure it again:"]
+    lines += [
+        f"  {command(session, check)}" for check in dict.fromkeys(row.check for row in over if row.check)
+    ]
+    return "\n".join(lines)
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else "not observable"
+
+
+def command(session: Session, check: str) -> str:
+    """Return the command that measures a check again."""
+    name, *parameters = check.split(" ")
+    pattern = ".*".join([f"^{name}", *parameters])
+    return f"virtqual qualify --system {session.system} -n '{pattern}'"

@@ -1,0 +1,289 @@
+"""Plots as numbers: where their marks and lines lie, which the templates draw as SVG.
+
+They are drawn here because a plotting library writes 20 to 60 KB for what is 2 KB so, of which there are
+hundreds in a report.  What is compared is drawn as a cost: ln(virtual/native), its sign by the metric's
+direction, so that worse is to the right, or above, in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from virtqual.verdict.outcome import number
+
+#: Ratios at which an axis may have ticks, the finest first: so much apart near 1, or of so many each decade.
+_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_DECADES = ((1.0, 2.0, 5.0), (1.0,))
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of an axis: where it lies, and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from `low` to `high`, drawn from `first` to `last` (user units of SVG)."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+
+    def at(self, value: float) -> float:
+        """Return where a value lies; one that is off the axis lies at its end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return round(self.first + share * (self.last - self.first), 1)
+
+
+def scale_of(values: Iterable[float], first: float, last: float, least: float = 0.02) -> Scale:
+    """Return an axis on which all finite values lie, with some room; of `least` width."""
+    known = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(known), max(known)
+    room = max(0.04 * (high - low), (least - (high - low)) / 2, 1e-9)
+    return Scale(low - room, high + room, first, last)
+
+
+def ratios(scale: Scale, most: int) -> list[Tick]:
+    """Return ticks of an axis of logarithms at round ratios, `most` of them at most.
+
+    Examples
+    --------
+    >>> [tick.text for tick in ratios(Scale(math.log(0.93), math.log(1.21), 0, 100), 5)]
+    ['1', '1.1', '1.2']
+    >>> [tick.text for tick in ratios(Scale(math.log(0.5), math.log(90), 0, 100), 6)]
+    ['1', '10']
+    """
+    low, high = math.exp(scale.low), math.exp(scale.high)
+    found: list[float] = []
+    for step in _STEPS:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            found = [count * step for count in range(first, last + 1)]
+            break
+    # Even steps crowd at one end of a long axis.
+    if not found or high / low > 4:
+        found = _in_decades(low, high, most)
+    return [Tick(scale.at(math.log(one)), f"{one:.4g}") for one in found if one > 0]
+
+
+def _in_decades(low: float, high: float, most: int) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for each in _DECADES:
+        found = [m * 10.0**power for power in powers for m in each if low <= m * 10.0**power <= high]
+        if len(found) <= most:
+            return found
+    step = math.ceil(len(found) / most)
+    return found[::step]
+
+
+def values(scale: Scale, most: int) -> list[Tick]:
+    """Return ticks of an axis of logarithms of any values, at 1, 2 and 5 times powers of ten."""
+    found = _in_decades(math.exp(scale.low), math.exp(scale.high), most)
+    if len(found) < 2:
+        # Less than a decade: its ends say how much.
+        found = [math.exp(scale.low), math.exp(scale.high)]
+    return [Tick(scale.at(math.log(one)), number(one)) for one in found]
+
+
+def sizes(points: Sequence[float], scale: Scale, most: int) -> list[Tick]:
+    """Return ticks at some of a curve's sizes; bytes in their binary multiples where they are such."""
+    step = math.ceil(len(points) / most)
+    return [Tick(scale.at(_size(point)), _binary(point)) for point in points[::step]]
+
+
+def _size(point: float) -> float:
+    # A size of nothing has a place before that of 1.
+    return math.log2(point) if point > 0 else -1.0
+
+
+def _binary(size: float) -> str:
+    for power, name in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
+        if size >= power and size % power == 0:
+            return f"{size // power:g}{name}"
+    return f"{size:g}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One metric among the others: estimate, interval, budget, and the smallest overhead that would be OVER.
+
+    Where an end of the interval is off the axis, it is at the axis' end, and `open_left` or `open_right`.
+    """
+
+    dot: float
+    left: float
+    right: float
+    open_left: bool
+    open_right: bool
+    budget: float | None
+    margin: float | None
+    seen: float | None
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """What of a metric the forest plot shows, as logarithms of the cost; None where there is none."""
+
+    log: float
+    lower: float | None
+    upper: float | None
+    limit: float | None
+    margin: float | None
+
+    @property
+    def seen(self) -> float | None:
+        """The smallest estimate that would have been OVER with this interval."""
+        if self.lower is None or self.limit is None:
+            return None
+        return self.limit + (self.log - self.lower)
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The bars of all metrics on one axis."""
+
+    scale: Scale
+    ticks: list[Tick]
+    bars: list[Bar]
+
+    @property
+    def none(self) -> float:
+        """Where virtual is as fast as native."""
+        return self.scale.at(0.0)
+
+
+def forest(estimates: Sequence[Estimated], width: float) -> Forest:
+    """Return the bars of estimates; on an axis for all estimates and budgets, not all intervals."""
+    middle = [0.0]
+    for one in estimates:
+        middle += [one.log, *(x for x in (one.limit, _sum(one.limit, one.margin)) if x is not None)]
+    # Ends of intervals up to twice as far as what is in the middle.
+    low, high = min(middle), max(middle)
+    reach = max(high - low, 0.05)
+    ends = [end for one in estimates for end in (one.lower, one.upper) if end is not None]
+    ends = [end for end in ends if low - reach / 2 <= end <= high + reach / 2]
+    scale = scale_of([*middle, *ends], 8, width - 8)
+    return Forest(scale, ratios(scale, 7), [_bar(one, scale) for one in estimates])
+
+
+def _bar(one: Estimated, scale: Scale) -> Bar:
+    lower = -math.inf if one.lower is None else one.lower
+    upper = math.inf if one.upper is None else one.upper
+    margin = _sum(one.limit, one.margin)
+    return Bar(
+        dot=scale.at(one.log),
+        left=scale.at(lower),
+        right=scale.at(upper),
+        open_left=lower < scale.low,
+        open_right=upper > scale.high,
+        budget=None if one.limit is None else scale.at(one.limit),
+        margin=None if margin is None else scale.at(margin),
+        seen=None if one.seen is None or one.seen > scale.high else scale.at(one.seen),
+    )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+#: Outlines of marks around a place: a triangle up or down, and a cross.
+_MARKS: dict[str, Callable[[float, float], str]] = {
+    "first-native": lambda x, y: f"M{x:g} {y - 5:g}l5 9h-10z",
+    "first-virtual": lambda x, y: f"M{x:g} {y + 5:g}l-5-9h10z",
+    "out": lambda x, y: f"M{x - 4:g} {y - 4:g}l8 8m0-8l-8 8",
+}
+
+
+@dataclass(frozen=True)
+class Dots:
+    """The pairs of a metric in the order of time; `marks` are the outlines of all marks of a name."""
+
+    scale: Scale
+    ticks: list[Tick]
+    marks: dict[str, str]
+    budget: float | None
+    margin: float | None
+    mean: float | None
+
+
+def dots(
+    pairs: Sequence[tuple[float | None, str]],
+    width: float,
+    height: float,
+    *,
+    log: float | None,
+    limit: float | None,
+    margin: float | None,
+) -> Dots:
+    """Return marks for pairs.
+
+    Parameters
+    ----------
+    pairs
+        The logarithm of each pair's cost, None where it has none, and the name of its mark.
+    log, limit, margin
+        Estimate, budget and margin, which are drawn as lines; None where there is none.
+    """
+    most = _sum(limit, margin)
+    lines = [x for x in (0.0, log, limit, most) if x is not None]
+    known = [cost for cost, _ in pairs if cost is not None]
+    # Worse is above.
+    scale = scale_of([*lines, *known], height - 8, 8)
+    step = width / max(len(pairs), 1)
+    marks: dict[str, str] = {}
+    for place, (cost, mark) in enumerate(pairs):
+        x, y = round((place + 0.5) * step, 1), height - 5 if cost is None else scale.at(cost)
+        marks[mark] = marks.get(mark, "") + _MARKS[mark](x, y)
+    return Dots(
+        scale,
+        ratios(scale, 5),
+        marks,
+        None if limit is None else scale.at(limit),
+        None if most is None else scale.at(most),
+        None if log is None else scale.at(log),
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve: its points, and the outline of its band, as SVG writes them."""
+
+    name: str
+    points: str
+    band: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves over message sizes or the like."""
+
+    x: list[Tick]
+    y: list[Tick]
+    lines: list[Line]
+
+
+#: One curve: its name, and by size the logarithm of its value with the ends of its band.
+Band = tuple[str, Sequence[tuple[float, float, float]]]
+
+
+def curves(
+    points: Sequence[float], bands: Sequence[Band], width: float, height: float, *, of_ratios: bool = False
+) -> Curves:
+    """Return curves over `points`; with `of_ratios` their ticks are at round ratios."""
+    x = scale_of([_size(point) for point in points], 6, width - 6)
+    y = scale_of([value for _, rows in bands for row in rows for value in row], height - 6, 6)
+    lines = []
+    for name, rows in bands:
+        places = [(x.at(_size(p)), *(y.at(v) for v in row)) for p, row in zip(points, rows, strict=True)]
+        above = [f"{at:g},{high:g}" for at, _, _, high in places]
+        below = [f"{at:g},{low:g}" for at, _, low, _ in places]
+        lines.append(
+            Line(name, " ".join(f"{at:g},{mid:g}" for at, mid, _, _ in places), " ".join(above + below[::-1]))
+        )
+    return Curves(sizes(points, x, 8), ratios(y, 5) if of_ratios else values(y, 5), lines)
