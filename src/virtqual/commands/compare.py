@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,8 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.report.comparison import ComparedSeries, compare, differing
+from virtqual.report import page
+from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.session.store import find, load
 
 _say = Console(highlight=False, markup=False)
@@ -23,6 +25,9 @@ def command(
         list[str],
         typer.Argument(help="two sessions or more (id, path or 'last'); A is the first"),
     ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="write them to this HTML file instead")
+    ] = None,
 ) -> None:
     """Put sessions side by side: another build, another placement, another setting of the firmware.
 
@@ -38,7 +43,11 @@ def command(
         rows = compare(found)
         if not rows:
             raise UsageError("no series was measured on both sides of a session")
-        names = [chr(ord("A") + number % 26) for number in range(len(found))]
+        if output is not None:
+            output.write_text(page.render_comparison(found), encoding="utf-8")
+            _say.print(str(output), soft_wrap=True)
+            return
+        names = letters(len(found))
         for name, session in zip(names, found, strict=True):
             about = f"{session.session}  {session.hypervisor}"
             _say.print(Text(f"{name}  ", "bold").append(about, "default"))
@@ -47,8 +56,8 @@ def command(
             _say.print(Text(f"{fact}: ", "dim").append(said, "default"))
         _say.print(_table(rows, names))
         _say.print(
-            "Ratios of medians; native/A and virtual/A: that side of a session against the native side of A, "
-            "- where A did not measure the series.",
+            "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
+            "against the native side of A, - where A did not measure the series.",
             style="dim",
         )
         _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
@@ -56,17 +65,16 @@ def command(
 
 def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("metric and setting", overflow="fold", max_width=34)
+    table.add_column("metric and setting", overflow="fold", max_width=24)
     table.add_column("")
-    for title in ("virtual/native", f"native/{names[0]}", f"virtual/{names[0]}"):
+    for title in ("virtual/native", "", f"native/{names[0]}", f"virtual/{names[0]}", ""):
         table.add_column(title, justify="right", no_wrap=True)
     before = ""
     for row in rows:
         name = row.series.replace("@", " ") if row.series != before else ""
         before = row.series
-        values = (row.overhead, row.native, row.virtual)
-        shown = ("-" if value is None else f"{value:.3f}" for value in values)
-        table.add_row(name, names[row.session], *shown)
+        first, *others = ("-" if x is None else f"{x:.3f}" for x in (row.overhead, row.native, row.virtual))
+        table.add_row(name, names[row.session], first, row.interval, *others, row.mark)
     return table
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from virtqual.session.judge import admitted_of
 from virtqual.session.session import Session
+from virtqual.verdict import VerdictRecord
 from virtqual.verdict.pairs import SIDES
 
 Medians = dict[str, tuple[float, ...]]
@@ -33,6 +34,10 @@ class ComparedSeries:
         Virtual against native in this session.
     native, virtual
         Either side against the native side of the first session; None where that did not measure the series.
+    verdict
+        What the session says of the overhead; None where it judged none.
+    mark
+        ``best`` or ``worst`` of all sessions, where the intervals of both do not overlap.
     """
 
     series: str
@@ -40,6 +45,21 @@ class ComparedSeries:
     overhead: float
     native: float | None
     virtual: float | None
+    verdict: VerdictRecord | None = None
+    mark: str = ""
+
+    @property
+    def interval(self) -> str:
+        """The ends of the overhead's interval; empty where there is none."""
+        judged = self.verdict.overhead if self.verdict else None
+        if judged is None or judged.low is None or judged.high is None:
+            return ""
+        return f"{judged.low:.2f}-{judged.high:.2f}"
+
+
+def letters(count: int) -> list[str]:
+    """Return short names for so many sessions, in their order."""
+    return [chr(ord("A") + number % 26) * (1 + number // 26) for number in range(count)]
 
 
 def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
@@ -58,9 +78,30 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
             if not native or len(native) != len(virtual):
                 continue
             like = len(base) == len(native)
-            to_first = [_ratio(values, base) if like else None for values in (native, virtual)]
-            found.append(ComparedSeries(name, number, _ratio(virtual, native), *to_first))
-    return found
+            before, after = (_ratio(values, base) if like else None for values in (native, virtual))
+            judged = next((v for v in sessions[number].verdicts if v.series == name and v.overhead), None)
+            found.append(ComparedSeries(name, number, _ratio(virtual, native), before, after, judged))
+    return [replace(row, mark=_mark(row, found)) for row in found]
+
+
+def _mark(row: ComparedSeries, rows: Sequence[ComparedSeries]) -> str:
+    """Return whether no other session has a lower, or a higher, overhead, and another one surely differs."""
+    ends = {
+        other.session: (
+            other.verdict.overhead.log,
+            other.verdict.overhead.lower,
+            other.verdict.overhead.upper,
+        )
+        for other in rows
+        if other.series == row.series and other.verdict and other.verdict.overhead
+    }
+    if row.session not in ends:
+        return ""
+    best, worst = (find(ends, key=lambda one: ends[one][0]) for find in (min, max))
+    above, below = ends[best][2], ends[worst][1]
+    if above is None or below is None or above >= below:
+        return ""
+    return {best: "best", worst: "worst"}.get(row.session, "")
 
 
 def _medians(session: Session) -> dict[str, Medians]:
