@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -129,9 +128,9 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
     try:
         for name, answer in zip(names, answers, strict=True):
             for verdict in answer.verdicts:
-                sys.stdout.write(json.dumps(series_line(name, verdict)) + "\n")
-            slow = slow_runs_record(answer).model_dump(mode="json")
-            sys.stdout.write(json.dumps(session_line(name, answer, slow, _reasons(answer))) + "\n")
+                sys.stdout.write(series_line(name, verdict).model_dump_json(by_alias=True) + "\n")
+            line = session_line(name, answer, slow_runs_record(answer), _reasons(answer))
+            sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads has seen enough, such as `head`: the exit code is the same.

@@ -1,0 +1,46 @@
+"""`virtqual report`: a session as a file, for people or for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.report import machines, page
+from virtqual.session.store import find, load
+
+_say = Console(highlight=False, markup=False)
+_FORMS = {".html": page.render, **machines.FORMS}
+
+
+def command(
+    session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="NAME.html, .csv, .md or .prom; report.html beside the session"),
+    ] = None,
+) -> None:
+    """Write a session as a file that can be sent to others.
+
+    HTML has all that the session says, in one file that needs no network and no
+    script: verdicts, curves, every run, what both sides are, and a text for a bug
+    report. CSV has every sample, as `virtqual judge` reads it, Markdown the table
+    for a merge request, and .prom what node_exporter's textfile collector reads.
+    """
+    with speaking():
+        directory = find(session, paths.sessions())
+        file = output or directory / page.FILE
+        form = _FORMS.get(file.suffix)
+        if form is None:
+            raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
+        file.write_text(form(load(directory)), encoding="utf-8")
+        _say.print(str(file), soft_wrap=True)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

@@ -1,0 +1,65 @@
+"""The form of what programs read, as JSON Schema: ``docs/schemas/``, which this module writes.
+
+python -m virtqual.report.schemas docs/schemas
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from virtqual.report.lines import SeriesLine, SessionLine
+from virtqual.session.session import Session
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class SampleRow(BaseModel):
+    """A sample, as `virtqual judge` reads it from JSON lines; docs/judge-your-own.md explains the keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    session: str
+    metric: str
+    setting: str
+    size: float | None = None
+    unit: str
+    better: Literal["lower", "higher"]
+    pair: int = Field(ge=0)
+    side: Literal["native", "virtual"]
+    value: float | None
+    start: float | None = None
+    end: float | None = None
+    node: str | None = None
+    host: str | None = None
+    boot: str | None = None
+
+
+KINDS: tuple[tuple[str, Any], ...] = (
+    ("session", Session),
+    ("verdict", SeriesLine | SessionLine),
+    ("sample", SampleRow),
+)
+
+
+def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each file and what it has."""
+    for name, kind in KINDS:
+        made = TypeAdapter(kind).json_schema(mode="serialization", by_alias=True)
+        yield f"{name}.json", {"$schema": DRAFT, **made}
+
+
+def write(directory: Path) -> None:
+    """Write all files into a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in documents():
+        (directory / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""What programs read of a session: by parsers that are not ours, and by `virtqual judge`."""
+
+import csv
+import io
+
+import pytest
+from markdown_it import MarkdownIt
+from prometheus_client.parser import text_string_to_metric_families
+from test_page import DECLARED, one, session
+from typer.testing import CliRunner
+
+from virtqual.commands import judge, report
+from virtqual.report import machines
+from virtqual.runs import Result
+
+
+def test_every_sample_is_a_row_that_judge_reads(tmp_path):
+    """What a gate refused is left out there, too."""
+
+    def results(side, number):
+        invalid = ("no answer",) if (side, number) == ("virtual", 2) else ()
+        value = (1.5 if side == "virtual" else 1) * (1 + 0.001 * number)
+        return (
+            Result.scalar("x", 'a "quoted", setting', value, invalid, declared=DECLARED),
+            Result.curve("mpi_latency", "two nodes", {8.0: value, 64.0: 2 * value}),
+        )
+
+    found = session(results, pairs=12)
+    file = tmp_path / "samples.csv"
+    file.write_text(machines.csv_of(found))
+    rows = list(csv.DictReader(io.StringIO(file.read_text())))
+    assert len(rows) == 2 * 12 * 3
+    assert [row["value"] for row in rows].count("nan") == 1
+    said = CliRunner().invoke(judge.app, [str(file), "--budget", "1.05", "--margin", "0.1"]).stdout
+    assert "pair 2 left out" in " ".join(said.split())
+    assert 'OVER x@a "quoted", setting' in " ".join(said.split())
+
+
+def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
+    def results(side, number):
+        setting = "a | b `c` <b> *d* [e](f)"
+        return (Result.scalar("x_y", setting, 1.5 if side == "virtual" else 1, declared=DECLARED),)
+
+    written = machines.markdown_of(session(results, pairs=12))
+    tokens = MarkdownIt("commonmark").enable("table").parse(written)
+    cells = [tokens[i + 1] for i, token in enumerate(tokens) if token.type == "td_open"]
+    assert [cell.content for cell in cells][-2:] == ["OVER", "8"]
+    assert cells[0].children is not None
+    assert {child.type for child in cells[0].children} <= {"text", "text_special"}
+    assert "".join(child.content for child in cells[0].children) == "x_y a | b `c` <b> *d* [e](f)"
+    assert written.startswith("**OVER**: ")
+
+
+def test_prometheus_reads_verdicts():
+    found = one(1.5, pairs=12)
+    families = {one.name: one for one in text_string_to_metric_families(machines.metrics_of(found))}
+    (code,) = families["virtqual_exit_code"].samples
+    assert code.value == found.exit_code == 1
+    assert code.labels == {"system": "site", "class": "kvm", "build": "unknown"}
+    (within,) = families["virtqual_within"].samples
+    assert (within.value, within.labels["metric"], within.labels["setting"]) == (0, "x", "y")
+    bounds = {sample.labels["bound"]: sample.value for sample in families["virtqual_cost_log"].samples}
+    assert bounds["lower"] < bounds["estimate"] < bounds["upper"]
+    assert bounds["estimate"] == pytest.approx(found.verdicts[0].overhead.log)
+
+
+def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "find", lambda *_: tmp_path)
+    monkeypatch.setattr(report, "load", lambda _: one(1.0, pairs=12))
+    run = CliRunner().invoke
+    for name, begins in (("a.html", "<!doctype html>"), ("a.csv", "session,metric"), ("a.prom", "# HELP")):
+        assert run(report.app, ["-o", str(tmp_path / name)]).exit_code == 0
+        assert (tmp_path / name).read_text().lstrip().startswith(begins)
+    done = run(report.app, ["-o", str(tmp_path / "a.pdf")])
+    assert done.exit_code == 2
+    assert "the name has to end with .html, .csv, .md, .prom" in " ".join(done.output.split())
