@@ -44,8 +44,10 @@ COMMANDS = (
     "preflight",
     "record",
     "replay",
+    "report",
     "setup",
     "stack",
+    "status",
     "sweep",
 )
 
@@ -94,7 +96,9 @@ def qualify(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="SESSION", help="judge the change since an earlier session (id or 'last')"),
+        typer.Option(
+            metavar="SESSION", help="judge the change since an earlier session (id, 'last', 'good')"
+        ),
     ] = None,
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class of budgets (default: what the system file says)")

@@ -15,7 +15,7 @@ from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.harness import repetitions
-from virtqual.qualify import plan
+from virtqual.qualify import concluding, plan
 from virtqual.qualify.allocations import enough, may_rotate
 from virtqual.qualify.asking import with_hosts
 from virtqual.qualify.between import check_command
@@ -24,13 +24,13 @@ from virtqual.qualify.state import Qualification, Screen
 from virtqual.references import expiry_problems
 from virtqual.references.budgets import HypervisorClass
 from virtqual.references.load import known as references
-from virtqual.report import junit
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
 from virtqual.session.log import Begun, Log, Resumed
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Head, Request, Resumption, Session
+from virtqual.session.summary import yardstick
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.nodes import GLANCE, OFTEN, Watch
@@ -39,6 +39,8 @@ from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 
+#: Names the last session that later ones may be held against (`Summary.good`); none where there is none.
+GOOD = "good"
 #: So much of a label is kept; what no terminal shows is replaced.
 LABEL = 200
 
@@ -67,13 +69,16 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
             "nodes (extras.session_access), and runs one case at a time"
         )
     chosen = _class(request.hypervisor_class, system)
-    earlier = _earlier(request.against, system)
+    earlier = _earlier(_against(request, system, chosen), system)
     stack = stack_named(request.stack)
     lock, watch = _alone(system, screen, held)
     head, log = _opened(system, chosen, _described(stack), earlier, request)
     notes = _notes(head, earlier, chosen, stack)
     if earlier and request.against == "last":
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
+    if request.against == GOOD:
+        what = f"session of {system.name}, class {chosen.name}, in which all of this scope is WITHIN"
+        notes.insert(0, f"The last {what} is {earlier.session}." if earlier else f"There is no {what} yet.")
     return _ready(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
@@ -194,11 +199,11 @@ def check(request: Request, resumed: str | None = None) -> None:
         system = load_system(request.system)
     except InfrastructureError:
         # It is not there at the moment: what depends on it is checked when the session begins.
-        if request.against:
+        if request.against and request.against != GOOD:
             store.load_earlier(store.find(request.against, paths.sessions(), request.system))
         return
-    _class(request.hypervisor_class, system)
-    _earlier(request.against, system)
+    chosen = _class(request.hypervisor_class, system)
+    _earlier(_against(request, system, chosen), system)
 
 
 @dataclass(frozen=True)
@@ -341,6 +346,14 @@ def _known_class(name: str) -> HypervisorClass:
         raise UsageError(str(error)) from error
 
 
+def _against(request: Request, system: System, chosen: HypervisorClass) -> str:
+    """Return which session is asked for: `GOOD` is the last good one, and none where there is none yet."""
+    if request.against != GOOD:
+        return request.against
+    found = yardstick(paths.sessions(), system.name, chosen.name, full=request.full)
+    return str(found) if found else ""
+
+
 def _earlier(against: str, system: System) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not against:
@@ -398,8 +411,7 @@ def refused_beforehand(job: Qualification) -> Session | None:
         session = job.log.session()
         session.identity, session.preflight = job.head.identity, findings
         conclusion.refuse(session, len(reasons))
-        job.log.conclude(session)
-        junit.write(session, job.log.directory / junit.FILE)
+        concluding.write(job.log, session)
         return session
     job.log.append(Begun(head=job.head))
     return None

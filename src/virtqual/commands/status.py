@@ -1,0 +1,96 @@
+"""`virtqual status`: where each system stands, in a line, and who has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.history import outbox
+from virtqual.history.nights import notices, place
+from virtqual.session.summary import Summary, summaries
+
+#: Whom to tell is stated in this file of the state directory.
+NOTIFY = "notify.yaml"
+#: What monitoring calls the states (exit codes of its plugins), the gravest last.
+OK, WARNING, UNKNOWN, CRITICAL = 0, 1, 3, 2
+_GRAVEST = (OK, WARNING, UNKNOWN, CRITICAL)
+_STATES = {0: OK, 1: CRITICAL, 3: WARNING}
+_STYLE = {OK: "green", WARNING: "yellow", UNKNOWN: "yellow", CRITICAL: "bold red"}
+
+
+def command(
+    system: Annotated[str, typer.Option(help="only this system")] = "",
+    notify: Annotated[
+        bool, typer.Option("--notify", help=f"send what is new, as {NOTIFY} of the state directory says")
+    ] = False,
+) -> None:
+    """Say in one line for each system and class where it stands.
+
+    The exit code is for monitoring, the gravest of all lines: 0 within budget,
+    1 undecided, 2 over budget or no answer, 3 no session when one was expected.
+    """
+    with speaking():
+        say = Console(highlight=False, markup=False)
+        found = [one for _, one in summaries(paths.sessions()) if not system or _system(one) in ("", system)]
+        known = [one for one in found if isinstance(one, Summary)]
+        file, now = paths.state() / NOTIFY, datetime.now(UTC)
+        if notify and not file.exists():
+            raise UsageError(f"{file}: not there, and it says whom to tell (docs/nights.md)")
+        settings = outbox.read(file) if file.exists() else None
+        expected = settings.expected if settings else None
+        state = OK
+        for _, group in groupby(sorted(known, key=place), key=place):
+            one, line = standing(sorted(group, key=lambda one: one.created), now, expected)
+            say.print(Text(line, style=_STYLE[one]), soft_wrap=True)
+            state = max(state, one, key=_GRAVEST.index)
+        if not known:
+            say.print(f"no session below {paths.sessions()}", soft_wrap=True)
+            state = UNKNOWN
+        for unreadable in (one for one in found if isinstance(one, UsageError)):
+            say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
+        if notify and settings and known:
+            told = notices(known, expected=expected, now=now)
+            newest = max(one.created for one in known)
+            sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), newest)
+            say.print(f"{sent} {'notice' if sent == 1 else 'notices'} sent")
+            if failed:
+                raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
+    raise typer.Exit(state)
+
+
+def _system(one: Summary | UsageError) -> str:
+    return one.system if isinstance(one, Summary) else ""
+
+
+def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
+    """Return the state of one system and class, and a line that says it; `nights` in the order of time."""
+    last = nights[-1]
+    same = 1
+    while same < len(nights) and nights[-1 - same].outcome == last.outcome:
+        same += 1
+    since = nights[-same].created
+    state = _STATES.get(last.exit_code, CRITICAL)
+    line = f"{last.system} {last.hypervisor_class}: {last.outcome} since {since:%Y-%m-%d} ({same} in a row)"
+    line += f", {last.hypervisor}"
+    over = [
+        verdict.name for verdict in last.verdicts if verdict.outcome.name == "OVER" and not verdict.passes
+    ]
+    if over:
+        line += f"; OVER: {', '.join(over[:3])}{', ...' if over[3:] else ''}"
+    if expected and now - last.created > expected:
+        state = max(state, UNKNOWN, key=_GRAVEST.index)
+        line += f"; NO SESSION since {last.created:%Y-%m-%d %H:%M}"
+    return state, line
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

@@ -1,0 +1,253 @@
+"""The delivery of notices: each one once, by every way that a site has stated.
+
+A notice is due until its receipt, an empty file with its id, lies in the outbox of a way.  Before a delivery
+there is a file for the attempt, which becomes the receipt: where there is no room for it nothing is sent, and
+after a crash in between the notice is sent again, with the same id.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import smtplib
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files.datafile import DataModel, parse
+from virtqual.history.nights import Notice
+
+#: A way that takes longer than this has failed, seconds.
+PATIENCE = 60
+RECEIPT, ATTEMPT = ".sent", ".attempt"
+_SECRET = "a file that others cannot read"
+
+
+class Smtp(DataModel):
+    """Mail by an SMTP server; its password stands in a file of its own."""
+
+    host: str
+    port: int = 25
+    sender: str
+    to: Annotated[list[str], Field(min_length=1)]
+    starttls: bool = False
+    user: str = ""
+    password_file: Annotated[Path | None, Field(strict=False)] = None
+
+
+class Webhook(DataModel):
+    """JSON to a URL; where whoever knows it may post, it is a secret, and stands in a file of its own."""
+
+    url: str = ""
+    url_file: Annotated[Path | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Webhook:
+        if bool(self.url) == (self.url_file is not None):
+            raise ValueError("state either `url` or `url_file`.")
+        return self
+
+
+class Notify(DataModel):
+    """``notify.yaml``: whom to tell, and how.
+
+    Attributes
+    ----------
+    expected_within_hours
+        So long after one session the next one has to begin; nobody waits for it where it is not stated.
+    command
+        Gets the sentence on its standard input, and what it is about in variables ``VIRTQUAL_NOTICE_...``.
+    smtp, webhook
+        See `Smtp` and `Webhook`.
+    """
+
+    schema_: Annotated[Literal["virtqual-notify/1"], Field(alias="schema")]
+    expected_within_hours: Annotated[float, Field(gt=0)] | None = None
+    command: str = ""
+    smtp: Smtp | None = None
+    webhook: Webhook | None = None
+
+    @property
+    def expected(self) -> timedelta | None:
+        """The same as a duration."""
+        return None if self.expected_within_hours is None else timedelta(hours=self.expected_within_hours)
+
+    def ways(self) -> Mapping[str, Callable[[Notice], None]]:
+        """Return how notices are sent, by name."""
+        found: dict[str, Callable[[Notice], None]] = {}
+        if command := self.command:
+            found["command"] = lambda notice: _run(command, notice)
+        if smtp := self.smtp:
+            found["smtp"] = lambda notice: _mail(smtp, notice)
+        if webhook := self.webhook:
+            found["webhook"] = lambda notice: _post(webhook, notice)
+        return found
+
+
+def read(file: Path) -> Notify:
+    """Read whom to tell.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        With every mistake, by file, line and key.
+    """
+    return parse(file).read(Notify)
+
+
+def deliver(
+    notices: Iterable[Notice], outbox: Path, ways: Mapping[str, Callable[[Notice], None]], first: datetime
+) -> tuple[int, list[str]]:
+    """Send every notice that has no receipt, the oldest first; return how many were sent, and what failed.
+
+    Parameters
+    ----------
+    notices
+        All that there are.
+    outbox
+        Directory of receipts.
+    ways
+        How they are sent, by name.
+    first
+        Where a way has no outbox yet, what is older is not sent by it: it is no news.
+    """
+    sent, failed = 0, []
+    every = list(notices)
+    for name, send in ways.items():
+        try:
+            with _held(outbox / name) as box:
+                since = _begun(box, first)
+                for notice in every:
+                    if notice.when >= since and not (box / f"{notice.id}{RECEIPT}").exists():
+                        _send(box, notice, send)
+                        sent += 1
+        except (OSError, InfrastructureError) as error:
+            # What is older goes first: those after it wait for the next time.
+            failed.append(f"{name}: {error}")
+    return sent, failed
+
+
+@contextmanager
+def _held(box: Path) -> Iterator[Path]:
+    """Hold the outbox of a way: nobody else delivers from it meanwhile."""
+    box.mkdir(parents=True, exist_ok=True)
+    with (box / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield box
+
+
+def _begun(box: Path, first: datetime) -> datetime:
+    file = box / "since"
+    if not file.exists():
+        file.write_text(first.isoformat(), encoding="utf-8")
+    return datetime.fromisoformat(file.read_text(encoding="utf-8"))
+
+
+def _send(box: Path, notice: Notice, send: Callable[[Notice], None]) -> None:
+    attempt = box / f"{notice.id}{ATTEMPT}"
+    with attempt.open("wb") as file:
+        # A full disk is noticed before anything is sent.
+        file.write(b"\n")
+        os.fsync(file.fileno())
+    send(notice)
+    attempt.rename(box / f"{notice.id}{RECEIPT}")
+
+
+def _subject(notice: Notice) -> str:
+    words = {
+        "over": "OVER budget",
+        "resolved": "within budget again",
+        "undecided": "undecided",
+        "failed": "no answer",
+        "none": "no session",
+    }
+    return f"virtqual {notice.system}: {words[notice.kind]}" + (
+        f": {notice.subject}" if notice.subject else ""
+    )
+
+
+def _facts(notice: Notice) -> dict[str, str]:
+    return {
+        "id": notice.id,
+        "kind": notice.kind,
+        "system": notice.system,
+        "class": notice.hypervisor_class,
+        "metric": notice.subject,
+        "session": notice.session,
+        "when": notice.when.isoformat(),
+        "subject": _subject(notice),
+        "text": notice.text,
+    }
+
+
+def _run(command: str, notice: Notice) -> None:
+    told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in _facts(notice).items()}
+    try:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            input=notice.text + "\n",
+            env={**os.environ, **told},
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(f"no end after {PATIENCE} s") from None
+    if done.returncode != 0:
+        raise InfrastructureError(f"ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+
+
+def _mail(way: Smtp, notice: Notice) -> None:
+    message = EmailMessage()
+    message["Subject"], message["From"], message["To"] = _subject(notice), way.sender, ", ".join(way.to)
+    message["Message-ID"] = f"<{notice.id}@virtqual.invalid>"
+    message.set_content(notice.text)
+    try:
+        with smtplib.SMTP(way.host, way.port, timeout=PATIENCE) as server:
+            if way.starttls:
+                server.starttls()
+            if way.password_file:
+                server.login(way.user, secret(way.password_file))
+            server.send_message(message)
+    except smtplib.SMTPException as error:
+        raise InfrastructureError(f"{way.host}: {type(error).__name__}") from None
+
+
+def _post(way: Webhook, notice: Notice) -> None:
+    url = way.url or secret(way.url_file or Path())
+    if not url.startswith(("http://", "https://")):
+        raise InfrastructureError("its URL is none of http or https")
+    content = TypeAdapter(dict[str, str]).dump_json(_facts(notice))
+    headers = {"Content-Type": "application/json", "Idempotency-Key": notice.id}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=PATIENCE):
+            pass
+    except (OSError, ValueError) as error:
+        # The URL is not said: it may be a secret.
+        raise InfrastructureError(f"{type(error).__name__} {getattr(error, 'code', '')}".strip()) from None
+
+
+def secret(file: Path) -> str:
+    """Return what stands in a file that nobody else may read.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        Others may, or it cannot be read.
+    """
+    try:
+        if file.stat().st_mode & 0o077:
+            raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}: name {_SECRET}") from error

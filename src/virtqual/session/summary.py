@@ -1,0 +1,156 @@
+"""A session in short: what of it lists, nights and histories look at.
+
+It stands in a file beside the session's document, from which it can be made again at any time: years of
+sessions are read in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from virtqual.errors import UsageError
+from virtqual.references import Gate
+from virtqual.session.log import DOCUMENT, LOG
+from virtqual.session.session import Session
+from virtqual.session.store import ids, load
+from virtqual.verdict import Outcome, VerdictRecord
+
+FILE = "summary.json"
+
+
+class VerdictSummary(BaseModel):
+    """What was decided about one metric; see `virtqual.verdict.record.VerdictRecord`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metric: str
+    setting: str
+    gate: Gate
+    outcome: Outcome
+    passes: bool
+    ratio: float | None
+    log: float | None
+
+    @property
+    def name(self) -> str:
+        """What was judged, for people."""
+        return f"{self.metric} {self.setting}" + (" (change)" if self.gate == "change" else "")
+
+    @classmethod
+    def of(cls, verdict: VerdictRecord) -> VerdictSummary:
+        """Return a verdict in short."""
+        judged = verdict.judged
+        return cls(
+            metric=verdict.metric,
+            setting=verdict.setting,
+            gate=verdict.gate,
+            outcome=verdict.outcome,
+            passes=verdict.passes,
+            ratio=judged and judged.ratio,
+            log=judged and judged.log,
+        )
+
+
+class Summary(BaseModel):
+    """One session in short; see `virtqual.session.session.Session`.
+
+    Attributes
+    ----------
+    complete
+        Whether all checks of its scope were asked for, and none was left without a verdict.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal["virtqual-summary/1"] = Field(alias="schema", default="virtqual-summary/1")
+    session: str
+    label: str
+    created: datetime
+    system: str
+    hypervisor_class: str
+    hypervisor: str
+    full: bool
+    complete: bool
+    runs: int
+    outcome: str
+    exit_code: int
+    conclusion: str
+    verdicts: tuple[VerdictSummary, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether later sessions may be held against it: all of its scope was judged, and is WITHIN.
+
+        A baseline will do, where a class judges nothing but changes.
+        """
+        fine = all(one.passes or one.outcome is Outcome.BASELINE for one in self.verdicts)
+        return self.complete and self.exit_code == 0 and bool(self.verdicts) and fine
+
+    @classmethod
+    def of(cls, session: Session) -> Summary:
+        """Return a session in short."""
+        asked = session.request
+        return cls(
+            session=session.session,
+            label=session.label,
+            created=datetime.fromisoformat(session.created),
+            system=session.system,
+            hypervisor_class=session.hypervisor_class,
+            hypervisor=session.hypervisor,
+            full=bool(asked and asked.full),
+            complete=bool(asked and not (asked.names or asked.tags or session.failures or session.refused)),
+            runs=len(session.runs),
+            outcome=session.outcome,
+            exit_code=session.exit_code,
+            conclusion=session.conclusion,
+            verdicts=tuple(map(VerdictSummary.of, session.verdicts)),
+        )
+
+
+def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | UsageError]]:
+    """Yield every session of a directory in short, the oldest first; for one that cannot be read, why."""
+    for name in ids(sessions):
+        directory = sessions / name
+        try:
+            yield directory, summary(directory)
+        except UsageError as error:
+            yield directory, error
+
+
+def summary(directory: Path) -> Summary:
+    """Return a session in short, from its file if that is not older than the session's log.
+
+    Raises
+    ------
+    UsageError
+        The session cannot be read.
+    """
+    file = directory / FILE
+    newest = max(
+        (p.stat().st_mtime_ns for p in (directory / LOG, directory / DOCUMENT) if p.exists()), default=0
+    )
+    # One that is not there, or of another version, is made again.
+    with suppress(OSError, ValidationError):
+        if file.stat().st_mtime_ns >= newest:
+            return Summary.model_validate_json(file.read_bytes())
+    made = Summary.of(load(directory))
+    # Of another user's session it is made each time.
+    with suppress(OSError):
+        file.write_text(made.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+    return made
+
+
+def yardstick(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Path | None:
+    """Return the newest session of a system, class and scope that is `Summary.good`, if there is one."""
+    wanted = system, hypervisor_class, full
+    found = None
+    for directory, one in summaries(sessions):
+        if isinstance(one, Summary) and (one.system, one.hypervisor_class, one.full) == wanted and one.good:
+            found = directory
+    return found

@@ -1,0 +1,202 @@
+"""Notices are delivered once, by every way, and never lost."""
+
+import json
+import os
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from virtqual.errors import UsageError
+from virtqual.history import outbox
+from virtqual.history.nights import Notice
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def notice(number, kind="over"):
+    return Notice(
+        kind,
+        "site",
+        "kvm",
+        f"metric {number}",
+        f"s{number}",
+        FIRST + timedelta(days=number),
+        f"news {number}",
+    )
+
+
+EVERY = [notice(n) for n in range(4)]
+
+
+@pytest.fixture
+def way():
+    """A way that remembers what it has sent, and fails as long as it is told to."""
+
+    class Way:
+        def __init__(self):
+            self.sent, self.fails = [], False
+
+        def __call__(self, one):
+            if self.fails:
+                raise OSError("nobody answers")
+            self.sent.append(one.id)
+
+    return Way()
+
+
+def test_each_is_sent_once_and_later_ones_when_they_come(tmp_path, way):
+    for count in (1, 1, 3, 4, 4):
+        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, FIRST)
+        assert failed == []
+    assert (sent, way.sent) == (0, [one.id for one in EVERY])
+
+
+def test_a_way_that_fails_for_two_nights_has_all_in_the_third(tmp_path, way):
+    way.fails = True
+    for count in (1, 2):
+        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, FIRST)
+        assert (sent, failed) == (0, ["w: nobody answers"])
+    way.fails = False
+    assert outbox.deliver(EVERY[:3], tmp_path, {"w": way}, FIRST) == (3, [])
+    assert way.sent == [one.id for one in EVERY[:3]]
+
+
+def test_one_way_does_not_wait_for_another(tmp_path, way):
+    def broken(one):
+        raise OSError("down")
+
+    assert outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, FIRST) == (4, ["broken: down"])
+    assert outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST) == (0, [])
+
+
+def test_a_crash_between_delivery_and_receipt_repeats_it_with_the_same_id(tmp_path, way):
+    class Crash(BaseException):
+        pass
+
+    def crashes(one):
+        way(one)
+        if len(way.sent) == 2:
+            raise Crash
+
+    with pytest.raises(Crash):
+        outbox.deliver(EVERY, tmp_path, {"w": crashes}, FIRST)
+    outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST)
+    ids = [one.id for one in EVERY]
+    assert way.sent == [ids[0], ids[1], ids[1], ids[2], ids[3]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a full file system has to be mounted, by root")
+def test_where_there_is_no_room_for_a_receipt_nothing_is_sent(tmp_path, way):
+    box = tmp_path / "box"
+    box.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=40", "full", box], check=True)
+    try:
+        assert outbox.deliver(EVERY[:1], box, {"w": way}, FIRST) == (1, [])
+        fill = box / "fill"
+        subprocess.run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
+        sent, (failed,) = outbox.deliver(EVERY, box, {"w": way}, FIRST)
+        assert (sent, "No space left on device" in failed) == (0, True)
+        fill.unlink()
+        assert outbox.deliver(EVERY, box, {"w": way}, FIRST) == (3, [])
+        assert way.sent == [one.id for one in EVERY]
+    finally:
+        subprocess.run(["umount", box], check=True)
+
+
+def test_what_was_before_the_first_time_is_no_news(tmp_path, way):
+    outbox.deliver(EVERY, tmp_path, {"w": way}, EVERY[2].when)
+    outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST)
+    assert way.sent == [one.id for one in EVERY[2:]]
+
+
+def test_a_command_gets_the_sentence_and_what_it_is_about(tmp_path):
+    file = tmp_path / "notify.yaml"
+    file.write_text(f"schema: virtqual-notify/1\ncommand: cat > {tmp_path}/$VIRTQUAL_NOTICE_KIND\n")
+    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
+    assert (tmp_path / "over").read_text() == "news 0\n"
+    file.write_text("schema: virtqual-notify/1\ncommand: echo no mail here >&2; exit 3\n")
+    _, failed = outbox.deliver(EVERY, tmp_path / "box", outbox.read(file).ways(), FIRST)
+    assert failed == ["command: ended with 3: no mail here"]
+
+
+def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(
+                (
+                    self.headers["Idempotency-Key"],
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
+                )
+            )
+            self.send_response(500 if len(got) == 1 else 204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = tmp_path / "url"
+        url.write_text(f"http://127.0.0.1:{server.server_port}/secret\n")
+        url.chmod(0o600)
+        file = tmp_path / "notify.yaml"
+        file.write_text(f"schema: virtqual-notify/1\nwebhook: {{url_file: {url}}}\n")
+        ways = outbox.read(file).ways()
+        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST) == (0, ["webhook: HTTPError 500"])
+        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST) == (1, [])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert [key for key, _ in got] == [EVERY[0].id] * 2
+    assert (got[1][1]["kind"], got[1][1]["metric"], got[1][1]["text"]) == ("over", "metric 0", "news 0")
+    url.chmod(0o644)
+    with pytest.raises(UsageError, match="others may read it, and it holds a secret"):
+        outbox.deliver(EVERY[1:2], tmp_path / "box", ways, FIRST)
+
+
+def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
+    sent = []
+
+    class Server:
+        def __init__(self, host, port, timeout):
+            assert (host, port) == ("mail", 25)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def send_message(self, message):
+            sent.append(message)
+
+    monkeypatch.setattr(outbox.smtplib, "SMTP", Server)
+    file = tmp_path / "notify.yaml"
+    file.write_text("schema: virtqual-notify/1\nsmtp: {host: mail, sender: hpc@site, to: [ops@site]}\n")
+    outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST)
+    assert sent[0]["Subject"] == "virtqual site: OVER budget: metric 0"
+    assert sent[0]["Message-ID"] == f"<{EVERY[0].id}@virtqual.invalid>"
+    assert sent[0].get_content() == "news 0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("comand: mail", r"notify.yaml:2: comand"),
+        ("webhook: {url: http://a, url_file: b}", "either `url` or `url_file`"),
+        ("expected_within_hours: -1", "expected_within_hours"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, content, told):
+    file = tmp_path / "notify.yaml"
+    file.write_text(f"schema: virtqual-notify/1\n{content}\n")
+    with pytest.raises(UsageError, match=told):
+        outbox.read(file)
