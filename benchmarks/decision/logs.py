@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rich.progress import track
 from scipy import stats
 
 from virtqual.harness import order
@@ -201,13 +202,10 @@ def main() -> int:
     one = partial(judged, template, Truth(overhead, asked.nodes, asked.runs))
     over, outcomes = 0, defaultdict(Counter)
     with ProcessPoolExecutor() as pool:
-        for number, verdicts in enumerate(pool.map(one, range(asked.sessions)), 1):
+        for verdicts in track(pool.map(one, range(asked.sessions)), "judging", total=asked.sessions):
             over += "OVER" in verdicts.values()
             for name, outcome in verdicts.items():
                 outcomes[name][outcome] += 1
-            if sys.stderr.isatty():
-                print(f"\r{number} of {asked.sessions} sessions, {over} with OVER", end="", file=sys.stderr)
-    print()
     for name, counted in outcomes.items():
         print(f"  {name:44s} {', '.join(f'{count} {outcome}' for outcome, count in counted.most_common())}")
     high = stats.beta.ppf(0.95, over + 1, asked.sessions - over)

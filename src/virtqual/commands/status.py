@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -15,8 +14,9 @@ from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.history import outbox
-from virtqual.history.nights import notices, place
+from virtqual.history.nights import by_place, notices
 from virtqual.session.summary import Summary, summaries
+from virtqual.verdict import Outcome
 
 #: Whom to tell is stated in this file of the state directory.
 NOTIFY = "notify.yaml"
@@ -48,8 +48,8 @@ def command(
         settings = outbox.read(file) if file.exists() else None
         expected = settings.expected if settings else None
         state = OK
-        for _, group in groupby(sorted(known, key=place), key=place):
-            one, line = standing(sorted(group, key=lambda one: one.created), now, expected)
+        for _, nights in by_place(known):
+            one, line = standing(nights, now, expected)
             say.print(Text(line, style=_STYLE[one]), soft_wrap=True)
             state = max(state, one, key=_GRAVEST.index)
         if not known:
@@ -82,7 +82,7 @@ def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | Non
     line = f"{last.system} {last.hypervisor_class}: {last.outcome} since {since:%Y-%m-%d} ({same} in a row)"
     line += f", {last.hypervisor}"
     over = [
-        verdict.name for verdict in last.verdicts if verdict.outcome.name == "OVER" and not verdict.passes
+        verdict.name for verdict in last.verdicts if verdict.outcome is Outcome.OVER and not verdict.passes
     ]
     if over:
         line += f"; OVER: {', '.join(over[:3])}{', ...' if over[3:] else ''}"

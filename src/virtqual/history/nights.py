@@ -7,7 +7,7 @@ with the same ids, so that whoever delivers them need only remember which ids we
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -80,9 +80,7 @@ def notices(
         Up to when; with `expected`.
     """
     found = []
-    key = place
-    for (system, kind), group in groupby(sorted(sessions, key=key), key=key):
-        nights = sorted(group, key=lambda one: one.created)
+    for (system, kind), nights in by_place(sessions):
         found += list(_of_build(system, kind, nights))
         found += list(_of_metrics(system, kind, nights))
         if expected and now:
@@ -90,9 +88,14 @@ def notices(
     return sorted(found, key=lambda one: (one.when, one.subject))
 
 
-def place(night: Summary) -> tuple[str, str]:
-    """Return what has a history of its own: the system and the class."""
-    return night.system, night.hypervisor_class
+def by_place(sessions: Iterable[Summary]) -> Iterator[tuple[tuple[str, str], list[Summary]]]:
+    """Yield what has a history of its own, a system and a class, with its sessions in the order of time."""
+
+    def place(night: Summary) -> tuple[str, str]:
+        return night.system, night.hypervisor_class
+
+    for which, group in groupby(sorted(sessions, key=place), key=place):
+        yield which, sorted(group, key=lambda one: one.created)
 
 
 def _of_build(system: str, kind: str, nights: Sequence[Summary]) -> Iterator[Notice]:

@@ -8,6 +8,7 @@ after a crash in between the notice is sent again, with the same id.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import smtplib
 import subprocess
@@ -19,7 +20,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.datafile import DataModel, parse
@@ -28,7 +29,6 @@ from virtqual.history.nights import Notice
 #: A way that takes longer than this has failed, seconds.
 PATIENCE = 60
 RECEIPT, ATTEMPT = ".sent", ".attempt"
-_SECRET = "a file that others cannot read"
 
 
 class Smtp(DataModel):
@@ -227,7 +227,7 @@ def _post(way: Webhook, notice: Notice) -> None:
     url = way.url or secret(way.url_file or Path())
     if not url.startswith(("http://", "https://")):
         raise InfrastructureError("its URL is none of http or https")
-    content = TypeAdapter(dict[str, str]).dump_json(_facts(notice))
+    content = json.dumps(_facts(notice)).encode()
     headers = {"Content-Type": "application/json", "Idempotency-Key": notice.id}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=PATIENCE):
@@ -250,4 +250,4 @@ def secret(file: Path) -> str:
             raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}: name {_SECRET}") from error
+        raise UsageError(f"{file}: {error.strerror}: name a file that others cannot read") from error

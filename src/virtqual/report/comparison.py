@@ -72,6 +72,7 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
     names = dict.fromkeys(name for sides in measured for name in sides)
     found = []
     for name in names:
+        rows = []
         base = measured[0].get(name, {}).get("native", ())
         for number, sides in enumerate(measured):
             native, virtual = (sides.get(name, {}).get(side, ()) for side in SIDES)
@@ -80,28 +81,22 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
             like = len(base) == len(native)
             before, after = (_ratio(values, base) if like else None for values in (native, virtual))
             judged = next((v for v in sessions[number].verdicts if v.series == name and v.overhead), None)
-            found.append(ComparedSeries(name, number, _ratio(virtual, native), before, after, judged))
-    return [replace(row, mark=_mark(row, found)) for row in found]
+            rows.append(ComparedSeries(name, number, _ratio(virtual, native), before, after, judged))
+        marks = _marks(rows)
+        found += [replace(row, mark=marks.get(row.session, "")) for row in rows]
+    return found
 
 
-def _mark(row: ComparedSeries, rows: Sequence[ComparedSeries]) -> str:
-    """Return whether no other session has a lower, or a higher, overhead, and another one surely differs."""
-    ends = {
-        other.session: (
-            other.verdict.overhead.log,
-            other.verdict.overhead.lower,
-            other.verdict.overhead.upper,
-        )
-        for other in rows
-        if other.series == row.series and other.verdict and other.verdict.overhead
-    }
-    if row.session not in ends:
-        return ""
-    best, worst = (find(ends, key=lambda one: ends[one][0]) for find in (min, max))
-    above, below = ends[best][2], ends[worst][1]
+def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
+    """Return which session is the best and which the worst one of a series, if they surely differ."""
+    known = {row.session: row.verdict.overhead for row in rows if row.verdict and row.verdict.overhead}
+    if not known:
+        return {}
+    best, worst = (find(known, key=lambda one: known[one].log) for find in (min, max))
+    above, below = known[best].upper, known[worst].lower
     if above is None or below is None or above >= below:
-        return ""
-    return {best: "best", worst: "worst"}.get(row.session, "")
+        return {}
+    return {best: "best", worst: "worst"}
 
 
 def _medians(session: Session) -> dict[str, Medians]:

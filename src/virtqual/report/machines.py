@@ -60,13 +60,13 @@ def markdown_of(session: Session) -> str:
 
 
 def _line(one: VerdictRecord) -> str:
-    judged = one.judged or one.overhead
-    ratio = "-" if judged is None else times(judged.ratio)
-    if judged is not None and judged.low is not None and judged.high is not None:
-        ratio += f" ({times(judged.low)} to {times(judged.high)})"
+    estimate = one.estimate
+    ratio = times(estimate.ratio) if estimate else "-"
+    if estimate and estimate.bounds:
+        ratio += f" ({estimate.bounds})"
     values = ("-" if value is None else number(value) for value in (one.native, one.virtual))
-    name, waived = f"{one.metric} {one.setting}", " waived" if one.waived else ""
-    cells = (name, *values, one.unit, ratio, one.budget, one.outcome.value + waived, str(one.pairs))
+    waived = " waived" if one.waived else ""
+    cells = (one.name, *values, one.unit, ratio, one.budget, one.outcome.value + waived, str(one.pairs))
     return f"| {' | '.join(map(_plain, cells))} |"
 
 

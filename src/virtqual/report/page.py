@@ -53,8 +53,7 @@ def render(session: Session) -> str:
     virtqual.errors.UsageError
         A run names a metric that no file declares any more.
     """
-    title = f"{session.outcome}: {session.hypervisor} on {session.system}"
-    return _page("report.html.j2", title, session=session, command=command, **_content(session))
+    return _page("report.html.j2", _title(session), session=session, command=command, **_content(session))
 
 
 def write(session: Session, directory: Path) -> None:
@@ -67,8 +66,7 @@ def write(session: Session, directory: Path) -> None:
         text = render(session)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        title = f"{session.outcome}: {session.hypervisor} on {session.system}"
-        text = _page("failed.html.j2", title, session=session, why=why)
+        text = _page("failed.html.j2", _title(session), session=session, why=why)
     (directory / FILE).write_text(text, encoding="utf-8")
 
 
@@ -77,11 +75,10 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     names = letters(len(sessions))
     rows = compare(sessions)
     estimates = [_estimated(row.verdict) if row.verdict else None for row in rows]
-    drawn = plots.forest([one for one in estimates if one is not None], BAR)
-    bars = iter(drawn.bars)
+    drawn = plots.forest(estimates, BAR)
     metrics: dict[str, list[dict[str, Any]]] = {}
     better = {}
-    for row, estimate in zip(rows, estimates, strict=True):
+    for row, bar in zip(rows, drawn.bars, strict=True):
         verdict = row.verdict
         if verdict is not None:
             better[row.series] = f"{verdict.better} is better"
@@ -90,7 +87,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
             "verdict": verdict,
             "word": verdict.outcome.value if verdict else "",
             "ratio": f"{names[row.session]}: {times(row.overhead)}",
-            "bar": next(bars) if estimate else None,
+            "bar": bar,
             "overhead": times(row.overhead),
             "interval": row.interval,
             "native": "-" if row.native is None else times(row.native),
@@ -106,6 +103,10 @@ def render_comparison(sessions: Sequence[Session]) -> str:
         forest=drawn,
         metrics=[(name.replace("@", " "), better.get(name, ""), each) for name, each in metrics.items()],
     )
+
+
+def _title(session: Session) -> str:
+    return f"{session.outcome}: {session.hypervisor} on {session.system}"
 
 
 def _page(template: str, title: str, **content: Any) -> str:
@@ -170,7 +171,7 @@ class Row:
     @property
     def name(self) -> str:
         """Metric and setting."""
-        return f"{self.verdict.metric} {self.verdict.setting}"
+        return self.verdict.name
 
     @property
     def word(self) -> str:
@@ -178,18 +179,14 @@ class Row:
         return self.verdict.outcome.value
 
     @property
-    def _judged(self) -> EstimateRecord | None:
-        return self.verdict.judged or self.verdict.overhead
-
-    @property
     def estimate(self) -> str:
         """What was judged, or what was recorded where nothing is."""
-        return times(self._judged.ratio) if self._judged else ""
+        return times(self.verdict.estimate.ratio) if self.verdict.estimate else ""
 
     @property
     def bounds(self) -> str:
         """Its interval."""
-        return _bounds(self._judged)
+        return self.verdict.estimate.bounds if self.verdict.estimate else ""
 
     @property
     def ratio(self) -> str:
@@ -199,7 +196,8 @@ class Row:
     @property
     def worse(self) -> str:
         """Whether it is better or worse, in a word."""
-        return "" if self._judged is None else "worse" if self._judged.log > 0 else "better"
+        estimate = self.verdict.estimate
+        return "" if estimate is None else "worse" if estimate.log > 0 else "better"
 
     @property
     def is_better(self) -> str:
@@ -218,12 +216,11 @@ def _content(session: Session) -> dict[str, Any]:
     series, checks = series_of(admitted.runs, references()), checks_of(session.runs)
     ordered = sorted(session.verdicts, key=_excess, reverse=True)
     estimates = [_estimated(verdict) for verdict in ordered]
-    drawn = plots.forest([one for one in estimates if one is not None], BAR)
-    bars = iter(drawn.bars)
+    drawn = plots.forest(estimates, BAR)
     began = min((run.start for run in session.runs), default=0.0)
     rows = [
-        _row(index, verdict, series.get(verdict.series), checks, next(bars) if estimate else None, began)
-        for index, (verdict, estimate) in enumerate(zip(ordered, estimates, strict=True), 1)
+        _row(index, verdict, series.get(verdict.series), checks, bar, began)
+        for index, (verdict, bar) in enumerate(zip(ordered, drawn.bars, strict=True), 1)
     ]
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
@@ -249,12 +246,12 @@ def _content(session: Session) -> dict[str, Any]:
 
 def _excess(verdict: VerdictRecord) -> tuple[bool, float]:
     """Return how far a verdict is above its budget; what has no estimate is last."""
-    judged = verdict.judged or verdict.overhead
+    judged = verdict.estimate
     return judged is not None, 0.0 if judged is None else judged.log - (verdict.limit or 0.0)
 
 
 def _estimated(verdict: VerdictRecord) -> plots.Estimated | None:
-    judged = verdict.judged or verdict.overhead
+    judged = verdict.estimate
     if judged is None:
         return None
     return plots.Estimated(judged.log, judged.lower, judged.upper, verdict.limit, verdict.margin)
@@ -349,14 +346,8 @@ def _with_ends(judged: EstimateRecord) -> tuple[float, float, float]:
 def _sizes(verdict: VerdictRecord) -> Iterator[tuple[str, ...]]:
     for one in verdict.points:
         native = "-" if one.native is None else number(one.native)
-        shown = f"{times(one.judged.ratio)} ({_bounds(one.judged)})"
+        shown = f"{times(one.judged.ratio)} ({one.judged.bounds})"
         yield f"{one.size:g}", native, number(one.virtual), shown
-
-
-def _bounds(judged: EstimateRecord | None) -> str:
-    if judged is None or judged.low is None or judged.high is None:
-        return ""
-    return f"{times(judged.low)} to {times(judged.high)}"
 
 
 def _raw(series: Series, began: float) -> str:
@@ -432,7 +423,7 @@ def _hosts(session: Session) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         if verdict.hosts:
             worst_first = sorted(verdict.hosts.items(), key=lambda one: -one[1])
             each = [(host, f"{factor - 1:+.1%}") for host, factor in worst_first]
-            yield f"{verdict.metric} {verdict.setting}", each
+            yield verdict.name, each
 
 
 def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run | None]) -> str:

@@ -146,30 +146,26 @@ class Estimated:
 
 @dataclass(frozen=True)
 class Forest:
-    """The bars of all metrics on one axis."""
+    """The bars of all metrics on one axis, None for a metric without estimate; `none`: as fast as native."""
 
-    scale: Scale
     ticks: list[Tick]
-    bars: list[Bar]
-
-    @property
-    def none(self) -> float:
-        """Where virtual is as fast as native."""
-        return self.scale.at(0.0)
+    bars: list[Bar | None]
+    none: float
 
 
-def forest(estimates: Sequence[Estimated], width: float) -> Forest:
+def forest(estimates: Sequence[Estimated | None], width: float) -> Forest:
     """Return the bars of estimates; on an axis for all estimates and budgets, not all intervals."""
     middle = [0.0]
-    for one in estimates:
+    known = [one for one in estimates if one is not None]
+    for one in known:
         middle += [one.log, *(x for x in (one.limit, _sum(one.limit, one.margin)) if x is not None)]
     # Ends of intervals up to twice as far as what is in the middle.
     low, high = min(middle), max(middle)
     reach = max(high - low, 0.05)
-    ends = [end for one in estimates for end in (one.lower, one.upper) if end is not None]
+    ends = [end for one in known for end in (one.lower, one.upper) if end is not None]
     ends = [end for end in ends if low - reach / 2 <= end <= high + reach / 2]
     scale = scale_of([*middle, *ends], 8, width - 8)
-    return Forest(scale, ratios(scale, 7), [_bar(one, scale) for one in estimates])
+    return Forest(ratios(scale, 7), [_bar(one, scale) if one else None for one in estimates], scale.at(0.0))
 
 
 def _bar(one: Estimated, scale: Scale) -> Bar:
@@ -204,7 +200,6 @@ _MARKS: dict[str, Callable[[float, float], str]] = {
 class Dots:
     """The pairs of a metric in the order of time; `marks` are the outlines of all marks of a name."""
 
-    scale: Scale
     ticks: list[Tick]
     marks: dict[str, str]
     budget: float | None
@@ -241,7 +236,6 @@ def dots(
         x, y = round((place + 0.5) * step, 1), height - 5 if cost is None else scale.at(cost)
         marks[mark] = marks.get(mark, "") + _MARKS[mark](x, y)
     return Dots(
-        scale,
         ratios(scale, 5),
         marks,
         None if limit is None else scale.at(limit),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from virtqual.errors import UsageError
 from virtqual.session.log import DOCUMENT, LOG, Log
 from virtqual.session.session import SCHEMA, Session
 
+T = TypeVar("T")
 _OTHER = re.compile(r'"schema": ?"(virtqual-session/\d+)"')
 
 
@@ -40,10 +42,15 @@ def ids(sessions: Path) -> list[str]:
 
 def readable(sessions: Path) -> Iterator[tuple[Path, Session | UsageError]]:
     """Yield every session of a directory, the newest first; for one that cannot be read, the error."""
+    return each(sessions, load)
+
+
+def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | UsageError]]:
+    """Yield what is read of every session of a directory, the newest first, or the error."""
     for name in reversed(ids(sessions)):
         directory = sessions / name
         try:
-            yield directory, load(directory)
+            yield directory, read(directory)
         except UsageError as error:
             yield directory, error
 

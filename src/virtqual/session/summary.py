@@ -18,7 +18,7 @@ from virtqual.errors import UsageError
 from virtqual.references import Gate
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Session
-from virtqual.session.store import ids, load
+from virtqual.session.store import each, load
 from virtqual.verdict import Outcome, VerdictRecord
 
 FILE = "summary.json"
@@ -114,13 +114,8 @@ class Summary(BaseModel):
 
 
 def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | UsageError]]:
-    """Yield every session of a directory in short, the oldest first; for one that cannot be read, why."""
-    for name in ids(sessions):
-        directory = sessions / name
-        try:
-            yield directory, summary(directory)
-        except UsageError as error:
-            yield directory, error
+    """Yield every session of a directory in short, the newest first; for one that cannot be read, why."""
+    return each(sessions, summary)
 
 
 def summary(directory: Path) -> Summary:
@@ -149,8 +144,7 @@ def summary(directory: Path) -> Summary:
 def yardstick(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Path | None:
     """Return the newest session of a system, class and scope that is `Summary.good`, if there is one."""
     wanted = system, hypervisor_class, full
-    found = None
     for directory, one in summaries(sessions):
         if isinstance(one, Summary) and (one.system, one.hypervisor_class, one.full) == wanted and one.good:
-            found = directory
-    return found
+            return directory
+    return None

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from virtqual.references.budgets import Gate
 from virtqual.references.metrics import Metric
 from virtqual.verdict.message import message
-from virtqual.verdict.outcome import Finding, Interval, Outcome, Point, Verdict
+from virtqual.verdict.outcome import Finding, Interval, Outcome, Point, Verdict, times
 
 
 class _Record(BaseModel):
@@ -38,6 +38,11 @@ class EstimateRecord(_Record):
     ratio: float
     low: float | None
     high: float | None
+
+    @property
+    def bounds(self) -> str:
+        """The ends of its interval as people read them; empty where it has none."""
+        return "" if self.low is None or self.high is None else f"{times(self.low)} to {times(self.high)}"
 
 
 class PointRecord(_Record):
@@ -138,6 +143,16 @@ class VerdictRecord(_Record):
     def series(self) -> str:
         """The id of the series: ``metric@setting``."""
         return f"{self.metric}@{self.setting}"
+
+    @property
+    def name(self) -> str:
+        """Metric and setting, for people."""
+        return f"{self.metric} {self.setting}"
+
+    @property
+    def estimate(self) -> EstimateRecord | None:
+        """What was judged, or the overhead that was recorded where nothing is judged."""
+        return self.judged or self.overhead
 
     @property
     def judged(self) -> EstimateRecord | None:
