@@ -207,7 +207,7 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         binary=options.qemu,
         accelerator=accelerator,
         machine=qemu.exact_machine(options.qemu, options.machine or qemu.DEFAULT_MACHINE),
-        cpu=options.cpu or qemu.default_cpu(accelerator),
+        cpu=_cpu(options, accelerator, emulating),
         vcpus=options.vcpus,
         memory_mib=options.memory_mib,
         kernel=image,
@@ -219,6 +219,11 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
         extra=options.qemu_args,
     )
     return Guests(guest_kernel, initramfs, build, why, machine, no_rdma, emulating)
+
+
+def _cpu(options: Options, accelerator: Literal["kvm", "tcg"], emulating: qemu.Build | None) -> str:
+    model = options.cpu or qemu.default_cpu(accelerator)
+    return model if emulating is None else f"{model},{emulated.VM_CPU}"
 
 
 def _kernel_options(accelerator: Literal["kvm", "tcg"], emulating: qemu.Build | None) -> str:
