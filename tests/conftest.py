@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from following import until
 from virtqual.stack import manifest
@@ -116,3 +117,13 @@ def site(tmp_path: Path) -> Site:
         "COLUMNS": "80",
     }
     return Site(tmp_path, env)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium, that of the distribution."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("there is no chromium here (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])

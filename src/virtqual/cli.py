@@ -37,6 +37,7 @@ COMMANDS = (
     "show",
     "list",
     "compare",
+    "history",
     "identity",
     "host",
     "inputs",

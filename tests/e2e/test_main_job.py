@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT, own_state, run
 
+from in_a_browser import assert_fit_for_people
+
 pytestmark = pytest.mark.cluster
 
 
@@ -28,7 +30,7 @@ def baseline(place) -> dict:
     done = run("virtqual", "qualify", "--system", "vcluster", "--pairs", "2", *kinds, timeout=1500, **place)
     file = max(Path(place["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
     session = json.loads(file.read_text())
-    session["shown"], session["code"] = done.stdout, done.returncode
+    session["shown"], session["code"], session["file"] = done.stdout, done.returncode, file
     return session
 
 
@@ -56,6 +58,10 @@ def test_it_says_that_the_cpus_are_emulated(baseline):
 def test_the_table_fits_80_columns(baseline):
     lines = baseline["shown"].splitlines()
     assert [line for line in lines if len(line) > 80 and "/" not in line] == []
+
+
+def test_its_report_is_fit_for_people(baseline, browser):
+    assert_fit_for_people(browser, baseline["file"].with_name("report.html"))
 
 
 def test_pairs_alternate_and_start_times_prove_it(baseline):

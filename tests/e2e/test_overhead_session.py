@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT, own_state, run
 
+from in_a_browser import assert_fit_for_people
+
 SIDES = ("native", "virtual")
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +30,7 @@ def session(tmp_path_factory) -> dict:
     finally:
         assert run("vcluster", "down", timeout=120, **env).returncode == 0
     (file,) = Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json")
-    return {**json.loads(file.read_text()), "shown": done.stdout, "code": done.returncode}
+    return {**json.loads(file.read_text()), "shown": done.stdout, "code": done.returncode, "file": file}
 
 
 def test_the_overhead_is_judged_in_the_first_session(session):
@@ -53,3 +55,7 @@ def test_what_the_hosts_are_is_seen_and_reported(session):
     assert places <= {(f"{side}{k}", f"host{k}") for side in ("native", "vm") for k in (1, 2)}
     steal = {side: [one["load"]["steal"] for one in session["runs"] if one["side"] == side] for side in SIDES}
     assert max(steal["native"]) == 0 < min(steal["virtual"])
+
+
+def test_its_report_is_fit_for_people(session, browser):
+    assert_fit_for_people(browser, session["file"].with_name("report.html"))

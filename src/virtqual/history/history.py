@@ -58,7 +58,7 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
         entry["sigma"] = rounded_up(float(sigma[0]))
     # How much nights differ is one property of a machine, and what each size says of it is a rough estimate.
     entry["df"] = float(f"{np.median(weight):.2g}")
-    entry |= _between(usable)
+    entry |= _of_boots(usable)
     entry["source"] = source
     return entry
 
@@ -128,7 +128,7 @@ def _neighbours(standard: Floats, common: float) -> float:
     return round(min(max((together - common**2) / rest, 0.0), 0.95), 2)
 
 
-def _between(series: Sequence[Series]) -> dict[str, Any]:
+def _of_boots(series: Sequence[Series]) -> dict[str, Any]:
     """Return what a new boot changes, with its degrees of freedom; nothing where too few boots were seen.
 
     Sessions in one boot say nothing of it. Where nobody noted the boots, a session counts as one. A boot of
@@ -143,9 +143,33 @@ def _between(series: Sequence[Series]) -> dict[str, Any]:
     if len(boots) < LEAST_BOOTS:
         return {}
     means = np.array([d.mean() for d in boots])
-    within = float(np.mean([d.var(ddof=1) / len(d) for d in boots]))
-    between = math.sqrt(max(float(means.var(ddof=1)) - within, 0.0))
-    return {"between": rounded_up(between), "between_df": len(boots) - 1}
+    spread, df = between([means], [np.array([d.var(ddof=1) / len(d) for d in boots])])
+    return {"between": rounded_up(spread), "between_df": df}
+
+
+def between(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[float, int]:
+    """Return what boots of one build vary by, beyond their own errors, with its degrees of freedom.
+
+    Parameters
+    ----------
+    means
+        An array for each build: ln(virtual/native) of each of its boots, or of its sessions.
+    variances
+        Of these means, as the pairs show them; in the same shapes.
+
+    Returns
+    -------
+    float
+        Standard deviation; 0 where the means vary no more than their errors let expect, or nothing is known.
+    int
+        Boots less builds; 0 where no build has two.
+    """
+    df = sum(len(one) - 1 for one in means)
+    if df < 1:
+        return 0.0, 0
+    seen = sum(float(((one - one.mean()) ** 2).sum()) for one in means) / df
+    expected = sum((len(one) - 1) * float(own.mean()) for one, own in zip(means, variances, strict=True)) / df
+    return math.sqrt(max(seen - expected, 0.0)), df
 
 
 def rounded_up(value: float) -> float:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
+from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
 from virtqual.session.session import Session
 from virtqual.verdict import VerdictRecord
@@ -119,31 +119,8 @@ def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:
     """Yield everything in which what the sessions say of themselves differs, with each session's word."""
-    flat = [dict(_flattened(_facts(session))) for session in sessions]
-    for name in dict.fromkeys(name for facts in flat for name in facts):
-        words = [facts.get(name, "not said") for facts in flat]
+    flat = [facts(session) for session in sessions]
+    for name in dict.fromkeys(name for one in flat for name in one):
+        words = [one.get(name, "not said") for one in flat]
         if len(set(words)) > 1:
             yield name, words
-
-
-def _facts(session: Session) -> dict[str, Any]:
-    virtual = session.identity.get("virtual", {})
-    return {
-        "label": session.label or "none",
-        "system": session.system,
-        "class": session.hypervisor_class,
-        "hypervisor": virtual.get("hypervisor", {}),
-        "placement": virtual.get("placement", {}),
-        "guest": virtual.get("guest", {}),
-        "native processor": session.identity.get("native", {}).get("processor", {}),
-        "stack": f"{session.stack.get('name', '?')} ({session.stack.get('hash', '?')})",
-    }
-
-
-def _flattened(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in facts.items():
-        name = f"{above} {key}".strip().replace("_", " ")
-        if isinstance(value, dict):
-            yield from _flattened(value, name)
-        else:
-            yield name, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

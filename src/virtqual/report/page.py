@@ -17,10 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from virtqual import paths
+from virtqual.history.builds import MetricHistory, Place, drifted, notes, told
 from virtqual.references.load import known as references
+from virtqual.references.marks import Mark
+from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
 from virtqual.report import plots
 from virtqual.report.comparison import compare, differing, letters
 from virtqual.report.identity import words
@@ -38,7 +43,7 @@ from virtqual.verdict.rule import LOOKS
 
 FILE = "report.html"
 #: Sizes of plots: of a bar in the table, and of the plots of one metric (user units of SVG).
-BAR, WIDTH, HEIGHT = 300, 440, 150
+BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
 #: Longer words than this are shown by what differs in them.
 LONG = 160
 #: Characters that turn the direction of text, or have no width: shown by their number.
@@ -105,6 +110,52 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     )
 
 
+def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequence[str]) -> str:
+    """Return the history of builds; `left` says which sessions could not be read, and why."""
+    changed = [f"{one.name} on {place.system}" for place in places for one in place.metrics if one.summary]
+    several = "metrics have" if len(changed) > 1 else "metric has"
+    shown = ", ".join(changed[:3]) + (", ..." if changed[3:] else "")
+    return _page(
+        "history.html.j2",
+        "The history of hypervisor builds",
+        answer=f"{len(changed)} {several} changed: {shown}" if changed else "No metric has changed",
+        places=[(place, [_course(place, one, marks) for one in place.metrics]) for place in places],
+        builds=[list(_builds(place)) for place in places],
+        notes=[list(notes(place, marks, references().waivers)) for place in places],
+        left=left,
+        WIDE=WIDE,
+    )
+
+
+def _course(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> dict[str, Any]:
+    """Return a metric of a history: where something changed by session, else by build."""
+    steps, levels = one.changes.steps, one.levels
+    said = [told(place, one, step, marks) for step in steps]
+    if one.changes.drift:
+        said.append([drifted(one)])
+    history = one.history
+    values = [(level.build, level.log, level.error) for level in levels]
+    if said:
+        errors = np.sqrt(one.variances).tolist()
+        values = list(zip(history.builds.tolist(), history.log.tolist(), errors, strict=True))
+    return {
+        "name": one.name,
+        "better": f"{one.better} is better",
+        "said": said,
+        "course": plots.course(values, [step.at for step in steps], WIDE, HEIGHT),
+        "sessions": len(one.sessions),
+        "first": levels[0].text,
+        "last": levels[-1].text,
+        "summary": one.summary,
+    }
+
+
+def _builds(place: Place) -> Iterator[tuple[int, str, str, int]]:
+    for index, name in enumerate(place.builds):
+        of = [one for one in place.sessions if place.number(one) == index]
+        yield index + 1, name, f"{min(one.created for one in of):%Y-%m-%d}", len(of)
+
+
 def _title(session: Session) -> str:
     return f"{session.outcome}: {session.hypervisor} on {session.system}"
 
@@ -167,6 +218,7 @@ class Row:
     rows: list[tuple[str, ...]]
     raw: str
     seen: str
+    claims: list[str]
 
     @property
     def name(self) -> str:
@@ -269,7 +321,8 @@ def _row(
     seen = estimate.seen if estimate else None
     sign = 1 if verdict.better == "lower" else -1
     found = series if series is not None and series.pairs else None
-    curve, ratios = _curves(verdict, found)
+    claims = [one for one in _published() if one[2].metric == verdict.metric]
+    curve, ratios = _curves(verdict, found, [case for _, _, case in claims if case.sizes])
     return Row(
         number=index,
         verdict=verdict,
@@ -282,6 +335,24 @@ def _row(
         rows=list(_sizes(verdict)),
         raw=_raw(found, began) if found else "",
         seen="" if seen is None or not math.isfinite(seen) or seen > 50 else times(math.exp(sign * seen)),
+        claims=[_claimed(*one) for one in claims],
+    )
+
+
+@cache
+def _published() -> list[tuple[Study, ClaimEntry, CaseEntry]]:
+    studies = load_published(paths.references() / "published").studies
+    return [(study, claim, case) for study in studies for claim in study.claims for case in claim.cases]
+
+
+def _claimed(study: Study, claim: ClaimEntry, case: CaseEntry) -> str:
+    """Return what a study says of a metric, in a line."""
+    reference, candidate = case.values
+    said = study.study
+    where = f", {number(min(case.sizes))} to {number(max(case.sizes))}" if case.sizes else ""
+    return (
+        f"{times(candidate / reference)}{where}: {case.setting} ({claim.id}; {said.title}, "
+        f"{said.publisher}, {said.date}){'; ' + case.assumption if case.assumption else ''}"
     )
 
 
@@ -316,25 +387,38 @@ def _dots(verdict: VerdictRecord, series: Series | None) -> plots.Dots | None:
     )
 
 
-def _curves(verdict: VerdictRecord, series: Series | None) -> tuple[plots.Curves | None, plots.Curves | None]:
-    """Return the plot of both sides' values over the sizes, and that of what was judged."""
+def _curves(
+    verdict: VerdictRecord, series: Series | None, claims: Sequence[CaseEntry]
+) -> tuple[plots.Curves | None, plots.Curves | None]:
+    """Return the plot of both sides' values over the sizes, and that of what was judged and is claimed."""
     if series is None or not series.points or not series.valid:
         return None, None
     bands = []
     for side in SIDES if not series.yardstick else SIDES[1:]:
         every = series.values(side)
         ends = zip(series.medians(side), every.min(axis=0), every.max(axis=0), strict=True)
-        bands.append((side, [(math.log(a), math.log(b), math.log(c)) for a, b, c in ends]))
-    values = plots.curves(series.points, bands, WIDTH, HEIGHT)
+        bands.append((side, series.points, [(math.log(a), math.log(b), math.log(c)) for a, b, c in ends]))
+    values = plots.curves(bands, WIDTH, HEIGHT)
     if not verdict.points:
         return values, None
-    costs = [_with_ends(one.judged) for one in verdict.points]
-    limits = [(one.limit, one.limit, one.limit) for one in verdict.points if one.limit is not None]
-    shown: list[plots.Band] = [("ratio", costs)]
-    if len(limits) == len(costs):
-        shown.append(("budget", limits))
     points = [one.size for one in verdict.points]
-    return values, plots.curves(points, shown, WIDTH, HEIGHT, of_ratios=True)
+    shown: list[plots.Band] = [("ratio", points, [_with_ends(one.judged) for one in verdict.points])]
+    limits = [(one.limit, one.limit, one.limit) for one in verdict.points if one.limit is not None]
+    if len(limits) == len(points):
+        shown.append(("budget", points, limits))
+    if verdict.gate == "overhead":
+        shown += [_study_curve(case, 1 if verdict.better == "lower" else -1) for case in claims]
+    return values, plots.curves(shown, WIDTH, HEIGHT, of_ratios=True)
+
+
+def _study_curve(case: CaseEntry, sign: int) -> plots.Band:
+    """Return the cost that a study claims, over its sizes; outside of a bump it is none."""
+    points = case.sizes or []
+    reference, candidate = case.values
+    cost = sign * math.log(candidate / reference)
+    bump = case.bump
+    costs = [cost if bump is None or bump.low <= size <= bump.high else 0.0 for size in points]
+    return "study", points, [(one, one, one) for one in costs]
 
 
 def _with_ends(judged: EstimateRecord) -> tuple[float, float, float]:
@@ -455,10 +539,7 @@ def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run 
             f"  {row.ratio} {row.worse}; budget {verdict.budget}",
         ]
         lines += [f"  {finding.text}" for finding in verdict.findings if verdict.points]
-    lines += ["", "To measure it again:"]
-    lines += [
-        f"  {command(session, check)}" for check in dict.fromkeys(row.check for row in over if row.check)
-    ]
+    lines += ["", "To measure it again:", f"  {command(session, over)}"]
     return "\n".join(lines)
 
 
@@ -466,8 +547,10 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else "not observable"
 
 
-def command(session: Session, check: str) -> str:
-    """Return the command that measures a check again."""
-    name, *parameters = check.split(" ")
-    pattern = ".*".join([f"^{name}", *parameters])
-    return f"virtqual qualify --system {session.system} -n '{pattern}'"
+def command(session: Session, rows: Sequence[Row]) -> str:
+    """Return the command that measures the checks of some metrics again."""
+    patterns = []
+    for check in dict.fromkeys(row.check for row in rows if row.check):
+        name, *parameters = check.split(" ")
+        patterns.append(f" -n '{'.*'.join([f'^{name}', *parameters])}'")
+    return f"virtqual qualify --system {session.system}{''.join(patterns)}"

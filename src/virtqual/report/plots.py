@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from virtqual.verdict.outcome import number
 
@@ -262,22 +263,77 @@ class Curves:
     lines: list[Line]
 
 
-#: One curve: its name, and by size the logarithm of its value with the ends of its band.
-Band = tuple[str, Sequence[tuple[float, float, float]]]
+#: One curve: its name, its sizes, and by size the logarithm of its value with the ends of its band.
+Band = tuple[str, Sequence[float], Sequence[tuple[float, float, float]]]
 
 
-def curves(
-    points: Sequence[float], bands: Sequence[Band], width: float, height: float, *, of_ratios: bool = False
-) -> Curves:
-    """Return curves over `points`; with `of_ratios` their ticks are at round ratios."""
+def curves(bands: Sequence[Band], width: float, height: float, *, of_ratios: bool = False) -> Curves:
+    """Return curves over all their sizes; with `of_ratios` their ticks are at round ratios."""
+    points = sorted({point for _, sizes_of, _ in bands for point in sizes_of})
     x = scale_of([_size(point) for point in points], 6, width - 6)
-    y = scale_of([value for _, rows in bands for row in rows for value in row], height - 6, 6)
+    y = scale_of([value for _, _, rows in bands for row in rows for value in row], height - 6, 6)
     lines = []
-    for name, rows in bands:
-        places = [(x.at(_size(p)), *(y.at(v) for v in row)) for p, row in zip(points, rows, strict=True)]
+    for name, sizes_of, rows in bands:
+        places = [(x.at(_size(p)), *(y.at(v) for v in row)) for p, row in zip(sizes_of, rows, strict=True)]
         above = [f"{at:g},{high:g}" for at, _, _, high in places]
         below = [f"{at:g},{low:g}" for at, _, low, _ in places]
+        # Where a curve has no width there is nothing to shade.
+        wide = any(low != high for _, low, high in rows)
         lines.append(
-            Line(name, " ".join(f"{at:g},{mid:g}" for at, mid, _, _ in places), " ".join(above + below[::-1]))
+            Line(
+                name,
+                " ".join(f"{at:g},{mid:g}" for at, mid, _, _ in places),
+                " ".join(above + below[::-1]) if wide else "",
+            )
         )
     return Curves(sizes(points, x, 8), ratios(y, 5) if of_ratios else values(y, 5), lines)
+
+
+@dataclass(frozen=True)
+class Course:
+    """One metric over builds: dots with their errors, every other build shaded, and a line at each step."""
+
+    x: list[Tick]
+    y: list[Tick]
+    dots: str
+    errors: str
+    shades: str
+    steps: str
+
+
+def course(
+    values: Sequence[tuple[int, float, float]], steps: Sequence[int], width: float, height: float
+) -> Course:
+    """Return the course of a metric.
+
+    Parameters
+    ----------
+    values
+        Number of the build, logarithm of the cost, and its standard error, in order.
+    steps
+        Numbers of the first values after a step.
+    """
+    y = scale_of([0.0, *(log + k * error for _, log, error in values for k in (-2, 2))], height - 6, 6)
+    step = width / len(values)
+    at = [round((place + 0.5) * step, 1) for place in range(len(values))]
+    groups = [(build, [*places]) for build, places in groupby(range(len(values)), key=lambda i: values[i][0])]
+    shades = [
+        f"M{places[0] * step:.1f} 0h{len(places) * step:.1f}V{height:g}h{-len(places) * step:.1f}z"
+        for build, places in groups
+        if build % 2
+    ]
+    every = math.ceil(len(groups) / 24)
+    return Course(
+        [
+            Tick(round((places[0] + len(places) / 2) * step, 1), str(build + 1))
+            for build, places in groups[::every]
+        ],
+        ratios(y, 5),
+        "".join(f"M{x:g} {y.at(log):g}h0" for x, (_, log, _) in zip(at, values, strict=True)),
+        "".join(
+            f"M{x:g} {y.at(log - 2 * error):g}V{y.at(log + 2 * error):g}"
+            for x, (_, log, error) in zip(at, values, strict=True)
+        ),
+        "".join(shades),
+        "".join(f"M{place * step:.1f} 0V{height:g}" for place in steps),
+    )

@@ -16,16 +16,29 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.references import Gate
+from virtqual.references.load import known as references
+from virtqual.session.facts import facts
+from virtqual.session.judge import admitted_of
 from virtqual.session.log import DOCUMENT, LOG
+from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import each, load
 from virtqual.verdict import Outcome, VerdictRecord
+from virtqual.verdict.pairs import Series
 
 FILE = "summary.json"
 
 
 class VerdictSummary(BaseModel):
-    """What was decided about one metric; see `virtqual.verdict.record.VerdictRecord`."""
+    """What was decided about one metric; see `virtqual.verdict.record.VerdictRecord`.
+
+    Attributes
+    ----------
+    overhead
+        ln(virtual/native), signed so that positive is worse; None where native is not observable.
+    spread
+        Standard deviation of a pair's overhead; None of fewer than two pairs.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,6 +49,12 @@ class VerdictSummary(BaseModel):
     passes: bool
     ratio: float | None
     log: float | None
+    better: Literal["lower", "higher"]
+    native: float | None
+    virtual: float | None
+    overhead: float | None
+    spread: float | None
+    pairs: int
 
     @property
     def name(self) -> str:
@@ -43,8 +62,8 @@ class VerdictSummary(BaseModel):
         return f"{self.metric} {self.setting}" + (" (change)" if self.gate == "change" else "")
 
     @classmethod
-    def of(cls, verdict: VerdictRecord) -> VerdictSummary:
-        """Return a verdict in short."""
+    def of(cls, verdict: VerdictRecord, series: Series | None) -> VerdictSummary:
+        """Return a verdict on a series in short."""
         judged = verdict.judged
         return cls(
             metric=verdict.metric,
@@ -54,7 +73,19 @@ class VerdictSummary(BaseModel):
             passes=verdict.passes,
             ratio=judged and judged.ratio,
             log=judged and judged.log,
+            better=verdict.better,
+            native=verdict.native,
+            virtual=verdict.virtual,
+            overhead=verdict.overhead and verdict.overhead.log,
+            spread=_spread(series),
+            pairs=verdict.pairs,
         )
+
+
+def _spread(series: Series | None) -> float | None:
+    if series is None or series.yardstick or len(series.valid) < 2:
+        return None
+    return float(series.differences().mean(axis=1).std(ddof=1))
 
 
 class Summary(BaseModel):
@@ -64,11 +95,13 @@ class Summary(BaseModel):
     ----------
     complete
         Whether all checks of its scope were asked for, and none was left without a verdict.
+    facts
+        What it says of itself and of its machines; see `virtqual.session.facts`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["virtqual-summary/1"] = Field(alias="schema", default="virtqual-summary/1")
+    schema_: Literal["virtqual-summary/2"] = Field(alias="schema", default="virtqual-summary/2")
     session: str
     label: str
     created: datetime
@@ -81,6 +114,7 @@ class Summary(BaseModel):
     outcome: str
     exit_code: int
     conclusion: str
+    facts: dict[str, str]
     verdicts: tuple[VerdictSummary, ...]
 
     @property
@@ -96,6 +130,10 @@ class Summary(BaseModel):
     def of(cls, session: Session) -> Summary:
         """Return a session in short."""
         asked = session.request
+        series: dict[str, Series] = {}
+        # Where a file of metrics has changed since, its verdicts still stand.
+        with suppress(UsageError):
+            series = series_of(admitted_of(session).runs, references())
         return cls(
             session=session.session,
             label=session.label,
@@ -109,7 +147,8 @@ class Summary(BaseModel):
             outcome=session.outcome,
             exit_code=session.exit_code,
             conclusion=session.conclusion,
-            verdicts=tuple(map(VerdictSummary.of, session.verdicts)),
+            facts=facts(session),
+            verdicts=tuple(VerdictSummary.of(one, series.get(one.series)) for one in session.verdicts),
         )
 
 

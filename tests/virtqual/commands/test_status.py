@@ -2,38 +2,10 @@
 
 from datetime import date, timedelta
 
-import pytest
 from typer.testing import CliRunner
 
-from made_runs import keep, made_run, session_of
 from virtqual.commands import status
-from virtqual.runs import Declared, Result
-from virtqual.session.conclusion import conclude
-from virtqual.session.judge import judge
 from virtqual.session.summary import FILE
-
-DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
-
-
-@pytest.fixture
-def nights(tmp_path, monkeypatch):
-    """Return how to add a night whose virtual runs take so many times as long."""
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    (tmp_path / "sessions").mkdir()
-
-    def add(day, times, **more):
-        runs = []
-        for n in range(12):
-            for side in (("native", "virtual"), ("virtual", "native"))[n % 2]:
-                start, value = 10.0 * len(runs), times if side == "virtual" else 1.0
-                results = (Result.scalar("x", "y", value, declared=DECLARED),)
-                runs.append(made_run(side, n, job=f"{n}{side}", start=start, end=start + 5, results=results))
-        name = f"2026{day:%m%d}-220000-site"
-        found = session_of(runs, name=name, created=f"{day:%Y-%m-%d}T22:00:00+00:00", **more)
-        conclude(found, judge(found))
-        return keep(found, tmp_path / "sessions")
-
-    return add
 
 
 def said(*options):

@@ -1,0 +1,102 @@
+"""`virtqual history`: every metric over the builds, and where it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking
+from virtqual.errors import UsageError
+from virtqual.history.builds import Place, drifted, notes, place_of, told
+from virtqual.history.nights import by_place
+from virtqual.references.load import known as references
+from virtqual.references.marks import load_marks
+from virtqual.report import page
+from virtqual.session.store import ids
+from virtqual.session.summary import Summary, summaries
+
+_say = Console(highlight=False, markup=False)
+
+
+def command(
+    system: Annotated[str, typer.Option(help="only this system")] = "",
+    hypervisor_class: Annotated[str, typer.Option("--class", help="only this class")] = "",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML file instead")] = None,
+) -> None:
+    """Say which build made which metric slower, since when, and what else changed with it.
+
+    Each session's overhead has the native run of the same night as its yardstick,
+    so that a machine that becomes faster or slower as a whole moves nothing. Steps
+    and drifts are named where nothing but noise would show one in 1 % of histories.
+    They are a report: whether a build is good its own session decides.
+    """
+    with speaking():
+        found = list(_read(paths.sessions()))
+        known = [one for one in found if isinstance(one, Summary) and system in ("", one.system)]
+        known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
+        left = [one for one in found if isinstance(one, UsageError)]
+        if not known:
+            raise UsageError(f"no session of that system and class below {paths.sessions()}")
+        places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
+        marks = load_marks(paths.references())
+        if output is not None:
+            output.write_text(
+                page.render_history(places, marks, [str(one) for one in left]), encoding="utf-8"
+            )
+            _say.print(str(output), soft_wrap=True)
+            return
+        for place in places:
+            _say.print(Text(place.title, "bold"))
+            for metric in place.metrics:
+                for step in metric.changes.steps:
+                    first, *others = told(place, metric, step, marks)
+                    _say.print(Text(f"{metric.name}: ", "bold").append(first, "default"))
+                    for text in others:
+                        _say.print(f"  {text}", style="dim")
+                if metric.changes.drift:
+                    _say.print(Text(f"{metric.name}: ", "bold").append(drifted(metric), "default"))
+            _say.print(_table(place))
+            for note in notes(place, marks, references().waivers):
+                _say.print(note, style="dim")
+        for unreadable in left:
+            _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
+
+
+def _read(sessions: Path) -> Iterator[Summary | UsageError]:
+    """Yield all sessions in short; those that nobody has listed yet take a moment each."""
+    console = Console(stderr=True)
+    every = summaries(sessions)
+    known = track(
+        every,
+        "reading sessions",
+        len(ids(sessions)),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    for _, one in known:
+        yield one
+
+
+def _table(place: Place) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("metric and setting", overflow="fold", max_width=26)
+    for title in ("sessions", "first build", "last build"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("what changed")
+    for one in place.metrics:
+        first, last = one.levels[0], one.levels[-1]
+        table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.summary)
+    return table
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

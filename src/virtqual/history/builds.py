@@ -1,0 +1,306 @@
+"""The history of builds: which build made which metric slower, since when, and what else changed with it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from virtqual.history.change_points import Changes, History, Step, changes
+from virtqual.references.marks import Mark
+from virtqual.references.waivers import Waiver
+from virtqual.session.summary import Summary, VerdictSummary
+from virtqual.verdict import Outcome
+from virtqual.verdict.estimate import MOST_DF
+from virtqual.verdict.outcome import times
+
+Floats = NDArray[np.float64]
+
+#: Facts that make a build what it is begin so; other facts may change with it.
+BUILD = "hypervisor "
+#: Facts that differ from session to session by themselves, or say the same as another one.
+_OWN = ("label", "system", "class", "hypervisor build")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The overhead of one build over its sessions: ln(virtual/native), positive is worse, and its error."""
+
+    build: int
+    log: float
+    error: float
+    better: str
+
+    @property
+    def text(self) -> str:
+        """Such as ``1.05x (1.03-1.07)``, with the ends of an interval of 95 %."""
+        sign = 1 if self.better == "lower" else -1
+        ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
+        return f"{times(math.exp(sign * self.log))} ({ends[0]:.2f}-{ends[1]:.2f})"
+
+
+@dataclass(frozen=True)
+class MetricHistory:
+    """One metric over the sessions that have it.
+
+    Attributes
+    ----------
+    metric, setting, better
+        Which.
+    sessions
+        Those that have it, in the order of builds, then of time.
+    verdicts
+        What each of them decided about it.
+    history
+        Its numbers, in the same order.
+    changes
+        What they show.
+    """
+
+    metric: str
+    setting: str
+    better: str
+    sessions: tuple[Summary, ...]
+    verdicts: tuple[VerdictSummary, ...]
+    history: History
+    changes: Changes
+
+    @property
+    def name(self) -> str:
+        """Metric and setting, for people."""
+        return f"{self.metric} {self.setting}"
+
+    @property
+    def variances(self) -> Floats:
+        """Of each session's overhead, with what sessions of one build vary by; shape (n,)."""
+        variances: Floats = self.history.variance + self.changes.between**2
+        return variances
+
+    @property
+    def levels(self) -> list[Level]:
+        """The overhead of each build, in their order."""
+        weights = 1 / self.variances
+        return [
+            Level(
+                int(build),
+                float(np.average(self.history.log[of], weights=weights[of])),
+                1 / math.sqrt(float(weights[of].sum())),
+                self.better,
+            )
+            for build in np.unique(self.history.builds)
+            for of in [self.history.builds == build]
+        ]
+
+    @property
+    def summary(self) -> str:
+        """What changed, in a few words; empty if nothing did."""
+        words = [f"{math.exp(abs(one.size)):.3g}x {_which(one.size)}" for one in self.changes.steps]
+        return ", ".join(words + (["a drift"] if self.changes.drift else []))
+
+    def in_time(self, number: int) -> Summary:
+        """Return a session by its place in time."""
+        return self.sessions[int(np.argsort(self.history.order)[number])]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The history of one system and class.
+
+    Attributes
+    ----------
+    system, hypervisor_class
+        Which.
+    sessions
+        In the order of builds, then of time.
+    builds
+        Names of the builds, in the order of their first sessions.
+    metrics
+        Those that changed first, the largest change first.
+    numbers
+        The number of each build, by all that makes it what it is.
+    """
+
+    system: str
+    hypervisor_class: str
+    sessions: tuple[Summary, ...]
+    builds: tuple[str, ...]
+    metrics: tuple[MetricHistory, ...]
+    numbers: Mapping[tuple[str, ...], int]
+
+    @property
+    def title(self) -> str:
+        """System, class, and of what it is made."""
+        began = sorted(one.created for one in self.sessions)
+        return (
+            f"{self.system} {self.hypervisor_class}: {_many(len(self.sessions), 'session')} of "
+            f"{_many(len(self.builds), 'build')}, {began[0]:%Y-%m-%d} to {began[-1]:%Y-%m-%d}"
+        )
+
+    def build(self, session: Summary) -> str:
+        """Return the name of a session's build."""
+        return self.builds[self.number(session)]
+
+    def number(self, session: Summary) -> int:
+        """Return the number of a session's build."""
+        return self.numbers[build_of(session)]
+
+
+def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
+    """Return the history of a system and class; `nights` are its sessions in any order."""
+    in_time = sorted(nights, key=lambda one: one.created)
+    keys = dict.fromkeys(map(build_of, in_time))
+    number = {key: index for index, key in enumerate(keys)}
+    ordered = sorted(in_time, key=lambda one: (number[build_of(one)], one.created))
+    found: dict[tuple[str, str], list[tuple[int, VerdictSummary]]] = defaultdict(list)
+    for index, one in enumerate(ordered):
+        for verdict in one.verdicts:
+            usable = verdict.overhead is not None and verdict.spread is not None
+            # A session that judges the change, too, has two verdicts on one overhead.
+            seen = found[verdict.metric, verdict.setting]
+            if usable and verdict.outcome is not Outcome.INVALID and (not seen or seen[-1][0] != index):
+                seen.append((index, verdict))
+    builds = np.array([number[build_of(one)] for one in ordered], dtype=np.int64)
+    rank = {one.session: index for index, one in enumerate(in_time)}
+    known = {which: rows for which, rows in found.items() if rows}
+    metrics = []
+    for (metric, setting), rows in known.items():
+        where = [index for index, _ in rows]
+        sessions, verdicts = tuple(ordered[i] for i in where), tuple(verdict for _, verdict in rows)
+        in_order = np.argsort(np.argsort([rank[one.session] for one in sessions]))
+        history = _history(builds[where], verdicts, in_order)
+        found_here = changes(history, len(known))
+        metrics.append(
+            MetricHistory(metric, setting, verdicts[0].better, sessions, verdicts, history, found_here)
+        )
+    metrics.sort(key=_largest, reverse=True)
+    return Place(system, hypervisor_class, tuple(ordered), tuple(_names(keys)), tuple(metrics), number)
+
+
+def _history(
+    builds: NDArray[np.int64], verdicts: Sequence[VerdictSummary], order: NDArray[np.int64]
+) -> History:
+    spreads = np.array([one.spread for one in verdicts], dtype=np.float64)
+    pairs = np.array([one.pairs for one in verdicts])
+    sign = 1 if verdicts[0].better == "lower" else -1
+    native, virtual = (
+        sign * np.log([value or math.nan for value in side])
+        for side in ([one.native for one in verdicts], [one.virtual for one in verdicts])
+    )
+    log = np.array([one.overhead for one in verdicts], dtype=np.float64)
+    return History(builds, log, shrunk(spreads**2, pairs) / pairs, native, virtual, order)
+
+
+def shrunk(variances: Floats, pairs: NDArray[np.int64]) -> Floats:
+    """Return the variances of pairs of a metric's sessions, each drawn to what all of them show.
+
+    Of four pairs a variance is hardly known, and by chance a session would weigh many times what another
+    one does; but nights do differ, so that the others count for `MOST_DF` degrees of freedom.
+    """
+    df = pairs - 1
+    usual = float((df * variances).sum() / df.sum())
+    drawn: Floats = (MOST_DF * usual + df * variances) / (MOST_DF + df)
+    return np.maximum(drawn, 1e-12)
+
+
+def build_of(session: Summary) -> tuple[str, ...]:
+    """Return all that makes a build what it is: sessions of one build are equal in it."""
+    own = tuple(f"{name}: {word}" for name, word in session.facts.items() if name.startswith(BUILD))
+    return session.hypervisor, *own
+
+
+def _names(keys: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield a name for each build: those of the same name get what is their own."""
+    listed = list(keys)
+    alike = Counter(key[0] for key in listed)
+    for key in listed:
+        others = {word for other in listed if other[0] == key[0] and other != key for word in _words(other)}
+        own = [word for word in _words(key) if word not in others]
+        yield key[0] if alike[key[0]] == 1 else f"{key[0]} [{' '.join(own) or 'otherwise as the others'}]"
+
+
+def _words(key: tuple[str, ...]) -> list[str]:
+    return [word for fact in key[1:] for word in fact.partition(": ")[2].split()]
+
+
+def _largest(one: MetricHistory) -> float:
+    drift = abs(one.changes.drift.rate) * len(one.sessions) if one.changes.drift else 0.0
+    return max([drift, *(abs(step.size) for step in one.changes.steps)])
+
+
+def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
+    """Yield what else two sessions differ in, beside the build's name: fact, before, after."""
+    for name in dict.fromkeys((*before.facts, *after.facts)):
+        words = [one.facts.get(name, "not said") for one in (before, after)]
+        if name not in _OWN and words[0] != words[1]:
+            yield name, words[0], words[1]
+
+
+def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) -> list[str]:
+    """Return what is to be said of a step, a sentence each: what and where, why, and what to do next."""
+    before, after = one.sessions[step.at - 1], one.sessions[step.at]
+    first, last = one.sessions[step.first - 1], one.sessions[step.last]
+    factor = f"{math.exp(abs(step.size)):.3g}x {_which(step.size)}"
+    said = []
+    if step.cause == "within":
+        said.append(
+            f"{factor} between two sessions of {place.build(after)}, {first.session} and {last.session}: "
+            "the machine's, or the boot's"
+        )
+    else:
+        said.append(f"{factor} between {place.build(first)} and {place.build(last)}")
+    if step.cause == "native":
+        said[0] += ", by the native side alone: the machine's, and not the build's"
+    for name, then, now in changed(before, after):
+        said.append(f"changed with it: {name}: {then} -> {now}")
+    for mark in marks_between(marks, place.system, before.created, after.created):
+        said.append(f"marked between them: {mark.what}, {mark.date}")
+    if step.cause == "build":
+        said.append(_next(place, place.number(first), place.number(last)))
+    return said
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _which(change: float) -> str:
+    return "slower" if change > 0 else "faster"
+
+
+def _next(place: Place, first: int, last: int) -> str:
+    """Return which build to measure next: the middle one of those that the step may lie at."""
+    if last - first == 1:
+        return "test next: a build from between the two, the one in the middle, if there are any"
+    return f"test next: {place.builds[(first + last) // 2]}, to halve that"
+
+
+def drifted(one: MetricHistory) -> str:
+    """Return what is to be said of a drift; empty where there is none."""
+    drift = one.changes.drift
+    if drift is None:
+        return ""
+    which = _which(drift.rate)
+    return (
+        f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%}) {which} from each session to "
+        f"the next since {one.in_time(drift.since).session}; noticed at {one.in_time(drift.noticed).session}"
+    )
+
+
+def notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
+    """Yield what people have marked at a system, and what they accept under its class."""
+    yield from (f"{one.date}: {one.what}" for one in marks if one.system in ("", place.system))
+    today = datetime.now(UTC).date()
+    for waiver in waivers:
+        if waiver.hypervisor_class == place.hypervisor_class:
+            yield f"{waiver.build}: {waiver.text(today)}"
+
+
+def marks_between(marks: Iterable[Mark], system: str, begin: datetime, end: datetime) -> list[Mark]:
+    """Return what people marked at a system from one moment to another, in either order."""
+    days = sorted((begin.date(), end.date()))
+    return [one for one in marks if one.system in ("", system) and days[0] <= one.date <= days[1]]

@@ -1,0 +1,358 @@
+"""Steps and drifts in a history: where sessions say that something became slower, or faster.
+
+One metric at a time.  A session's overhead ln(virtual/native) has the native run of the same night as its
+yardstick, so that what moves both sides moves nothing here.  Change points are those that minimise the
+weighted squares (Killick, Fearnhead and Eckley 2012, doi:10.1080/01621459.2012.737745), with a penalty by
+which a history in which nothing changed shows a step in `ALPHA` of cases at most, over all its metrics.  A
+drift that no session shows is found by cumulative sums of what each session differs from those before it
+(Hawkins 1987, doi:10.2307/2348829).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import ruptures
+from numpy.typing import NDArray
+from ruptures.base import BaseCost
+from scipy import optimize, special
+
+from virtqual.history.history import LEAST_DF, between
+from virtqual.verdict.estimate import MAD_TO_SIGMA
+
+Floats = NDArray[np.float64]
+
+#: How often a history in which nothing changed shows a step, or a drift, on any of its metrics.  Together
+#: less than the promised 1 %: how sessions of a build vary is an estimate, too.
+ALPHA = 0.005
+ALPHA_DRIFT = 0.002
+#: What a place within a build's sessions must be better by, in squares of standard errors, than the place
+#: between two builds: builds change at every such place, machines seldom.
+WITHIN = 9.0
+#: Places that are no worse than the best by so much may be the true ones, too (a likelihood ratio of 95 %).
+LIKELY = 3.84
+#: The shift, in standard errors of a session, that cumulative sums are most sensitive to is twice this.
+SLACK = 0.5
+#: So many sessions say what is usual before one can differ from it.
+USUAL = 3
+#: How many sessions on either side of a step say which side moved.
+NEAR = 6
+
+#: So many sessions of a build in a row say how much they vary.
+STRETCH = 5
+
+Cause = Literal["build", "native", "within"]
+
+
+@dataclass(frozen=True)
+class History:
+    """One metric over sessions, in the order of builds, then of time; all arrays have the shape (n,).
+
+    Attributes
+    ----------
+    builds
+        Number of each session's build, from 0 and rising.
+    log, variance
+        ln(virtual/native), positive is worse, and the variance that its session's pairs show.
+    native, virtual
+        Logarithms of what a run cost on either side, positive is worse; NaN where nobody knows.
+    order
+        Place of each session in time, from 0.
+    """
+
+    builds: NDArray[np.int64]
+    log: Floats
+    variance: Floats
+    native: Floats
+    virtual: Floats
+    order: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change from one session to the next in order.
+
+    Attributes
+    ----------
+    at
+        Number of the first session after it.
+    first, last
+        It lies after session `first` - 1 and before session `last`, as far as sessions can tell.
+    size, error
+        Change of ln(virtual/native), positive is worse, and its standard error.
+    cause
+        ``build``: between builds, on the virtual side; ``native``: the native side alone moved; ``within``:
+        between sessions of one build.
+    """
+
+    at: int
+    first: int
+    last: int
+    size: float
+    error: float
+    cause: Cause
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A change in small steps.
+
+    Attributes
+    ----------
+    since, noticed
+        Numbers, in time, of the session from which on it shows, and of that at which it was noticed.
+    rate, error
+        Change of ln(virtual/native) from one session to the next, and its standard error.
+    """
+
+    since: int
+    noticed: int
+    rate: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a history shows.
+
+    Attributes
+    ----------
+    steps
+        In order.
+    drift
+        None where there is none.
+    between, df
+        What sessions of one build vary by beyond their own errors, and how well that is known.
+    """
+
+    steps: tuple[Step, ...]
+    drift: Drift | None
+    between: float
+    df: int
+
+
+def changes(history: History, metrics: int) -> Changes:
+    """Return what one of so many metrics shows.
+
+    Parameters
+    ----------
+    history
+        Of three sessions or more; of fewer nothing is said.
+    metrics
+        How many metrics share the error rate.
+    """
+    count = len(history.log)
+    spread, df = _spread(history)
+    if count < USUAL:
+        return Changes((), None, spread, df)
+    variance = history.variance + spread**2
+    known = _known(history, spread, df)
+    penalty = float(special.stdtrit(known, 1 - ALPHA / (2 * metrics * (count - 1)))) ** 2
+    fit = _Fit(history.log, 1 / variance)
+    steps = [_moved(history, fit, *one) for one in _places(history, fit, penalty)]
+    bounds = [0, *(step.at for step in steps), count]
+    level = np.concatenate([np.full(b - a, fit.mean(a, b)) for a, b in itertools.pairwise(bounds)])
+    in_time = np.argsort(history.order)
+    limit = _limit(ALPHA_DRIFT / (2 * metrics), count)
+    rest = float(((history.log - level) ** 2 / variance).sum()) + penalty * len(steps)
+    drift = _drift(history.log[in_time], variance[in_time], limit, known)
+    # Steps alarm as drifts do, and a long drift looks like steps: which of them explains more?
+    if drift is not None and drift[1] + penalty < rest:
+        return Changes((), drift[0], spread, df)
+    drift = _drift((history.log - level)[in_time], variance[in_time], limit, known)
+    return Changes(tuple(steps), drift and drift[0], spread, df)
+
+
+def _spread(history: History) -> tuple[float, int]:
+    """Return what sessions of one build vary by; without builds of several, from one session to the next."""
+    builds = [np.flatnonzero(history.builds == build) for build in np.unique(history.builds)]
+    # Of years in short stretches: their own steps and drifts are no noise.
+    parts = [part for build in builds for part in np.array_split(build, math.ceil(len(build) / STRETCH))]
+    spread, df = between([history.log[one] for one in parts], [history.variance[one] for one in parts])
+    if df >= LEAST_DF or len(history.log) < LEAST_DF:
+        return spread, df
+    # Whatever steps there are: most sessions have none before them.
+    next_to = np.diff(history.log)
+    seen = (MAD_TO_SIGMA * float(np.median(np.abs(next_to)))) ** 2 / 2
+    return math.sqrt(max(seen - float(history.variance.mean()), 0.0)), len(next_to) // 3
+
+
+def _known(history: History, spread: float, df: int) -> float:
+    """Return the degrees of freedom of a session's variance, as a whole (Satterthwaite)."""
+    own = float(history.variance.mean())
+    uncertain = spread**4 / max(df, 1)
+    return min((own + spread**2) ** 2 / uncertain, 1e6) if uncertain > 0 else 1e6
+
+
+def _sums(values: Floats) -> list[float]:
+    return [0.0, *map(float, np.cumsum(values))]
+
+
+class _Fit(BaseCost):  # type: ignore[misc]  # ruptures has no types
+    """Weighted squares around the mean of a stretch of sessions, from sums."""
+
+    model = "weighted squares"
+    min_size = 1
+
+    def __init__(self, values: Floats, weights: Floats) -> None:
+        self.signal, self.weights = values[:, None], weights
+        # As lists: it is asked for single numbers, many times.
+        self._weight, self._first, self._second = (_sums(weights * values**power) for power in range(3))
+
+    def fit(self, signal: Floats) -> _Fit:
+        """Do nothing: the values are known."""
+        return self
+
+    def error(self, start: int, end: int) -> float:
+        """Return the squares of ``[start, end)``."""
+        first = self._first[end] - self._first[start]
+        return self._second[end] - self._second[start] - first * first * self.variance(start, end)
+
+    def mean(self, start: int, end: int) -> float:
+        """Return the weighted mean of ``[start, end)``."""
+        return (self._first[end] - self._first[start]) * self.variance(start, end)
+
+    def variance(self, start: int, end: int) -> float:
+        """Return the variance of this mean."""
+        return 1 / (self._weight[end] - self._weight[start])
+
+    def gain(self, start: int, at: int, end: int) -> float:
+        """Return by how much two means are better than one."""
+        return self.error(start, end) - self.error(start, at) - self.error(at, end)
+
+
+class _OfBuilds(BaseCost):  # type: ignore[misc]
+    """The same with a build as the unit."""
+
+    model = "weighted squares of builds"
+    min_size = 1
+
+    def __init__(self, fit: _Fit, starts: Sequence[int]) -> None:
+        self._fit, self._starts = fit, starts
+        self.signal = np.zeros((len(starts) - 1, 1))
+
+    def fit(self, signal: Floats) -> _OfBuilds:
+        """Do nothing: the values are known."""
+        return self
+
+    def error(self, start: int, end: int) -> float:
+        """Return the squares of some builds."""
+        return self._fit.error(self._starts[start], self._starts[end])
+
+
+def _points(cost: BaseCost, penalty: float) -> list[int]:
+    """Return the change points of a stretch of units, without its end."""
+    if len(cost.signal) < 2:
+        return []
+    found = ruptures.Pelt(custom_cost=cost, min_size=1, jump=1).fit(cost.signal).predict(pen=penalty)
+    return [int(one) for one in found[:-1]]
+
+
+def _places(history: History, fit: _Fit, penalty: float) -> list[tuple[int, int, int]]:
+    """Return the steps with the ends of the stretch around each: between builds, or within one."""
+    count = len(history.log)
+    starts = [0, *(int(i) for i in np.flatnonzero(np.diff(history.builds)) + 1), count]
+    found = [starts[one] for one in _points(_OfBuilds(fit, starts), penalty)]
+    for begin, end in itertools.pairwise(starts):
+        # A build of years has steps of its own; they cannot explain more than all there is.
+        if fit.error(begin, end) > penalty:
+            own = _Fit(history.log[begin:end], fit.weights[begin:end])
+            found += [begin + one for one in _points(own, penalty)]
+    found = sorted({0, count, *found})
+    while len(found) > 2:
+        gains = [fit.gain(*found[k - 1 : k + 2]) for k in range(1, len(found) - 1)]
+        if min(gains) >= penalty:
+            break
+        # One that another one has explained.
+        del found[1 + int(np.argmin(gains))]
+    placed = []
+    for k in range(1, len(found) - 1):
+        found[k] = _best(history.builds, fit, *found[k - 1 : k + 2])
+        placed.append((found[k - 1], found[k], found[k + 1]))
+    return placed
+
+
+def _best(builds: NDArray[np.int64], fit: _Fit, begin: int, at: int, end: int) -> int:
+    """Return the best place of a step near one: between builds, unless one within a build is far better."""
+    near = range(begin + 1, end)
+    within = [i for i in near if builds[i] == builds[i - 1] and builds[i] in (builds[at - 1], builds[at])]
+    if not within:
+        return at
+    best = max(within, key=lambda i: fit.gain(begin, i, end))
+    return best if fit.gain(begin, best, end) > fit.gain(begin, at, end) + WITHIN else at
+
+
+def _moved(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
+    """Return a step with its size, its place as far as it is known, and its cause."""
+    size = fit.mean(at, end) - fit.mean(begin, at)
+    gain, between_builds = fit.gain(begin, at, end), np.diff(history.builds, prepend=-1) > 0
+    likely = [i for i in range(begin + 1, end) if fit.gain(begin, i, end) > gain - LIKELY]
+    cause: Cause = "build"
+    if not between_builds[at]:
+        cause = "within"
+    else:
+        likely = [i for i in likely if between_builds[i]]
+        before, after = slice(max(begin, at - NEAR), at), slice(at, min(end, at + NEAR))
+        native, virtual = (
+            abs(float(side[after].mean() - side[before].mean())) for side in (history.native, history.virtual)
+        )
+        if virtual < abs(size) / 2 <= native:
+            cause = "native"
+    error = math.sqrt(fit.variance(begin, at) + fit.variance(at, end))
+    return Step(at, min(likely), max(likely), size, error, cause)
+
+
+def _limit(alpha: float, count: int) -> float:
+    """Return the height that a cumulative sum of `count` sessions reaches with a chance of `alpha`.
+
+    By Siegmund's approximation of the mean number of sessions until it does (1985, "Sequential Analysis").
+    """
+
+    def missing(height: float) -> float:
+        reach = 2 * SLACK * (height + 1.166)
+        return math.log(math.expm1(reach) - reach) - math.log(2 * SLACK**2 * count / alpha)
+
+    return float(optimize.brentq(missing, 0.5, 200))
+
+
+def _alarm(log: Floats, variance: Floats, limit: float, df: float) -> int | None:
+    """Return the session, in the order of time, at which a drift shows; None where none does."""
+    weights = 1 / variance
+    known, usual = np.cumsum(weights)[:-1], np.cumsum(weights * log)[:-1]
+    differs = (log[1:] - usual / known) / np.sqrt(variance[1:] + 1 / known)
+    # As normal as it would be if the variance were known.
+    scores = special.ndtri(np.clip(special.stdtr(df, differs), 1e-15, 1 - 1e-15))
+    slower = faster = 0.0
+    for i, score in enumerate(scores.tolist(), 1):
+        if i >= USUAL:
+            slower, faster = max(0.0, slower + score - SLACK), max(0.0, faster - score - SLACK)
+            if max(slower, faster) > limit:
+                return i
+    return None
+
+
+def _drift(log: Floats, variance: Floats, limit: float, df: float) -> tuple[Drift, float] | None:
+    """Return the drift of sessions in the order of time, and the squares around it; None where none shows."""
+    noticed = _alarm(log, variance, limit, df)
+    if noticed is None:
+        return None
+    weights = 1 / variance
+
+    def line(since: int) -> tuple[float, float, float]:
+        """Return the squares around a level and then a line, its rate, and the weight of that."""
+        place = np.maximum(np.arange(len(log)) - since, 0)
+        middle = float((weights * place).sum() / weights.sum())
+        width = float((weights * (place - middle) ** 2).sum())
+        rate = float((weights * (place - middle) * log).sum() / width)
+        rest = log - float((weights * log).sum() / weights.sum()) - rate * (place - middle)
+        return float((weights * rest**2).sum()), rate, width
+
+    lines = [line(since) for since in range(noticed)]
+    since = min(range(noticed), key=lambda one: lines[one][0])
+    rest, rate, width = lines[since]
+    return Drift(since, noticed, rate, 1 / math.sqrt(width)), rest

@@ -1,0 +1,39 @@
+"""What people know of a system's days: ``references/marks.yaml``, such as a new BIOS."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from virtqual.files.datafile import DataModel, parse
+from virtqual.references.schemas import Text
+
+FILE = "marks.yaml"
+
+
+class Mark(DataModel):
+    """Something that happened to a system on a day; to every system where none is named."""
+
+    date: date
+    what: Text
+    system: str = ""
+
+
+class _MarksFile(DataModel):
+    schema_: Annotated[Literal["virtqual-marks/1"], Field(alias="schema")]
+    marks: list[Mark]
+
+
+def load_marks(directory: Path) -> tuple[Mark, ...]:
+    """Return the marks of a directory of references; none where it has no such file.
+
+    Raises
+    ------
+    DataError
+        Naming file, line and key of every mistake.
+    """
+    file = directory / FILE
+    return tuple(parse(file).read(_MarksFile).marks) if file.exists() else ()

@@ -1,0 +1,54 @@
+"""What a session says of itself and of its machines, name by name, so that two sessions can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from virtqual.identity import seen
+from virtqual.session.session import Session
+
+
+def facts(session: Session) -> dict[str, str]:
+    """Return the facts of a session, by their names as people read them."""
+    virtual = session.identity.get("virtual", {})
+    stated = {
+        "label": session.label or "none",
+        "system": session.system,
+        "class": session.hypervisor_class,
+        "hypervisor": virtual.get("hypervisor", {}),
+        "placement": virtual.get("placement", {}),
+        "guest": virtual.get("guest", {}),
+        "native processor": session.identity.get("native", {}).get("processor", {}),
+        "stack": f"{session.stack.get('name', '?')} ({session.stack.get('hash', '?')})",
+    }
+    return dict(_flattened(stated)) | dict(_of_nodes(session))
+
+
+def _of_nodes(session: Session) -> Iterator[tuple[str, str]]:
+    """Yield what the nodes of either side are: every value that any of them shows."""
+    said: dict[str, dict[str, None]] = {}
+    for run in session.runs:
+        hosts = said.setdefault(f"{run.side} hosts", {})
+        hosts.update(dict.fromkeys(run.hosts.get(node, node) for node in run.nodes))
+        for one in run.identity.values():
+            shown = {
+                "kernel": one.kernel.release,
+                "command line": one.kernel.command_line,
+                "microcode": one.cpu.microcode,
+                "firmware": one.hypervisor.firmware,
+            }
+            for name, value in shown.items():
+                if seen(value):
+                    said.setdefault(f"{run.side} {name}", {})[str(value)] = None
+    for name, values in said.items():
+        yield name, ", ".join(sorted(values))
+
+
+def _flattened(stated: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in stated.items():
+        name = f"{above} {key}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            yield from _flattened(value, name)
+        else:
+            yield name, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,71 @@
+"""`virtqual history`: over stored sessions, in 80 columns and as a page."""
+
+from datetime import date, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual.commands import history
+
+FIRST = date(2026, 1, 1)
+
+
+def said(*options):
+    done = CliRunner().invoke(history.app, options)
+    return done.exit_code, done.output
+
+
+def hypervisor(build):
+    return {"virtual": {"hypervisor": {"vendor": "QEMU", "build": build}}}
+
+
+@pytest.fixture
+def builds(nights):
+    """Four builds of three nights; the third one is slower by 6 %."""
+    for night in range(12):
+        build = night // 3
+        wobble = 1 + 0.002 * (night % 3 - 1)
+        nights(
+            FIRST + timedelta(days=night),
+            (1.06 if build >= 2 else 1.0) * wobble,
+            noise=0.01,
+            identity=hypervisor(f"9.{build}"),
+        )
+
+
+@pytest.mark.usefixtures("builds")
+def test_a_slower_build_is_named_though_each_night_was_within_its_budget():
+    code, output = said()
+    text = " ".join(output.split())
+    assert code == 0
+    assert "site kvm: 12 sessions of 4 builds, 2026-01-01 to 2026-01-12" in text
+    assert "x y: 1.06x slower between QEMU 9.1 and QEMU 9.2" in text
+    assert "test next: a build from between the two" in text
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.usefixtures("builds")
+def test_it_is_a_page_too(tmp_path):
+    code, output = said("--output", str(tmp_path / "history.html"))
+    assert code == 0
+    assert output.strip() == str(tmp_path / "history.html")
+    text = (tmp_path / "history.html").read_text("utf-8")
+    assert "1 metric has changed: x y on site" in text
+    assert "between QEMU 9.1 and QEMU 9.2" in text
+
+
+@pytest.mark.usefixtures("builds")
+def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
+    old = tmp_path / "sessions/20250101-220000-site"
+    old.mkdir()
+    (old / "session.json").write_text('{"schema": "virtqual-session/1"}', encoding="utf-8")
+    code, output = said()
+    assert code == 0
+    assert "left out: " in output
+    assert "a session of another version" in " ".join(output.split())
+
+
+def test_without_a_session_it_says_so(nights):
+    code, output = said("--system", "elsewhere")
+    assert code == 2
+    assert "no session of that system" in output

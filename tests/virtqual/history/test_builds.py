@@ -1,0 +1,151 @@
+"""Which build made it slower: named with its neighbours, what changed with it, and what to measure next."""
+
+from datetime import date
+
+import numpy as np
+import pytest
+from made_nights import night
+
+from in_a_browser import assert_fit_for_people
+from virtqual.history.builds import drifted, place_of, told
+from virtqual.references.marks import Mark
+from virtqual.report import page
+from virtqual.session.summary import VerdictSummary
+from virtqual.verdict import Outcome
+
+
+def verdict(name, log, native=1.0, outcome="WITHIN", setting="s"):
+    return VerdictSummary(
+        metric=name,
+        setting=setting,
+        gate="overhead",
+        outcome=Outcome(outcome),
+        passes=True,
+        ratio=float(np.exp(log)),
+        log=log,
+        better="lower",
+        native=native,
+        virtual=float(native * np.exp(log)),
+        overhead=log,
+        spread=0.02,
+        pairs=4,
+    )
+
+
+def facts(build, kvm="npt=Y", microcode="0x1"):
+    return {"hypervisor build": build, "hypervisor details kvm": kvm, "native microcode": microcode}
+
+
+def nights(step=0.2, at=5, builds=8, each=3, **more):
+    """Eight builds of three nights; from the fifth on pages are slower, others are not."""
+    rng = np.random.default_rng(3)
+    found = []
+    for number in range(builds * each):
+        build = number // each
+        logs = 0.05 + rng.normal(0, 0.01, 2) + np.array([step * (build >= at), 0.0])
+        found.append(
+            night(
+                number,
+                {},
+                hypervisor=f"QEMU 9.{build}",
+                facts=facts(f"9.{build}", **{key: value(build) for key, value in more.items()}),
+                verdicts=(verdict("page_touch_time", logs[0]), verdict("fork_time", logs[1])),
+            )
+        )
+    return found
+
+
+def test_the_build_is_named_with_what_changed_and_what_to_do():
+    place = place_of("site", "kvm", nights(microcode=lambda build: "0x2" if build >= 5 else "0x1"))
+    first, second = place.metrics
+    assert (first.metric, second.metric) == ("page_touch_time", "fork_time")
+    assert second.changes.steps == ()
+    (step,) = first.changes.steps
+    said = told(place, first, step, [Mark(date=date(2026, 1, 16), what="new BIOS")])
+    assert said[0] == "1.22x slower between QEMU 9.4 and QEMU 9.5"
+    assert "changed with it: native microcode: 0x1 -> 0x2" in said
+    assert "marked between them: new BIOS, 2026-01-16" in said
+    assert said[-1].startswith("test next: a build from between the two")
+
+
+def test_a_setting_of_one_build_is_a_build_of_its_own():
+    """As `npt=0` is: the same version, and another hypervisor."""
+    given = nights(at=5, each=3)
+    one = [
+        row.model_copy(
+            update={"hypervisor": "QEMU 9", "facts": facts("9", "npt=N" if number // 3 == 5 else "npt=Y")}
+        )
+        for number, row in enumerate(given)
+    ]
+    place = place_of("site", "kvm", one)
+    assert place.builds == ("QEMU 9 [npt=Y]", "QEMU 9 [npt=N]")
+
+
+def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
+    rng = np.random.default_rng(1)
+    rows = []
+    for number in range(20):
+        # Two builds in the middle are hardly known.
+        spread = 0.5 if number in (9, 10, 11) else 0.02
+        log = 0.2 * (number >= 10) + rng.normal(0, spread / 2)
+        one = verdict("page_touch_time", log).model_copy(update={"spread": spread})
+        rows.append(
+            night(number, {}, hypervisor=f"QEMU 9.{number}", facts=facts(f"9.{number}"), verdicts=(one,))
+        )
+    place = place_of("site", "kvm", rows)
+    (step,) = place.metrics[0].changes.steps
+    assert step.last - step.first >= 1
+    *_, next_one = told(place, place.metrics[0], step, [])
+    assert next_one.startswith("test next: QEMU 9.")
+
+
+def test_an_old_build_that_is_measured_again_stands_with_its_own():
+    given = nights(at=4, builds=6)
+    again = [
+        one.model_copy(update={"created": given[-1].created.replace(hour=23), "session": f"again-{k}"})
+        for k, one in enumerate(given[:2])
+    ]
+    place = place_of("site", "kvm", [*given, *again])
+    assert [place.number(one) for one in place.sessions] == sorted(
+        place.number(one) for one in place.sessions
+    )
+    (step,) = place.metrics[0].changes.steps
+    assert told(place, place.metrics[0], step, [])[0] == "1.22x slower between QEMU 9.3 and QEMU 9.4"
+
+
+def test_what_was_refused_is_no_part_of_it():
+    given = nights(step=0.0)
+    spoilt = given[4].model_copy(update={"verdicts": (verdict("page_touch_time", 3.0, outcome="INVALID"),)})
+    place = place_of("site", "kvm", [*given[:4], spoilt, *given[5:]])
+    by_name = {one.metric: one for one in place.metrics}
+    assert len(by_name["page_touch_time"].sessions) == len(given) - 1
+    assert not any(one.summary for one in place.metrics)
+
+
+def test_a_drift_is_told_with_its_rate_and_since_when():
+    rng = np.random.default_rng(5)
+    rows = [
+        night(n, {}, facts=facts("9"), verdicts=(verdict("fork_time", 0.002 * n + rng.normal(0, 0.01)),))
+        for n in range(60)
+    ]
+    place = place_of("site", "kvm", rows)
+    text = drifted(place.metrics[0])
+    assert "% (standard error" in text
+    assert "slower from each session to the next since night-" in text
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "\N{RIGHT-TO-LEFT OVERRIDE}x"])
+def test_a_page_of_it_is_text(text):
+    rows = [one.model_copy(update={"hypervisor": f"{one.hypervisor} {text}"}) for one in nights()]
+    written = page.render_history([place_of("site", "kvm", rows)], [], [text])
+    assert text not in written
+    assert written.count('class="step"') == 2
+
+
+def test_its_page_is_fit_for_people(browser, tmp_path):
+    file = tmp_path / "history.html"
+    place = place_of("site", "kvm", nights(microcode=lambda build: "0x2" if build >= 5 else "0x1"))
+    marks = [Mark(date=date(2026, 1, 16), what="new BIOS")]
+    quiet = place_of("other", "kvm", nights(0.0))
+    file.write_text(page.render_history([place, quiet], marks, ["an old session"]), encoding="utf-8")
+    assert_fit_for_people(browser, file)
