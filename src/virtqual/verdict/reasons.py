@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from statistics import fmean, median
 
 import numpy as np
 from scipy import special
 
 from virtqual.verdict.batches import Ruling
-from virtqual.verdict.outcome import number
-from virtqual.verdict.pairs import Series
+from virtqual.verdict.outcome import number, times
+from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.rule import (
     BETA,
     FLOOR,
@@ -38,13 +39,29 @@ def too_few_earlier(pairs: int) -> str:
 
 
 def left_out(series: Series) -> tuple[str, ...]:
-    """Return which pairs do not count, and why; reasons that differ in numbers alone stand together."""
+    """Return which pairs do not count, and why; reasons that differ in numbers alone stand together.
+
+    Where none counts, what they show all the same is said, too.
+    """
     alike: dict[str, list[tuple[int, str]]] = {}
     for pair in series.pairs:
         if pair.invalid:
             why = "; ".join(pair.invalid)
             alike.setdefault(re.sub(r"\d[\d.]*", "N", why), []).append((pair.number, why))
-    return tuple(_left_out(pairs) for pairs in alike.values())
+    told = [_left_out(pairs) for pairs in alike.values()]
+    if told and not (series.valid or series.yardstick) and (ratio := _shown(series.pairs)):
+        told.append(f"what was left out shows {ratio}, and not whose it is")
+    return tuple(told)
+
+
+def _shown(pairs: Sequence[Pair]) -> str:
+    """Return virtual/native in the middle of all pairs that have both, whether they count or not."""
+    logs = []
+    for pair in pairs:
+        native, virtual = (() if one is None else one.values for one in (pair.native, pair.virtual))
+        if len(native) == len(virtual) and all(math.isfinite(v) and v > 0 for v in (*native, *virtual)):
+            logs += [fmean(math.log(b / a) for a, b in zip(native, virtual, strict=True))] if native else []
+    return times(math.exp(median(logs))) if logs else ""
 
 
 def _left_out(pairs: Sequence[tuple[int, str]]) -> str:

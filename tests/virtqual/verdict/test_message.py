@@ -1,7 +1,9 @@
 """Messages word by word: they are what people decide by."""
 
+from dataclasses import replace
+
 import pytest
-from made_series import alone
+from made_series import alone, samples_of
 
 from virtqual.references import Budget, Quantity
 from virtqual.verdict import Interval, Prior, message
@@ -35,6 +37,17 @@ def test_undecided(metrics, make):
         "native 10, virtual 11.05 s; budget <= 1.05x (margin 0.05); 1 pair\n"
         "1 of the 4 pairs that the first decision needs; decides again with 4 pairs"
     )
+
+
+def test_what_was_left_out_as_a_whole_is_shown_all_the_same(metrics):
+    """As beside another guest: nothing is judged, and everybody asks how much it was."""
+    samples = samples_of(metrics["lammps_loop_time"], [[0.68], [0.7], [0.69]])
+    refused = [replace(one, invalid=("steal",)) if one.side == "virtual" else one for one in samples]
+    series = pair_up(metrics["lammps_loop_time"], "here", (), refused)
+    text = message(alone(series, FIVE, PRIOR))
+    assert text.endswith("what was left out shows 1.99x, and not whose it is")
+    some = pair_up(metrics["lammps_loop_time"], "here", (), [*refused[:2], *samples[2:]])
+    assert "shows" not in message(alone(some, FIVE, PRIOR))
 
 
 def test_nothing_measured(metrics):
