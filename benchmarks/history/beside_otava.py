@@ -26,7 +26,7 @@ import json, sys
 from otava.analysis import compute_change_points
 for line in sys.stdin:
     found, _ = compute_change_points(json.loads(line), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
-    print(json.dumps([one.index for one in found]))
+    print(json.dumps([int(one.index) for one in found]))
 """
 
 
