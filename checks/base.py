@@ -110,6 +110,9 @@ class Sampled(Guarded):
         self.named_nodes = order.where(self.slot, nodes, self.rotation) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
+            if self.nodes > 1 and not held.steps():
+                # They share the network: of jobs with one name Slurm runs one at a time.
+                self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
         # Whoever starts it when its nodes are free knows by this what is first.
         self.job.turn = self.case, not self.warm_up, self.slot.pair
 

@@ -74,6 +74,21 @@ def test_every_native_node_meets_every_vm_and_both_hosts_work_at_once(site):
     assert "hosts confounded: native bare-1, bare-2, virtual host-1, host-2" in said
 
 
+def test_where_each_run_is_a_job_they_rotate_all_the_same(site):
+    """As where long jobs are forbidden: each asks for its node by name."""
+    site.fault("nodes", "2")
+    hosts = {"nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]}}
+    env = {"FAKE_NODES": "2", "FAKE_EXTRAS_cloud": json.dumps(hosts)}
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **env)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, said + done.stderr
+    runs = session(site)["runs"]
+    assert len({run["job"] for run in runs}) == len(runs)
+    where = {(run["pair"], run["side"]): run["nodes"][0] for run in runs}
+    met = {(where[pair, "native"], where[pair, "virtual"]) for pair in range(8)}
+    assert met == {(bare, cloud) for bare in ("bare-1", "bare-2") for cloud in ("cloud-1", "cloud-2")}
+
+
 @pytest.mark.parametrize(
     "hosts",
     [

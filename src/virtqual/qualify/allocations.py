@@ -52,7 +52,7 @@ def hold(job: Qualification) -> None:
             _queue_again(job, waiting)
             idle = 0.0
         time.sleep(wait)
-    if anew:
+    if anew or not (job.held or job.rotated):
         job.rotated = _rotated(job)
 
 
@@ -84,13 +84,14 @@ def _rotated(job: Qualification) -> dict[str, list[str]]:
     """Return the nodes among which runs rotate by partition, as many of either; none where they cannot."""
     if not may_rotate(job.system):
         return {}
-    return among({name: slurm.nodes_of(number) for name, number in job.held.items()}, job.system)
+    nodes = {name: slurm.nodes_of(number) for name, number in job.held.items()}
+    # Where a site forbids long jobs, each run is one, and asks for its node by name.
+    return among(nodes or {job.system.partition(s).name: job.watch.nodes(s) for s in SIDES}, job.system)
 
 
 def may_rotate(system: System) -> bool:
     """Return whether the system file says enough for runs to rotate."""
-    several = min(system.native.nodes, system.virtual.nodes) > 1
-    return bool(several and system.native.session_access and system.virtual.nodes_of_hosts)
+    return bool(min(system.native.nodes, system.virtual.nodes) > 1 and system.virtual.nodes_of_hosts)
 
 
 def enough(system: System) -> int:

@@ -117,7 +117,7 @@ def _polling(known: Collection[SystemFile]) -> list[dict[str, Any]]:
         file.name
         for file in known
         if not isinstance(file.found, VirtqualError)
-        and (file.found[1].native.own_scheduler or file.name == held.system())
+        and (file.found[1].native.own_scheduler or (held.steps() and file.name == held.system()))
     ]
     # A case of a few seconds must not wait for a poll that backed off.
     return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}] if own else []

@@ -1,9 +1,9 @@
 """The allocations that a session holds, as the ReFrame that it starts is told of them.
 
 ``VIRTQUAL_ALLOCATIONS``
-    JSON: ``system``; ``jobs``, the id of the allocation's job by partition; ``round``, the number of the
-    session's round; ``rotated``, by partition the nodes among which runs rotate, none where they do not; and
-    ``of``, how many of them a side there were when the session began.
+    JSON: ``system``; ``jobs``, the id of the allocation's job by partition, none where each run is a job of
+    its own; ``round``, the number of the session's round; ``rotated``, by partition the nodes among which
+    runs rotate, none where they do not; and ``of``, how many of them a side there were at its beginning.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def environment(
     """Return the variable by which ReFrame is told of allocations, for the round of a number."""
     told: dict[str, Any] = {"system": system, "round": str(number), "jobs": dict(allocations)}
     told |= {"rotated": dict(rotated or {}), "of": of}
-    return {ALLOCATIONS: json.dumps(told)} if allocations else {}
+    return {ALLOCATIONS: json.dumps(told)} if allocations or rotated else {}
 
 
 def _told() -> dict[str, Any]:
@@ -117,8 +117,13 @@ def nodes_of_places(partition: str, nodes: int) -> list[list[str]]:
 
 
 def system() -> str:
-    """Return the system whose allocations are held; empty for none."""
+    """Return the system of a session that says where its runs are; empty for none."""
     return str(_told().get("system", ""))
+
+
+def steps() -> bool:
+    """Return whether runs are steps of allocations that are held; else each is a job."""
+    return bool(_told().get("jobs"))
 
 
 def changes(partition: str) -> dict[str, Any]:

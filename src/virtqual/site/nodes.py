@@ -138,6 +138,10 @@ class Watch:
         """Return how many nodes of a side can run jobs, of as many as may be asked for."""
         return min(len(self._first.get(side, ())) or self._wanted(side), self._wanted(side))
 
+    def nodes(self, side: str) -> list[str]:
+        """Return the nodes of a side that could run jobs at the beginning and are not lost, in order."""
+        return sorted(self._first.get(side, ()), key=lambda name: (len(name), name))
+
     def set_aside(self, lost: Iterable[str]) -> None:
         """Go on without lost nodes: they are watched no more."""
         with self._asking:
