@@ -33,10 +33,11 @@ def command(
 ) -> None:
     """Say which build made which metric slower, since when, and what else changed with it.
 
-    Each session's overhead has the native run of the same night as its yardstick,
-    so that a machine that becomes faster or slower as a whole moves nothing. Steps
-    and drifts are named where nothing but noise would show one in 1 % of histories.
-    They are a report: whether a build is good its own session decides.
+    Each session's overhead has the native run of the same night as its
+    yardstick, so that a machine that becomes faster or slower as a whole moves
+    nothing. Steps and drifts are named so seldom in vain that 1 % of histories
+    in which nothing changed show one. They are a report: whether a build is
+    good its own session decides.
     """
     with speaking():
         found = list(_read(paths.sessions()))
