@@ -307,14 +307,14 @@ def main() -> None:
         if any((line["experiment"], line["number"]) == (one.name, number) for line in lines_of(asked.out)):
             continue
         print(f"== {one.name} {number} of {one.times}", flush=True)
-        done = run(one, number)
-        for _ in range(ATTEMPTS - 1):
-            # What the cluster itself has ended says nothing of the fault.
-            if done["exit_code"] != InfrastructureError.exit_code:
+        ended: list[object] = []
+        # What the cluster itself has ended says nothing of the fault.
+        while (done := run(one, number))["exit_code"] == InfrastructureError.exit_code:
+            ended.append(done["conclusion"])
+            print(f"== {one.name} {number}: {ended[-1]}", flush=True)
+            if len(ended) == ATTEMPTS:
                 break
-            print(f"== {one.name} {number} again: {done['conclusion']}", flush=True)
-            done = run(one, number) | {"ended_before": done["conclusion"]}
-        line = json.dumps(done)
+        line = json.dumps(done | {"ended_by_the_cluster": ended})
         with asked.out.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
     print(table(lines_of(asked.out)), by_metric(lines_of(asked.out)), sep="\n\n")

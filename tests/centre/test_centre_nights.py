@@ -23,6 +23,13 @@ def submit(site, *options):
     return done.stdout.strip()
 
 
+def tell(site):
+    """Have every notice written to a file."""
+    notify = "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
+    notify += f'command: echo "$VIRTQUAL_NOTICE_KIND $VIRTQUAL_NOTICE_SUBJECT" >> {site.state}/told\n'
+    (site.state / "notify.yaml").write_text(notify, encoding="utf-8")
+
+
 def said(site):
     file = site.state / "night.out"
     return file.read_text("utf-8") if file.exists() else ""
@@ -50,11 +57,9 @@ def ended(site, job):
 
 
 def test_a_night_goes_on_where_a_requeue_has_ended_it(site, browser):
-    """Expected: one session, no run lost, code 0, a report; and a second night against it that is quiet."""
+    """Expected: one session, no run lost, code 0, a report, and nobody is told anything."""
     site.plant()
-    notify = "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
-    notify += f'command: echo "$VIRTQUAL_NOTICE_KIND" >> {site.state}/told\n'
-    (site.state / "notify.yaml").write_text(notify, encoding="utf-8")
+    tell(site)
     job = submit(site, *ON)
     wait(site, lambda: finished(site) >= 30, "no run has ended")
     site.slurm("scontrol", "requeue", job)
@@ -74,9 +79,7 @@ def test_a_night_that_finds_something_tells_it_once(site):
     site.plant()
     done, _ = site.qualify(*ON)
     assert done.returncode == 0, done.stdout + done.stderr
-    notify = "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
-    notify += f'command: echo "$VIRTQUAL_NOTICE_KIND $VIRTQUAL_NOTICE_SUBJECT" >> {site.state}/told\n'
-    (site.state / "notify.yaml").write_text(notify, encoding="utf-8")
+    tell(site)
     # What was before the first `--notify` is no news.
     assert site.centre.run("virtqual", "status", "--notify", **site.env).returncode == 0
     site.plant(overhead={"lmp": 1.5})

@@ -15,7 +15,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.history.builds import Place, drifted, notes, place_of, told
+from virtqual.history.builds import Place, notes, place_of, said
 from virtqual.history.nights import by_place
 from virtqual.references.load import known as references
 from virtqual.references.marks import load_marks
@@ -57,13 +57,10 @@ def command(
         for place in places:
             _say.print(Text(place.title, "bold"))
             for metric in place.metrics:
-                for step in metric.changes.steps:
-                    first, *others = told(place, metric, step, marks)
+                for first, *others in said(place, metric, marks):
                     _say.print(Text(f"{metric.name}: ", "bold").append(first, "default"))
                     for text in others:
                         _say.print(f"  {text}", style="dim")
-                if metric.changes.drift:
-                    _say.print(Text(f"{metric.name}: ", "bold").append(drifted(metric), "default"))
             _say.print(_table(place))
             for note in notes(place, marks, references().waivers):
                 _say.print(note, style="dim")

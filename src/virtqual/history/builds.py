@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from virtqual.history.change_points import Changes, History, Step, changes
 from virtqual.references.marks import Mark
 from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
-from virtqual.verdict.estimate import MOST_DF
+from virtqual.verdict.estimate import MOST_DF, Floats, Ints
 from virtqual.verdict.outcome import times
-
-Floats = NDArray[np.float64]
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
@@ -54,8 +51,6 @@ class MetricHistory:
         Which.
     sessions
         Those that have it, in the order of builds, then of time.
-    verdicts
-        What each of them decided about it.
     history
         Its numbers, in the same order.
     changes
@@ -66,7 +61,6 @@ class MetricHistory:
     setting: str
     better: str
     sessions: tuple[Summary, ...]
-    verdicts: tuple[VerdictSummary, ...]
     history: History
     changes: Changes
 
@@ -174,16 +168,12 @@ def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> P
         in_order = np.argsort(np.argsort([rank[one.session] for one in sessions]))
         history = _history(builds[where], verdicts, in_order)
         found_here = changes(history, len(known))
-        metrics.append(
-            MetricHistory(metric, setting, verdicts[0].better, sessions, verdicts, history, found_here)
-        )
+        metrics.append(MetricHistory(metric, setting, verdicts[0].better, sessions, history, found_here))
     metrics.sort(key=_largest, reverse=True)
     return Place(system, hypervisor_class, tuple(ordered), tuple(_names(keys)), tuple(metrics), number)
 
 
-def _history(
-    builds: NDArray[np.int64], verdicts: Sequence[VerdictSummary], order: NDArray[np.int64]
-) -> History:
+def _history(builds: Ints, verdicts: Sequence[VerdictSummary], order: Ints) -> History:
     spreads = np.array([one.spread for one in verdicts], dtype=np.float64)
     pairs = np.array([one.pairs for one in verdicts])
     sign = 1 if verdicts[0].better == "lower" else -1
@@ -195,7 +185,7 @@ def _history(
     return History(builds, log, shrunk(spreads**2, pairs) / pairs, native, virtual, order)
 
 
-def shrunk(variances: Floats, pairs: NDArray[np.int64]) -> Floats:
+def shrunk(variances: Floats, pairs: Ints) -> Floats:
     """Return the variances of pairs of a metric's sessions, each drawn to what all of them show.
 
     Of four pairs a variance is hardly known, and by chance a session would weigh many times what another
@@ -238,6 +228,12 @@ def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
         words = [one.facts.get(name, "not said") for one in (before, after)]
         if name not in _OWN and words[0] != words[1]:
             yield name, words[0], words[1]
+
+
+def said(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> list[list[str]]:
+    """Return what is to be said of each change of a metric: what it is, and then what belongs to it."""
+    known = [told(place, one, step, marks) for step in one.changes.steps]
+    return known + ([[drifted(one)]] if one.changes.drift else [])
 
 
 def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) -> list[str]:

@@ -18,14 +18,11 @@ from typing import Literal
 
 import numpy as np
 import ruptures
-from numpy.typing import NDArray
 from ruptures.base import BaseCost
 from scipy import optimize, special
 
 from virtqual.history.history import LEAST_DF, between
-from virtqual.verdict.estimate import MAD_TO_SIGMA
-
-Floats = NDArray[np.float64]
+from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
 
 #: How often a history in which nothing changed shows a step, or a drift, on any of its metrics.  Together
 #: less than the promised 1 %: how sessions of a build vary is an estimate, too.
@@ -65,12 +62,12 @@ class History:
         Place of each session in time, from 0.
     """
 
-    builds: NDArray[np.int64]
+    builds: Ints
     log: Floats
     variance: Floats
     native: Floats
     virtual: Floats
-    order: NDArray[np.int64]
+    order: Ints
 
 
 @dataclass(frozen=True)
@@ -277,7 +274,7 @@ def _places(history: History, fit: _Fit, penalty: float) -> list[tuple[int, int,
     return placed
 
 
-def _best(builds: NDArray[np.int64], fit: _Fit, begin: int, at: int, end: int) -> int:
+def _best(builds: Ints, fit: _Fit, begin: int, at: int, end: int) -> int:
     """Return the best place of a step near one: between builds, unless one within a build is far better."""
     near = range(begin + 1, end)
     within = [i for i in near if builds[i] == builds[i - 1] and builds[i] in (builds[at - 1], builds[at])]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from virtqual import paths
-from virtqual.history.builds import MetricHistory, Place, drifted, notes, told
+from virtqual.history.builds import MetricHistory, Place, notes, said
 from virtqual.references.load import known as references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
@@ -119,29 +120,31 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
         "history.html.j2",
         "The history of hypervisor builds",
         answer=f"{len(changed)} {several} changed: {shown}" if changed else "No metric has changed",
-        places=[(place, [_course(place, one, marks) for one in place.metrics]) for place in places],
-        builds=[list(_builds(place)) for place in places],
-        notes=[list(notes(place, marks, references().waivers)) for place in places],
+        places=[
+            {
+                "title": place.title,
+                "metrics": [_course(place, one, marks) for one in place.metrics],
+                "builds": list(_builds(place)),
+                "notes": list(notes(place, marks, references().waivers)),
+            }
+            for place in places
+        ],
         left=left,
-        WIDE=WIDE,
     )
 
 
 def _course(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> dict[str, Any]:
     """Return a metric of a history: where something changed by session, else by build."""
     steps, levels = one.changes.steps, one.levels
-    said = [told(place, one, step, marks) for step in steps]
-    if one.changes.drift:
-        said.append([drifted(one)])
-    history = one.history
+    told, history = said(place, one, marks), one.history
     values = [(level.build, level.log, level.error) for level in levels]
-    if said:
+    if told:
         errors = np.sqrt(one.variances).tolist()
         values = list(zip(history.builds.tolist(), history.log.tolist(), errors, strict=True))
     return {
         "name": one.name,
         "better": f"{one.better} is better",
-        "said": said,
+        "said": told,
         "course": plots.course(values, [step.at for step in steps], WIDE, HEIGHT),
         "sessions": len(one.sessions),
         "first": levels[0].text,
@@ -151,9 +154,10 @@ def _course(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> dict[str
 
 
 def _builds(place: Place) -> Iterator[tuple[int, str, str, int]]:
-    for index, name in enumerate(place.builds):
-        of = [one for one in place.sessions if place.number(one) == index]
-        yield index + 1, name, f"{min(one.created for one in of):%Y-%m-%d}", len(of)
+    # The sessions stand in the order of builds, then of time.
+    for index, group in groupby(place.sessions, key=place.number):
+        first, *others = group
+        yield index + 1, place.builds[index], f"{first.created:%Y-%m-%d}", 1 + len(others)
 
 
 def _title(session: Session) -> str:
@@ -170,6 +174,7 @@ def _page(template: str, title: str, **content: Any) -> str:
         style_hash=digest,
         BAR=BAR,
         WIDTH=WIDTH,
+        WIDE=WIDE,
         HEIGHT=HEIGHT,
         **content,
     )

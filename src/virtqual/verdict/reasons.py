@@ -56,11 +56,12 @@ def left_out(series: Series) -> tuple[str, ...]:
 
 def _shown(pairs: Sequence[Pair]) -> str:
     """Return virtual/native in the middle of all pairs that have both, whether they count or not."""
-    logs = []
-    for pair in pairs:
-        native, virtual = (() if one is None else one.values for one in (pair.native, pair.virtual))
-        if len(native) == len(virtual) and all(math.isfinite(v) and v > 0 for v in (*native, *virtual)):
-            logs += [fmean(math.log(b / a) for a, b in zip(native, virtual, strict=True))] if native else []
+    both = [(pair.native.values, pair.virtual.values) for pair in pairs if pair.native and pair.virtual]
+    logs = [
+        fmean(math.log(b / a) for a, b in zip(native, virtual, strict=True))
+        for native, virtual in both
+        if len(native) == len(virtual) and all(math.isfinite(v) and v > 0 for v in (*native, *virtual))
+    ]
     return times(math.exp(median(logs))) if logs else ""
 
 
