@@ -70,4 +70,4 @@ class paging(Measurement):
                 "stress-ng", f"no more than {run.resident} bytes were in memory, {BUFFER} were to be written"
             )
         pages = run.operations * WRITTEN / run.page
-        return [Result.scalar(self.stressor.metric, f"pages of {run.page} B", run.time / pages * 1e6)]
+        return [Result.scalar(self.stressor.metric, f"{run.page // 1024} KiB pages", run.time / pages * 1e6)]

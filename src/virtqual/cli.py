@@ -93,7 +93,7 @@ def _group() -> None:
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")] = "",
     resume: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="go on with a session that has ended too early")
+        str | None, typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off")
     ] = None,
     against: Annotated[
         str | None,
@@ -115,7 +115,7 @@ def qualify(
     max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
     policy: Annotated[
         Literal["serial", "async"],
-        typer.Option(help="serial keeps pairs adjacent; async for busy queues"),
+        typer.Option(help="async: where each run is a job, queue several at once"),
     ] = "serial",
     plan: Annotated[
         bool, typer.Option("--plan", help="say what would run, how long and at what cost, and stop")

@@ -73,7 +73,7 @@ def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
     equipped.fault("slow.cloud", "1.1")
     done = equipped.reframe("-n", "^paging")
     assert done.returncode == 0, outcome(done)
-    assert "WITHIN page_touch_time@pages of 4096 B" in done.stdout
+    assert "WITHIN page_touch_time@4 KiB pages" in done.stdout
     assert "WITHIN fork_time@one core" in done.stdout
     found = values(equipped)
     assert found["page_touch_time"] == pytest.approx(0.5, rel=0.15)

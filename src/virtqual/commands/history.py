@@ -35,9 +35,8 @@ def command(
 
     Each session's overhead has the native run of the same night as its
     yardstick, so that a machine that becomes faster or slower as a whole moves
-    nothing. Steps and drifts are named so seldom in vain that 1 % of histories
-    in which nothing changed show one. They are a report: whether a build is
-    good its own session decides.
+    nothing. Where nothing changed, 1 % of histories show a step or a drift. They
+    are a report: whether a build is good its own session decides.
     """
     with speaking():
         found = list(_read(paths.sessions()))

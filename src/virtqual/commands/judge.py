@@ -51,7 +51,7 @@ def command(
     The columns of the file, and what comes of it: docs/judge-your-own.md.
     Every session of the file is judged for itself.
 
-    Exit code: of the gravest session, 4 refused, 1 over budget,
+    Exit code: of the worst session, 4 refused, 1 over budget,
     3 undecided, else 0; 2 usage.
     """
     with speaking():

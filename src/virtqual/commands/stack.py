@@ -113,7 +113,7 @@ def show(plan: BuildPlan, job: jobbing.BuildJob) -> None:
 
 @app.command("lock")
 def lock_() -> None:
-    """Work the shipped lock out anew, after a change of spack.yaml or config/, and write spack.lock."""
+    """Concretize again, after a change of spack.yaml or config/, and write spack.lock."""
     with speaking():
         root = paths.root()
         job = jobbing.make(jobbing.BuildRequest(), root, paths.stacks())

@@ -20,7 +20,7 @@ from virtqual.verdict import Outcome
 
 #: Whom to tell is stated in this file of the state directory.
 NOTIFY = "notify.yaml"
-#: What monitoring calls the states (exit codes of its plugins), the gravest last.
+#: What monitoring calls the states (exit codes of its plugins), the worst last.
 OK, WARNING, UNKNOWN, CRITICAL = 0, 1, 3, 2
 _GRAVEST = (OK, WARNING, UNKNOWN, CRITICAL)
 _STATES = {0: OK, 1: CRITICAL, 3: WARNING}
@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Say in one line for each system and class where it stands.
 
-    The exit code is for monitoring, the gravest of all lines: 0 within budget,
+    The exit code is for monitoring, the worst of all lines: 0 within budget,
     1 undecided, 2 over budget or no answer, 3 no session when one was expected.
     """
     with speaking():

@@ -43,7 +43,7 @@ def csv_of(session: Session) -> str:
 
 
 def markdown_of(session: Session) -> str:
-    """Return the answer and the table of verdicts, the gravest first, as a merge request shows them."""
+    """Return the answer and the table of verdicts, the worst first, as a merge request shows them."""
     order = list(Outcome)
     rows = sorted(session.verdicts, key=lambda one: (one.passes, order.index(one.outcome)))
     about = f"Session `{session.session}`, system {_plain(session.system)}."

@@ -9,7 +9,7 @@ from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
-from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, gravest, record_of
+from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, worst_outcome, record_of
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -86,7 +86,7 @@ def conclude(
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
         session.conclusion = f"Refused: {count} could not be judged; the reasons are above."
         if others := [one for one in session.verdicts if one.outcome is not Outcome.INVALID]:
-            session.conclusion += f" Of the others: {_sentence(session, gravest(others), others)}"
+            session.conclusion += f" Of the others: {_sentence(session, worst_outcome(others), others)}"
     elif verdict is not None:
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
         session.conclusion = _sentence(session, answer, session.verdicts)

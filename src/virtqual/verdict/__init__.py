@@ -9,7 +9,7 @@ from virtqual.verdict.session import (
     SessionError,
     SessionVerdict,
     first_of,
-    gravest,
+    worst_outcome,
     judge_session,
     judge_sessions,
 )
@@ -27,7 +27,7 @@ __all__ = [
     "Verdict",
     "VerdictRecord",
     "first_of",
-    "gravest",
+    "worst_outcome",
     "judge_session",
     "judge_sessions",
     "message",

@@ -46,7 +46,7 @@ class Row:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The gravest of its cases; None where nothing can be judged."""
+        """The worst of its cases; None where nothing can be judged."""
         return first_of(verdict.outcome for verdict in self.verdicts) if self.verdicts else None
 
     @property

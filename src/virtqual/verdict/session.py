@@ -25,7 +25,7 @@ class SessionError(ValueError):
     """Cases that cannot be judged together."""
 
 
-def gravest(verdicts: Iterable[Verdict | VerdictRecord]) -> Outcome:
+def worst_outcome(verdicts: Iterable[Verdict | VerdictRecord]) -> Outcome:
     """Return one answer for many verdicts; a waived OVER counts as WITHIN."""
     return first_of(Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts)
 
@@ -96,7 +96,7 @@ class SessionVerdict:
         A waived OVER does not count; `accepted` says how many there are. Slow runs that were found are OVER.
         A session in which nothing was judged is INVALID.
         """
-        answer = gravest(self.verdicts)
+        answer = worst_outcome(self.verdicts)
         return Outcome.OVER if self.slow_found and answer is not Outcome.INVALID else answer
 
     @property
