@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, write
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.session.store import find, load
 
-_say = Console(highlight=False, markup=False)
+_say = Console(emoji=False, highlight=False, markup=False)
 
 
 def command(
@@ -44,7 +44,7 @@ def command(
         if not rows:
             raise UsageError("no series was measured on both sides of a session")
         if output is not None:
-            output.write_text(page.render_comparison(found), encoding="utf-8")
+            write(page.render_comparison(found), output)
             _say.print(str(output), soft_wrap=True)
             return
         names = letters(len(found))

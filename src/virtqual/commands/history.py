@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, write
 from virtqual.errors import UsageError
 from virtqual.history.builds import Place, notes, place_of, said
 from virtqual.history.nights import by_place
@@ -23,7 +23,7 @@ from virtqual.report import page
 from virtqual.session.store import ids
 from virtqual.session.summary import Summary, summaries
 
-_say = Console(highlight=False, markup=False)
+_say = Console(emoji=False, highlight=False, markup=False)
 
 
 def command(
@@ -44,13 +44,12 @@ def command(
         known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
         left = [one for one in found if isinstance(one, UsageError)]
         if not known:
-            raise UsageError(f"no session of that system and class below {paths.sessions()}")
+            others = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
+            raise UsageError(f"no session of that system and class below {paths.sessions()}{others}")
         places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
         marks = load_marks(paths.references())
         if output is not None:
-            output.write_text(
-                page.render_history(places, marks, [str(one) for one in left]), encoding="utf-8"
-            )
+            write(page.render_history(places, marks, [str(one) for one in left]), output)
             _say.print(str(output), soft_wrap=True)
             return
         for place in places:

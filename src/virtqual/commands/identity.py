@@ -75,7 +75,7 @@ def command(
 
     from virtqual.report import identity as report
 
-    report.show(identity, Console(highlight=False, markup=False))
+    report.show(identity, Console(emoji=False, highlight=False, markup=False))
 
 
 app = typer.Typer(add_completion=False)

@@ -16,7 +16,7 @@ from virtqual.inputs import kept, known
 from virtqual.inputs.known import Input
 
 app = typer.Typer(help="Inputs to download before a run; no run downloads anything.", no_args_is_help=True)
-_say = Console(highlight=False, markup=False, soft_wrap=True)
+_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=True)
 
 Names = Annotated[list[str] | None, typer.Argument(help="inputs by name (default: all)")]
 

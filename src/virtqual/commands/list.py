@@ -16,7 +16,7 @@ from virtqual.session.store import readable
 def command() -> None:
     """List the sessions below the state directory: outcome, number of runs, hypervisor, label."""
     with speaking():
-        console = Console(highlight=False, markup=False)
+        console = Console(emoji=False, highlight=False, markup=False)
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
         table.add_column("session", no_wrap=True)
         table.add_column("outcome", no_wrap=True)

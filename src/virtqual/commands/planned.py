@@ -18,7 +18,7 @@ def show(request: Request) -> None:
     UsageError, RefusedError, InfrastructureError
         As of `virtqual.qualify.forecast.forecast`.
     """
-    console, found = Console(highlight=False, markup=False), forecast(request)
+    console, found = Console(emoji=False, highlight=False, markup=False), forecast(request)
     console.print(_table(found))
     for line in _costs(found):
         console.print(line)

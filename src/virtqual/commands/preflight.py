@@ -51,7 +51,7 @@ def command(
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
-        console = Console(highlight=False, markup=False)
+        console = Console(emoji=False, highlight=False, markup=False)
         report.show(findings, console)
         report.show_canaries(said, console)
         report.explain_claims(findings, said, console)

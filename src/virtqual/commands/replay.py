@@ -63,7 +63,7 @@ def record(row: Row) -> dict[str, object]:
 
 
 def _print(rows: Sequence[Row], published: Published) -> None:
-    console = Console(highlight=False, markup=False)
+    console = Console(emoji=False, highlight=False, markup=False)
     for study in published.studies:
         entry, stated = study.study, study.prior
         title = Text("\n").append(entry.title, "bold")

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, write
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.session.store import find, load
 
-_say = Console(highlight=False, markup=False)
+_say = Console(emoji=False, highlight=False, markup=False)
 _FORMS = {".html": page.render, **machines.FORMS}
 
 
@@ -38,7 +38,7 @@ def command(
         form = _FORMS.get(file.suffix)
         if form is None:
             raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
-        file.write_text(form(load(directory)), encoding="utf-8")
+        write(form(load(directory)), file)
         _say.print(str(file), soft_wrap=True)
 
 

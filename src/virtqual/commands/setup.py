@@ -13,7 +13,7 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.stack import manifest, registry
 
-_say = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
 def command(

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
+from virtqual.files.records import write_text
 
 #: Why a file cannot be written, other than by a mistake in the program.
 _UNWRITABLE = {
@@ -31,7 +32,7 @@ _UNWRITABLE = {
 }
 #: As a shell says that a closed pipe (SIGPIPE) ended a command.
 PIPE_CLOSED = 141
-_errors = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
+_errors = Console(emoji=False, highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 
 @contextmanager
@@ -71,6 +72,20 @@ def _complain(text: str, style: str = "red") -> None:
     if _errors.is_terminal:
         text = textwrap.fill(text, _errors.width, break_long_words=False, break_on_hyphens=False)
     _errors.print(text, style=style)
+
+
+def write(text: str, file: Path) -> None:
+    """Write what a person asked for, whole or not at all.
+
+    Raises
+    ------
+    UsageError
+        It cannot be written there.
+    """
+    try:
+        write_text(text, file)
+    except OSError as error:
+        raise UsageError(f"-o {file}: {error.strerror}") from error
 
 
 def _pipe_closed(error: BaseException) -> bool:

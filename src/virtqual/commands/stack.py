@@ -20,7 +20,7 @@ from virtqual.stack.environment import Choices, Side
 from virtqual.stack.plan import BuildPlan
 
 app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
-_say = Console(highlight=False, markup=False, soft_wrap=True)
+_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=True)
 
 
 Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: mvapich2, mvapich, mpich")]

@@ -13,6 +13,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files.wording import many
 from virtqual.history import outbox
 from virtqual.history.nights import by_place, notices
 from virtqual.session.summary import Summary, summaries
@@ -22,7 +23,7 @@ from virtqual.verdict import Outcome
 NOTIFY = "notify.yaml"
 #: What monitoring calls the states (exit codes of its plugins), the worst last.
 OK, WARNING, UNKNOWN, CRITICAL = 0, 1, 3, 2
-_GRAVEST = (OK, WARNING, UNKNOWN, CRITICAL)
+_WORST = (OK, WARNING, UNKNOWN, CRITICAL)
 _STATES = {0: OK, 1: CRITICAL, 3: WARNING}
 _STYLE = {OK: "green", WARNING: "yellow", UNKNOWN: "yellow", CRITICAL: "bold red"}
 
@@ -39,7 +40,7 @@ def command(
     1 undecided, 2 over budget or no answer, 3 no session when one was expected.
     """
     with speaking():
-        say = Console(highlight=False, markup=False)
+        say = Console(emoji=False, highlight=False, markup=False)
         found = [one for _, one in summaries(paths.sessions()) if not system or _system(one) in ("", system)]
         known = [one for one in found if isinstance(one, Summary)]
         file, now = paths.state() / NOTIFY, datetime.now(UTC)
@@ -51,17 +52,20 @@ def command(
         for _, nights in by_place(known):
             one, line = standing(nights, now, expected)
             say.print(Text(line, style=_STYLE[one]), soft_wrap=True)
-            state = max(state, one, key=_GRAVEST.index)
+            state = max(state, one, key=_WORST.index)
         if not known:
             say.print(f"no session below {paths.sessions()}", soft_wrap=True)
             state = UNKNOWN
         for unreadable in (one for one in found if isinstance(one, UsageError)):
             say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
+        if isinstance(next(iter(found), None), UsageError):
+            # The newest one: what it says is not known.
+            state = max(state, WARNING, key=_WORST.index)
         if notify and settings and known:
             told = notices(known, expected=expected, now=now)
             newest = max(one.created for one in known)
             sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), newest)
-            say.print(f"{sent} {'notice' if sent == 1 else 'notices'} sent")
+            say.print(f"{many(sent, 'notice')} sent")
             if failed:
                 raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
     raise typer.Exit(state)
@@ -73,6 +77,11 @@ def _system(one: Summary | UsageError) -> str:
 
 def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
     """Return the state of one system and class, and a line that says it; `nights` in the order of time."""
+    newest, every = nights[-1], nights
+    # One that still runs, or was interrupted and may go on, has no answer yet: what was before it holds.
+    nights = [night for night in every if night.answered]
+    if not nights:
+        return UNKNOWN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
     last = nights[-1]
     same = 1
     while same < len(nights) and nights[-1 - same].outcome == last.outcome:
@@ -86,9 +95,11 @@ def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | Non
     ]
     if over:
         line += f"; OVER: {', '.join(over[:3])}{', ...' if over[3:] else ''}"
-    if expected and now - last.created > expected:
-        state = max(state, UNKNOWN, key=_GRAVEST.index)
-        line += f"; NO SESSION since {last.created:%Y-%m-%d %H:%M}"
+    if newest is not last:
+        line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
+    if expected and now - newest.created > expected:
+        state = max(state, UNKNOWN, key=_WORST.index)
+        line += f"; NO SESSION since {newest.created:%Y-%m-%d %H:%M}"
     return state, line
 
 

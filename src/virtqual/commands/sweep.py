@@ -36,7 +36,7 @@ def command(
             system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
         )
         session = main_job.qualify(request, Terminal())
-        _show(session, Console(highlight=False, markup=False))
+        _show(session, Console(emoji=False, highlight=False, markup=False))
     raise typer.Exit(session.exit_code)
 
 

@@ -13,7 +13,11 @@ from virtqual.errors import InfrastructureError
 
 
 def run(
-    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    text: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, whatever its exit code.
 
@@ -25,6 +29,8 @@ def run(
         The whole environment of the program; None for the environment of this process.
     seconds
         Longest time that the program may take; None for no limit.
+    text
+        What it reads on its standard input; None where it has that of this process.
 
     Returns
     -------
@@ -40,6 +46,7 @@ def run(
         return subprocess.run(
             command,
             env=env,
+            input=text,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

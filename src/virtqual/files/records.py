@@ -65,9 +65,14 @@ def first_mistake(error: ValidationError, model: type[BaseModel], text: str) -> 
     return f"key {dotted(key) or 'schema'}: {message}"
 
 
-def write_whole(record: BaseModel, path: Path, *, indent: int) -> Path:
+def write_whole(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:
     """Write a record as JSON, whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n", encoding="utf-8")
+    return write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> Path:
+    """Write a file whole or not at all: nobody who reads it meanwhile gets half of it."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
     part.replace(path)
     return path

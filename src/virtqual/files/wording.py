@@ -20,6 +20,11 @@ def dotted(key: Key) -> str:
     return text
 
 
+def many(count: int, noun: str) -> str:
+    """Return such as ``1 node`` and ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """Return the part of an error message that lists what could have been meant instead of `name`."""
     names = sorted(known)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
-from virtqual.history.change_points import Changes, History, Step, changes
+from virtqual.files.wording import many
+from virtqual.history.change_points import Changes, Drift, History, Step, changes
 from virtqual.references.marks import Mark
 from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary, VerdictSummary
@@ -131,8 +132,8 @@ class Place:
         """System, class, and of what it is made."""
         began = sorted(one.created for one in self.sessions)
         return (
-            f"{self.system} {self.hypervisor_class}: {_many(len(self.sessions), 'session')} of "
-            f"{_many(len(self.builds), 'build')}, {began[0]:%Y-%m-%d} to {began[-1]:%Y-%m-%d}"
+            f"{self.system} {self.hypervisor_class}: {many(len(self.sessions), 'session')} of "
+            f"{many(len(self.builds), 'build')}, {began[0]:%Y-%m-%d} to {began[-1]:%Y-%m-%d}"
         )
 
     def build(self, session: Summary) -> str:
@@ -204,13 +205,15 @@ def build_of(session: Summary) -> tuple[str, ...]:
 
 
 def _names(keys: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield a name for each build: those of the same name get what is their own."""
+    """Yield a name for each build: those of the same name get what not all of them have."""
     listed = list(keys)
-    alike = Counter(key[0] for key in listed)
+    alike: dict[str, list[set[str]]] = defaultdict(list)
     for key in listed:
-        others = {word for other in listed if other[0] == key[0] and other != key for word in _words(other)}
-        own = [word for word in _words(key) if word not in others]
-        yield key[0] if alike[key[0]] == 1 else f"{key[0]} [{' '.join(own) or 'otherwise as the others'}]"
+        alike[key[0]].append(set(_words(key)))
+    for key in listed:
+        common = set.intersection(*alike[key[0]])
+        own = [word for word in _words(key) if word not in common]
+        yield key[0] if len(alike[key[0]]) == 1 else f"{key[0]} [{' '.join(own) or 'nothing of the others'}]"
 
 
 def _words(key: tuple[str, ...]) -> list[str]:
@@ -233,7 +236,7 @@ def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
 def said(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> list[list[str]]:
     """Return what is to be said of each change of a metric: what it is, and then what belongs to it."""
     known = [told(place, one, step, marks) for step in one.changes.steps]
-    return known + ([[drifted(one)]] if one.changes.drift else [])
+    return known + ([[drifted(one, drift)]] if (drift := one.changes.drift) else [])
 
 
 def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) -> list[str]:
@@ -260,10 +263,6 @@ def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) ->
     return said
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _which(change: float) -> str:
     return "slower" if change > 0 else "faster"
 
@@ -275,11 +274,8 @@ def _next(place: Place, first: int, last: int) -> str:
     return f"test next: {place.builds[(first + last) // 2]}, to halve that"
 
 
-def drifted(one: MetricHistory) -> str:
-    """Return what is to be said of a drift; empty where there is none."""
-    drift = one.changes.drift
-    if drift is None:
-        return ""
+def drifted(one: MetricHistory, drift: Drift) -> str:
+    """Return what is to be said of a drift."""
     which = _which(drift.rate)
     return (
         f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%}) {which} from each session to "

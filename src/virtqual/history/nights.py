@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal
 
 from virtqual.session.summary import Summary, VerdictSummary
@@ -38,7 +38,7 @@ class Notice:
     session
         The session that shows it; empty where there is none.
     when
-        When that began, or should have begun at the latest.
+        When that began; where there was no session, when the one before it did.
     text
         One sentence.
     """
@@ -74,17 +74,19 @@ def notices(
     ----------
     sessions
         In the order of time, of any systems and classes: each of those has a history of its own.
+        One that still runs, or was interrupted and may go on, has no answer yet, and changes nothing.
     expected
         How long after one session the next one has to begin; None where nobody waits for it.
     now
         Up to when; with `expected`.
     """
     found = []
-    for (system, kind), nights in by_place(sessions):
+    for (system, kind), every in by_place(sessions):
+        nights = [night for night in every if night.answered]
         found += list(_of_build(system, kind, nights))
         found += list(_of_metrics(system, kind, nights))
         if expected and now:
-            found += list(_missing(system, kind, nights, expected, now))
+            found += list(_missing(system, kind, every, expected, now))
     return sorted(found, key=lambda one: (one.when, one.subject))
 
 
@@ -130,9 +132,8 @@ def _of_metrics(system: str, kind: str, nights: Sequence[Summary]) -> Iterator[N
                 )
             elif verdict.passes and name in over:
                 over.remove(name)
-                yield Notice(
-                    "resolved", *told, f"{name}: within budget again{_factor(verdict)}, {night.hypervisor}"
-                )
+                how = "accepted by a waiver" if verdict.outcome is Outcome.OVER else "within budget again"
+                yield Notice("resolved", *told, f"{name}: {how}{_factor(verdict)}, {night.hypervisor}")
 
 
 def _factor(verdict: VerdictSummary) -> str:
@@ -142,10 +143,13 @@ def _factor(verdict: VerdictSummary) -> str:
 def _missing(
     system: str, kind: str, nights: Sequence[Summary], expected: timedelta, now: datetime
 ) -> Iterator[Notice]:
-    """Yield one notice for each gap between sessions, when it became one."""
-    begins = [night.created for night in nights]
-    for begin, after in zip(begins, [*begins[1:], now], strict=True):
+    """Yield one notice for each gap between sessions, from when it began.
+
+    A session without an answer fills no gap, but the last one while it may still come to one.
+    """
+    begins = [night.created for night in nights if night.answered or night is nights[-1]]
+    for begin, after in pairwise([*begins, now]):
         if after - begin > expected:
             late = begin + expected
             text = f"no session since {begin:%Y-%m-%d %H:%M}: one was expected until {late:%Y-%m-%d %H:%M}"
-            yield Notice("none", system, kind, "", "", late, text)
+            yield Notice("none", system, kind, "", "", begin, text)

@@ -8,10 +8,12 @@ after a crash in between the notice is sent again, with the same id.
 from __future__ import annotations
 
 import fcntl
+import http.client
 import json
 import os
+import re
 import smtplib
-import subprocess
+import ssl
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,13 +24,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.files import execute
 from virtqual.files.datafile import DataModel, parse
+from virtqual.files.records import write_text
 from virtqual.history.nights import Notice
 
 #: A way that takes longer than this has failed, seconds.
 PATIENCE = 60
 RECEIPT, ATTEMPT = ".sent", ".attempt"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class Smtp(DataModel):
@@ -41,6 +46,12 @@ class Smtp(DataModel):
     starttls: bool = False
     user: str = ""
     password_file: Annotated[Path | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _encrypted(self) -> Smtp:
+        if self.password_file and not self.starttls:
+            raise ValueError("a password goes over an encrypted connection only: state `starttls: true`.")
+        return self
 
 
 class Webhook(DataModel):
@@ -129,9 +140,12 @@ def deliver(
                     if notice.when >= since and not (box / f"{notice.id}{RECEIPT}").exists():
                         _send(box, notice, send)
                         sent += 1
-        except (OSError, InfrastructureError) as error:
+        except (OSError, VirtqualError) as error:
             # What is older goes first: those after it wait for the next time.
             failed.append(f"{name}: {error}")
+        except Exception as error:
+            # Whatever else went wrong: the other channels go on, and no secret is said.
+            failed.append(f"{name}: {type(error).__name__}")
     return sent, failed
 
 
@@ -147,7 +161,7 @@ def _held(box: Path) -> Iterator[Path]:
 def _begun(box: Path, first: datetime) -> datetime:
     file = box / "since"
     if not file.exists():
-        file.write_text(first.isoformat(), encoding="utf-8")
+        write_text(first.isoformat(), file)
     return datetime.fromisoformat(file.read_text(encoding="utf-8"))
 
 
@@ -175,7 +189,7 @@ def _subject(notice: Notice) -> str:
 
 
 def _facts(notice: Notice) -> dict[str, str]:
-    return {
+    said = {
         "id": notice.id,
         "kind": notice.kind,
         "system": notice.system,
@@ -186,55 +200,57 @@ def _facts(notice: Notice) -> dict[str, str]:
         "subject": _subject(notice),
         "text": notice.text,
     }
+    # Neither a header of a mail nor a variable of the environment takes them.
+    return {name: _CONTROL.sub(" ", text) for name, text in said.items()}
 
 
 def _run(command: str, notice: Notice) -> None:
-    told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in _facts(notice).items()}
-    try:
-        done = subprocess.run(
-            ["sh", "-c", command],
-            input=notice.text + "\n",
-            env={**os.environ, **told},
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise InfrastructureError(f"no end after {PATIENCE} s") from None
+    facts = _facts(notice)
+    told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in facts.items()}
+    done = execute.run(
+        ["sh", "-c", command], env={**os.environ, **told}, seconds=PATIENCE, text=facts["text"] + "\n"
+    )
     if done.returncode != 0:
         raise InfrastructureError(f"ended with {done.returncode}: {done.stderr.strip()[-200:]}")
 
 
 def _mail(way: Smtp, notice: Notice) -> None:
-    message = EmailMessage()
-    message["Subject"], message["From"], message["To"] = _subject(notice), way.sender, ", ".join(way.to)
+    message, facts = EmailMessage(), _facts(notice)
+    message["Subject"], message["From"], message["To"] = facts["subject"], way.sender, ", ".join(way.to)
     message["Message-ID"] = f"<{notice.id}@virtqual.invalid>"
-    message.set_content(notice.text)
+    message.set_content(facts["text"])
     try:
         with smtplib.SMTP(way.host, way.port, timeout=PATIENCE) as server:
             if way.starttls:
-                server.starttls()
+                server.starttls(context=ssl.create_default_context())
             if way.password_file:
                 server.login(way.user, secret(way.password_file))
-            server.send_message(message)
+            if refused := server.send_message(message):
+                raise InfrastructureError(f"{way.host} refuses the recipients {', '.join(refused)}")
     except smtplib.SMTPException as error:
         raise InfrastructureError(f"{way.host}: {type(error).__name__}") from None
 
 
 def _post(way: Webhook, notice: Notice) -> None:
     url = way.url or secret(way.url_file or Path())
-    if not url.startswith(("http://", "https://")):
-        raise InfrastructureError("its URL is none of http or https")
+    if not re.fullmatch(r"https?://\S+", url):
+        raise InfrastructureError("its URL is none of http or https, or has blanks in it")
     content = json.dumps(_facts(notice)).encode()
     headers = {"Content-Type": "application/json", "Idempotency-Key": notice.id}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=PATIENCE):
+        request = urllib.request.Request(url, content, headers)
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE):
             pass
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         # The URL is not said: it may be a secret.
         raise InfrastructureError(f"{type(error).__name__} {getattr(error, 'code', '')}".strip()) from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Would follow by a GET without the notice: what is moved is an error."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
 
 
 def secret(file: Path) -> str:

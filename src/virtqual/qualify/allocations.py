@@ -100,9 +100,20 @@ def enough(system: System) -> int:
 
 
 def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:
-    """Return as many of the nodes of either partition; none where they cannot all work at once."""
+    """Return as many of the nodes of either partition; none where they cannot all work at once.
+
+    Of VMs they are those of which the system file names the host.
+    """
+    listed = {vm for its in system.virtual.nodes_of_hosts.values() for vm in its}
+    virtual_ones = system.partition("virtual").name
+    nodes = {
+        name: [node for node in names if name != virtual_ones or node in listed]
+        for name, names in nodes.items()
+    }
     most = min(system.native.nodes, system.virtual.nodes, *map(len, nodes.values()))
-    first = {name: list(names[:most]) for name, names in nodes.items()}
+    if most < 2:
+        return {}
+    first = {name: names[:most] for name, names in nodes.items()}
     native, virtual = (first[system.partition(side).name] for side in SIDES)
     apart = separate(system.native.nodes_of_hosts, native, system.virtual.nodes_of_hosts, virtual)
     return first if apart else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from virtqual.session.lock import measuring, name_holder
 from virtqual.session.log import Begun, Log, Resumed
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Head, Request, Resumption, Session
-from virtqual.session.summary import yardstick
+from virtqual.session.summary import good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.nodes import GLANCE, OFTEN, Watch
@@ -69,7 +69,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
             "nodes (extras.session_access), and runs one case at a time"
         )
     chosen = _class(request.hypervisor_class, system)
-    earlier = _earlier(_against(request, system, chosen), system)
+    earlier = _asked_for(request, system, chosen)
     stack = stack_named(request.stack)
     lock, watch = _alone(system, screen, held)
     head, log = _opened(system, chosen, _described(stack), earlier, request)
@@ -203,7 +203,7 @@ def check(request: Request, resumed: str | None = None) -> None:
             store.load_earlier(store.find(request.against, paths.sessions(), request.system))
         return
     chosen = _class(request.hypervisor_class, system)
-    _earlier(_against(request, system, chosen), system)
+    _asked_for(request, system, chosen)
 
 
 @dataclass(frozen=True)
@@ -346,12 +346,15 @@ def _known_class(name: str) -> HypervisorClass:
         raise UsageError(str(error)) from error
 
 
-def _against(request: Request, system: System, chosen: HypervisorClass) -> str:
-    """Return which session is asked for: `GOOD` is the last good one, and none where there is none yet."""
+def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
+    """Return the session to compare with: `GOOD` is the last good one that can be compared with, if any."""
     if request.against != GOOD:
-        return request.against
-    found = yardstick(paths.sessions(), system.name, chosen.name, full=request.full)
-    return str(found) if found else ""
+        return _earlier(request.against, system)
+    for directory in good(paths.sessions(), system.name, chosen.name, full=request.full):
+        # From before the VMs were placed otherwise, or a metric was renamed: such a one is good no longer.
+        with suppress(RefusedError, UsageError):
+            return _earlier(str(directory), system)
+    return None
 
 
 def _earlier(against: str, system: System) -> Session | None:

@@ -231,7 +231,7 @@ def _show(session: Session, directory: Path) -> None:
     from virtqual.report.terminal import Terminal
 
     text = io.StringIO()
-    Terminal(Console(file=text, width=80, highlight=False)).end(session, str(directory))
+    Terminal(Console(file=text, width=80, emoji=False, highlight=False)).end(session, str(directory))
     say = getlogger().info
     say(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
     say(text.getvalue())

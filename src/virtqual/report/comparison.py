@@ -6,18 +6,19 @@ Sessions are not paired in time with each other, so what is compared across them
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
+import numpy as np
+
+from virtqual.references.load import known as references
 from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
+from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import VerdictRecord
-from virtqual.verdict.pairs import SIDES
-
-Medians = dict[str, tuple[float, ...]]
+from virtqual.verdict.estimate import Floats
+from virtqual.verdict.pairs import Series
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,20 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
     Runs that something disturbed, and checks of which nothing may be judged, count here as little as under a
     verdict.  A series whose sizes differ from those of the first session is compared with no other.
     """
-    measured = [_medians(session) for session in sessions]
-    names = dict.fromkeys(name for sides in measured for name in sides)
+    measured = [_measured(session) for session in sessions]
+    names = dict.fromkeys(name for every in measured for name in every)
     found = []
     for name in names:
         rows = []
-        base = measured[0].get(name, {}).get("native", ())
-        for number, sides in enumerate(measured):
-            native, virtual = (sides.get(name, {}).get(side, ()) for side in SIDES)
-            if not native or len(native) != len(virtual):
+        base = measured[0].get(name)
+        for number, every in enumerate(measured):
+            if (series := every.get(name)) is None:
                 continue
-            like = len(base) == len(native)
-            before, after = (_ratio(values, base) if like else None for values in (native, virtual))
+            native, virtual = series.medians("native"), series.medians("virtual")
+            before, after = (
+                _ratio(values, base.medians("native")) if base and base.points == series.points else None
+                for values in (native, virtual)
+            )
             judged = next((v for v in sessions[number].verdicts if v.series == name and v.overhead), None)
             rows.append(ComparedSeries(name, number, _ratio(virtual, native), before, after, judged))
         marks = _marks(rows)
@@ -99,22 +102,14 @@ def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
     return {best: "best", worst: "worst"}
 
 
-def _medians(session: Session) -> dict[str, Medians]:
-    """Return the medians over the runs that count, by series and side."""
-    values: dict[str, dict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
-    for run in admitted_of(session).counted:
-        for result in run.results:
-            if not result.invalid and not run.instead:
-                values[result.series][run.side].append(result.values)
-    return {
-        name: {side: tuple(map(median, zip(*rows, strict=True))) for side, rows in sides.items()}
-        for name, sides in values.items()
-    }
+def _measured(session: Session) -> dict[str, Series]:
+    """Return the series of a session that were observed on both sides and have a pair that counts."""
+    series = series_of(admitted_of(session).counted, references())
+    return {name: one for name, one in series.items() if one.valid and not one.yardstick}
 
 
-def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    logs = [math.log(a / b) for a, b in zip(above, below, strict=True)]
-    return math.exp(math.fsum(logs) / len(logs))
+def _ratio(above: Floats, below: Floats) -> float:
+    return math.exp(float(np.mean(np.log(above / below))))
 
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:

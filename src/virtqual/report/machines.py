@@ -26,7 +26,9 @@ def csv_of(session: Session) -> str:
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
-    for series in series_of(admitted_of(session).runs, references()).values():
+    admitted = admitted_of(session)
+    counted = series_of(admitted.counted, references())
+    for series in series_of(admitted.runs, references()).values():
         metric = series.metric
         for pair in series.pairs:
             for side in SIDES:
@@ -36,7 +38,7 @@ def csv_of(session: Session) -> str:
                 when = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
                 where = (run.node, run.host, run.boot)
                 for size, value in zip(series.points or ("",), run.values, strict=True):
-                    shown = "nan" if run.refused else repr(value)
+                    shown = "nan" if run.refused or series.id not in counted else repr(value)
                     what = (session.session, metric.name, series.setting, size, metric.unit, metric.better)
                     table.writerow((*what, pair.number, side, shown, *when, *where))
     return file.getvalue()

@@ -42,7 +42,7 @@ class Terminal:
     """Shows a session in 80 columns; without a terminal it prints one line a case, and no colours."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or Console(emoji=False, highlight=False)
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._began = 0.0

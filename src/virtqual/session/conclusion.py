@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
+from virtqual.files.wording import many
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
@@ -173,7 +174,7 @@ def _lost(session: Session) -> str:
         times = Counter(node for loss in losses for node in loss.nodes)
         each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
         were = "was" if len(times) == 1 else "were"
-        said += [f"{_counted(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
+        said += [f"{many(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
     return " ".join(said)
 
 
@@ -209,8 +210,4 @@ def _counts_as(verdict: VerdictRecord, outcome: Outcome) -> bool:
 
 
 def _metrics(count: int) -> str:
-    return _counted(count, "metric")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return many(count, "metric")

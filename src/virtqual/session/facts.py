@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from virtqual.identity import seen
+from virtqual.identity import Host, seen
 from virtqual.session.session import Session
+from virtqual.site.host_records import BUILD, text_of
 
 
 def facts(session: Session) -> dict[str, str]:
@@ -41,6 +42,10 @@ def _of_nodes(session: Session) -> Iterator[tuple[str, str]]:
             for name, value in shown.items():
                 if seen(value):
                     said.setdefault(f"{run.side} {name}", {})[str(value)] = None
+            # What the hosts of VMs say of themselves is part of the build.
+            for field in BUILD if isinstance(one.host, Host) and run.side == "virtual" else ():
+                if seen(value := getattr(one.host, field)):
+                    said.setdefault(f"hypervisor host {field.replace('_', ' ')}", {})[text_of(value)] = None
     for name, values in said.items():
         yield name, ", ".join(sorted(values))
 

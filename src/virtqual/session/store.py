@@ -53,6 +53,9 @@ def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | 
             yield directory, read(directory)
         except UsageError as error:
             yield directory, error
+        except ValueError as error:
+            # One that makes no sense hides no other.
+            yield directory, UsageError(f"{directory}: {error}")
 
 
 def unconcluded(sessions: Path) -> Iterator[Log]:

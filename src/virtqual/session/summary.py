@@ -6,6 +6,7 @@ sessions are read in seconds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.references import Gate
+from virtqual.files.records import write_whole
 from virtqual.references.load import known as references
 from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
@@ -24,7 +26,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import each, load
 from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.pairs import Series
+from virtqual.verdict.pairs import PairingError, Series
 
 FILE = "summary.json"
 
@@ -101,7 +103,7 @@ class Summary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["virtqual-summary/2"] = Field(alias="schema", default="virtqual-summary/2")
+    schema_: Literal["virtqual-summary/3"] = Field(alias="schema", default="virtqual-summary/3")
     session: str
     label: str
     created: datetime
@@ -121,18 +123,24 @@ class Summary(BaseModel):
     def good(self) -> bool:
         """Whether later sessions may be held against it: all of its scope was judged, and is WITHIN.
 
-        A baseline will do, where a class judges nothing but changes.
+        A baseline will do, where a class judges nothing but changes; what a waiver accepts will not: it would
+        be accepted without one from then on.
         """
-        fine = all(one.passes or one.outcome is Outcome.BASELINE for one in self.verdicts)
+        fine = all(one.outcome in (Outcome.WITHIN, Outcome.BASELINE) for one in self.verdicts)
         return self.complete and self.exit_code == 0 and bool(self.verdicts) and fine
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has come to an end: one that still runs, or was interrupted, may go on."""
+        return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
     @classmethod
     def of(cls, session: Session) -> Summary:
         """Return a session in short."""
         asked = session.request
         series: dict[str, Series] = {}
-        # Where a file of metrics has changed since, its verdicts still stand.
-        with suppress(UsageError):
+        # Where a file of metrics has changed since, or its runs make no pairs, its verdicts still stand.
+        with suppress(UsageError, PairingError):
             series = series_of(admitted_of(session).runs, references())
         return cls(
             session=session.session,
@@ -158,7 +166,7 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | UsageError]]:
 
 
 def summary(directory: Path) -> Summary:
-    """Return a session in short, from its file if that is not older than the session's log.
+    """Return a session in short, from its file if that was made of the session as it is now.
 
     Raises
     ------
@@ -171,19 +179,20 @@ def summary(directory: Path) -> Summary:
     )
     # One that is not there, or of another version, is made again.
     with suppress(OSError, ValidationError):
-        if file.stat().st_mtime_ns >= newest:
+        if file.stat().st_mtime_ns == newest:
             return Summary.model_validate_json(file.read_bytes())
     made = Summary.of(load(directory))
     # Of another user's session it is made each time.
     with suppress(OSError):
-        file.write_text(made.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+        write_whole(made, file)
+        # A session that went on while it was read is newer than what was read of it.
+        os.utime(file, ns=(newest, newest))
     return made
 
 
-def yardstick(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Path | None:
-    """Return the newest session of a system, class and scope that is `Summary.good`, if there is one."""
+def good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
+    """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
     wanted = system, hypervisor_class, full
     for directory, one in summaries(sessions):
         if isinstance(one, Summary) and (one.system, one.hypervisor_class, one.full) == wanted and one.good:
-            return directory
-    return None
+            yield directory

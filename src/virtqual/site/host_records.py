@@ -102,14 +102,15 @@ def mixed(records: Mapping[str, Host]) -> list[str]:
         names = defaultdict(list)
         for host, record in records.items():
             if seen(value := getattr(record, field)):
-                names[_text(value)].append(host)
+                names[text_of(value)].append(host)
         if len(names) > 1:
             each = sorted((f"{value} on {', '.join(said)}" for value, said in names.items()), key=len)
             found.append(f"{field} is {', and '.join(each)}")
     return found
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a value of a record in words; of several, name by name."""
     if isinstance(value, Mapping):
         return " ".join(f"{name}={one}" for name, one in sorted(value.items()))
     return str(value)

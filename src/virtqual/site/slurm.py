@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,8 +43,9 @@ def environment(*, bare: bool = False) -> dict[str, str]:
 def partition_option(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options that jobs ask with."""
     words = _words(partition)
-    found = (value for option, value in itertools.pairwise(words) if option in ("-p", "--partition"))
-    return next(found, None)
+    found = [value for option, value in itertools.pairwise(words) if option in ("-p", "--partition")]
+    found += [word[2:] for word in words if re.match(r"-p\w", word)]
+    return next(iter(found), None)
 
 
 def asks_for_reservation(partition: Partition) -> bool:

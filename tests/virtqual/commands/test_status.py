@@ -13,7 +13,7 @@ def said(*options):
     return done.exit_code, " ".join(done.output.split())
 
 
-def test_the_gravest_system_decides(nights):
+def test_the_worst_system_decides(nights):
     assert said()[0] == 3
     for day, times in ((1, 1.0), (2, 1.5), (3, 1.5)):
         nights(date(2026, 1, day), times)

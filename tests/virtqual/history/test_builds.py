@@ -7,7 +7,7 @@ import pytest
 from made_nights import night
 
 from in_a_browser import assert_fit_for_people
-from virtqual.history.builds import drifted, place_of, told
+from virtqual.history.builds import place_of, said, told
 from virtqual.references.marks import Mark
 from virtqual.report import page
 from virtqual.session.summary import VerdictSummary
@@ -61,11 +61,11 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
     assert (first.metric, second.metric) == ("page_touch_time", "fork_time")
     assert second.changes.steps == ()
     (step,) = first.changes.steps
-    said = told(place, first, step, [Mark(date=date(2026, 1, 16), what="new BIOS")])
-    assert said[0] == "1.22x slower between QEMU 9.4 and QEMU 9.5"
-    assert "changed with it: native microcode: 0x1 -> 0x2" in said
-    assert "marked between them: new BIOS, 2026-01-16" in said
-    assert said[-1].startswith("test next: a build from between the two")
+    words = told(place, first, step, [Mark(date=date(2026, 1, 16), what="new BIOS")])
+    assert words[0] == "1.22x slower between QEMU 9.4 and QEMU 9.5"
+    assert "changed with it: native microcode: 0x1 -> 0x2" in words
+    assert "marked between them: new BIOS, 2026-01-16" in words
+    assert words[-1].startswith("test next: a build from between the two")
 
 
 def test_a_setting_of_one_build_is_a_build_of_its_own():
@@ -129,9 +129,19 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
         for n in range(60)
     ]
     place = place_of("site", "kvm", rows)
-    text = drifted(place.metrics[0])
+    *_, (text,) = said(place, place.metrics[0], [])
     assert "% (standard error" in text
     assert "slower from each session to the next since night-" in text
+
+
+def test_builds_of_one_name_are_named_by_what_not_all_of_them_have():
+    rows = [
+        night(n, {"a": "WITHIN"}, facts={"hypervisor host module parameters": f"kvm_amd.npt={npt} kvm_amd.avic={avic}"})
+        for n, (npt, avic) in enumerate([("Y", "Y"), ("Y", "N"), ("N", "Y"), ("N", "N")])
+    ]
+    place = place_of("site", "kvm", [*rows, rows[0].model_copy(update={"session": "again"})])
+    assert len(set(place.builds)) == 4
+    assert place.builds[1] == "QEMU 9 [kvm_amd.npt=Y kvm_amd.avic=N]"
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "\N{RIGHT-TO-LEFT OVERRIDE}x"])

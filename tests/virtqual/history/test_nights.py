@@ -70,13 +70,37 @@ def test_a_night_without_a_session_is_told_once():
     nights = [night(n, {"a": "WITHIN"}) for n in range(10) if n not in (4, 5)]
     expected, end = timedelta(hours=30), FIRST + timedelta(days=9, hours=29)
     (one,) = notices(nights, expected=expected, now=end)
-    assert (one.kind, one.when) == ("none", FIRST + timedelta(days=3, hours=30))
+    assert (one.kind, one.when) == ("none", FIRST + timedelta(days=3))
     assert "no session since 2026-01-04 22:00" in one.text
     later = notices(nights, expected=expected, now=end + timedelta(days=2))
     assert later[0].id == one.id
     assert len(later) == 2
     # Day after day without a session it is the same notice.
     assert later == notices(nights, expected=expected, now=end + timedelta(days=5))
+
+
+def test_a_night_that_has_not_come_to_an_end_changes_nothing_and_fills_no_gap():
+    within, over = night(0, {"a": "OVER"}), night(2, {"a": "WITHIN"})
+    for outcome in ("UNFINISHED", "INTERRUPTED"):
+        begun = night(1, {}, outcome="BROKEN").model_copy(update={"outcome": outcome})
+        assert told(notices([within, begun])) == told(notices([within]))
+        assert [one[0] for one in told(notices([within, begun, over]))] == ["over", "over", "resolved", "resolved"]
+        expected, hour = timedelta(hours=30), timedelta(hours=1)
+        assert [
+            one.kind
+            for one in notices([night(0, {"a": "WITHIN"}), begun], expected=expected, now=begun.created + hour)
+        ] == []
+        late = notices([night(0, {"a": "WITHIN"}), begun], expected=expected, now=begun.created + 31 * hour)
+        assert [(one.kind, one.when) for one in late] == [("none", begun.created)]
+
+
+def test_another_patience_tells_no_old_gap_again():
+    nights = [night(n, {"a": "WITHIN"}) for n in (0, 1, 4)]
+    ids = [
+        [one.id for one in notices(nights, expected=timedelta(hours=hours), now=FIRST + timedelta(days=4))]
+        for hours in (30, 26)
+    ]
+    assert ids[0] == ids[1] != []
 
 
 def test_each_system_and_class_has_a_history_of_its_own():
@@ -96,8 +120,11 @@ def test_an_accepted_overhead_is_no_news():
     waived = night(1, {"a": "WITHIN"})
     (verdict,) = waived.verdicts
     accepted = verdict.model_copy(update={"outcome": Outcome.OVER, "passes": True})
-    nights = [night(0, {"a": "WITHIN"}), waived.model_copy(update={"verdicts": (accepted,)})]
-    assert notices(nights) == []
+    waived = waived.model_copy(update={"verdicts": (accepted,)})
+    assert notices([night(0, {"a": "WITHIN"}), waived]) == []
+    *_, last = notices([night(0, {"a": "OVER"}), waived])
+    assert (last.kind, "accepted by a waiver" in last.text) == ("resolved", True)
+    assert not waived.good, "a later night must not be held against it"
 
 
 @pytest.mark.parametrize(

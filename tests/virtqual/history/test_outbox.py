@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -70,6 +72,52 @@ def test_one_way_does_not_wait_for_another(tmp_path, way):
 
     assert outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, FIRST) == (4, ["broken: down"])
     assert outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST) == (0, [])
+
+
+@pytest.mark.parametrize("error", [ValueError("embedded null byte"), UsageError("chmod 600"), KeyError("bug")])
+def test_whatever_goes_wrong_with_one_way_the_others_go_on(tmp_path, way, error):
+    def broken(one):
+        raise error
+
+    sent, (failed,) = outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, FIRST)
+    assert (sent, failed.startswith("broken: ")) == (4, True)
+
+
+@pytest.mark.parametrize("answer", ["HTTP/1.1 301 Moved\r\nLocation: /new\r\n\r\n", "rubbish\r\n"])
+def test_a_webhook_that_has_moved_or_answers_rubbish_has_no_receipt(tmp_path, answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        got = []
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                got.append(connection.recv(65536))
+                connection.sendall(answer.encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        way = outbox.Webhook(url=f"http://127.0.0.1:{server.getsockname()[1]}/secret")
+        ways = outbox.Notify(schema="virtqual-notify/1", webhook=way).ways()
+        sent, (failed,) = outbox.deliver(EVERY[:1], tmp_path, ways, FIRST)
+        thread.join()
+    assert (sent, len(got), "secret" in failed) == (0, 1, False)
+
+
+def test_a_secret_url_with_a_blank_is_not_said(tmp_path):
+    url = tmp_path / "url"
+    url.write_text("http://127.0.0.1:9/secret one\nsecond line\n")
+    url.chmod(0o600)
+    ways = outbox.Notify(schema="virtqual-notify/1", webhook=outbox.Webhook(url_file=url)).ways()
+    (failed,) = outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST)[1]
+    assert failed == "webhook: its URL is none of http or https, or has blanks in it"
+
+
+def test_control_characters_reach_no_header_and_no_variable(tmp_path):
+    odd = replace(EVERY[0], subject="a\nBcc: x@y", text="nul\0 here")
+    file = tmp_path / "notify.yaml"
+    file.write_text(f"schema: virtqual-notify/1\ncommand: echo \"$VIRTQUAL_NOTICE_SUBJECT\" > {tmp_path}/told\n")
+    assert outbox.deliver([odd], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
+    assert (tmp_path / "told").read_text() == "virtqual site: OVER budget: a Bcc: x@y\n"
 
 
 def test_a_crash_between_delivery_and_receipt_repeats_it_with_the_same_id(tmp_path, way):
@@ -158,8 +206,8 @@ def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
     assert [key for key, _ in got] == [EVERY[0].id] * 2
     assert (got[1][1]["kind"], got[1][1]["metric"], got[1][1]["text"]) == ("over", "metric 0", "news 0")
     url.chmod(0o644)
-    with pytest.raises(UsageError, match="others may read it, and it holds a secret"):
-        outbox.deliver(EVERY[1:2], tmp_path / "box", ways, FIRST)
+    (failed,) = outbox.deliver(EVERY[1:2], tmp_path / "box", ways, FIRST)[1]
+    assert "others may read it, and it holds a secret" in failed
 
 
 def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
@@ -177,11 +225,14 @@ def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
 
         def send_message(self, message):
             sent.append(message)
+            return {"lost@site": (550, b"unknown")} if len(sent) == 1 else {}
 
     monkeypatch.setattr(outbox.smtplib, "SMTP", Server)
     file = tmp_path / "notify.yaml"
     file.write_text("schema: virtqual-notify/1\nsmtp: {host: mail, sender: hpc@site, to: [ops@site]}\n")
-    outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST)
+    _, failed = outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST)
+    assert failed == ["smtp: mail refuses the recipients lost@site"]
+    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
     assert sent[0]["Subject"] == "virtqual site: OVER budget: metric 0"
     assert sent[0]["Message-ID"] == f"<{EVERY[0].id}@virtqual.invalid>"
     assert sent[0].get_content() == "news 0\n"
@@ -193,6 +244,7 @@ def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
         ("comand: mail", r"notify.yaml:2: comand"),
         ("webhook: {url: http://a, url_file: b}", "either `url` or `url_file`"),
         ("expected_within_hours: -1", "expected_within_hours"),
+        ("smtp: {host: a, sender: b, to: [c], user: d, password_file: e}", "starttls: true"),
     ],
 )
 def test_mistakes_are_named(tmp_path, content, told):
