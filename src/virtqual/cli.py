@@ -93,7 +93,8 @@ def _group() -> None:
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")] = "",
     resume: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off")
+        str | None,
+        typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off"),
     ] = None,
     against: Annotated[
         str | None,

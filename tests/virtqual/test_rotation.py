@@ -9,7 +9,7 @@ import pytest
 from following import ended
 from virtqual.harness import catalogue
 from virtqual.harness.steps import Line
-from virtqual.qualify import plan
+from virtqual.qualify import allocations, plan
 from virtqual.session.session import Request, Round
 from virtqual.site.held import Rotation
 
@@ -87,6 +87,22 @@ def test_where_each_run_is_a_job_they_rotate_all_the_same(site):
     where = {(run["pair"], run["side"]): run["nodes"][0] for run in runs}
     met = {(where[pair, "native"], where[pair, "virtual"]) for pair in range(8)}
     assert met == {(bare, cloud) for bare in ("bare-1", "bare-2") for cloud in ("cloud-1", "cloud-2")}
+
+
+def test_where_no_partition_is_named_or_no_host_of_its_nodes_nothing_rotates():
+    def system(hosts):
+        sides = SimpleNamespace(nodes=4, nodes_of_hosts={}), SimpleNamespace(nodes=4, nodes_of_hosts=hosts)
+        return SimpleNamespace(
+            native=sides[0], virtual=sides[1], partition=lambda side: SimpleNamespace(name=side)
+        )
+
+    hosts = {f"h{k}": [f"vm{k}"] for k in (1, 2)}
+    native = ["n0", "n1", "n2"]
+    assert allocations.among({"native": [], "virtual": []}, system(hosts)) == {}
+    assert allocations.among({"native": native, "virtual": ["vm0", "vm3"]}, system(hosts)) == {}
+    # Of VMs those whose hosts are known.
+    found = allocations.among({"native": native, "virtual": ["vm0", "vm1", "vm2"]}, system(hosts))
+    assert found == {"native": ["n0", "n1"], "virtual": ["vm1", "vm2"]}
 
 
 @pytest.mark.parametrize(

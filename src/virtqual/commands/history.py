@@ -44,8 +44,8 @@ def command(
         known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
         left = [one for one in found if isinstance(one, UsageError)]
         if not known:
-            others = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
-            raise UsageError(f"no session of that system and class below {paths.sessions()}{others}")
+            unread = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
+            raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
         places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
         marks = load_marks(paths.references())
         if output is not None:

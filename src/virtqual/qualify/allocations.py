@@ -10,7 +10,7 @@ from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
-from virtqual.site.hosts import separate
+from virtqual.site.hosts import hosts_of, separate
 from virtqual.site.nodes import GLANCE
 from virtqual.site.systems import SIDES, System
 
@@ -104,19 +104,13 @@ def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[
 
     Of VMs they are those of which the system file names the host.
     """
-    listed = {vm for its in system.virtual.nodes_of_hosts.values() for vm in its}
-    virtual_ones = system.partition("virtual").name
-    nodes = {
-        name: [node for node in names if name != virtual_ones or node in listed]
-        for name, names in nodes.items()
-    }
-    most = min(system.native.nodes, system.virtual.nodes, *map(len, nodes.values()))
-    if most < 2:
+    of_vms, names = system.virtual.nodes_of_hosts, [system.partition(side).name for side in SIDES]
+    native, virtual = nodes[names[0]], list(hosts_of(of_vms, nodes[names[1]], "virtual"))
+    most = min(system.native.nodes, system.virtual.nodes, len(native), len(virtual))
+    native, virtual = list(native[:most]), virtual[:most]
+    if most < 2 or not separate(system.native.nodes_of_hosts, native, of_vms, virtual):
         return {}
-    first = {name: names[:most] for name, names in nodes.items()}
-    native, virtual = (first[system.partition(side).name] for side in SIDES)
-    apart = separate(system.native.nodes_of_hosts, native, system.virtual.nodes_of_hosts, virtual)
-    return first if apart else {}
+    return dict(zip(names, (native, virtual), strict=True))
 
 
 def release(job: Qualification) -> None:

@@ -10,7 +10,7 @@ from virtqual.files.wording import many
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
-from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, worst_outcome, record_of
+from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of, worst_outcome
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {

@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError
-from virtqual.references import Gate
 from virtqual.files.records import write_whole
+from virtqual.references import Gate
 from virtqual.references.load import known as references
 from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of

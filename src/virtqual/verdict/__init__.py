@@ -9,9 +9,9 @@ from virtqual.verdict.session import (
     SessionError,
     SessionVerdict,
     first_of,
-    worst_outcome,
     judge_session,
     judge_sessions,
+    worst_outcome,
 )
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "Verdict",
     "VerdictRecord",
     "first_of",
-    "worst_outcome",
     "judge_session",
     "judge_sessions",
     "message",
     "record_of",
+    "worst_outcome",
 ]

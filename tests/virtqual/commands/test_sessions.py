@@ -97,6 +97,38 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, mon
     assert re.search(r"2 threads +B +0\.740 +\S+ +- +-", done.output)
 
 
+def test_sizes_of_another_curve_are_held_against_nothing():
+    def curve(*sizes):
+        made = []
+        for run in runs(1.0, 1.1):
+            value = run.results[0].values[0]
+            result = Result.curve("mpi_latency", "two nodes", dict.fromkeys(sizes, value))
+            made.append(run.model_copy(update={"results": (result,)}))
+        return session("s", made)
+
+    first, second = compare([curve(1.0, 2.0), curve(1024.0, 2048.0)])
+    assert (first.native, second.native, second.virtual) == (pytest.approx(1.0), None, None)
+    assert second.overhead == pytest.approx(1.1)
+
+
+def test_a_value_of_zero_is_not_compared(two):
+    odd = two[1].model_copy(update={"session": "z"})
+    odd.runs = [
+        run.model_copy(update={"results": (run.results[0].model_copy(update={"values": (0.0,)}),)})
+        for run in odd.runs
+    ]
+    assert [row.session for row in compare([two[0], odd])] == [0]
+
+
+@pytest.mark.parametrize(
+    "command", [("compare", "20260101", "20260102"), ("report", "20260101"), ("history",)]
+)
+def test_a_file_that_cannot_be_written_is_named(two, tmp_path, command):
+    done = run(*command, "-o", str(tmp_path / "nowhere" / "x.html"))
+    assert done.exit_code == 2
+    assert "x.html: No such file or directory" in " ".join(done.output.split())
+
+
 def test_a_session_is_shown_again_as_it_was_concluded(two):
     done = run("show", "20260102")
     assert done.exit_code == 0, done.output

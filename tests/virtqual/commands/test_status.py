@@ -5,6 +5,8 @@ from datetime import date, timedelta
 from typer.testing import CliRunner
 
 from virtqual.commands import status
+from virtqual.session import summary
+from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.summary import FILE
 
 
@@ -43,6 +45,51 @@ def test_a_night_without_a_session_is_unknown(nights, tmp_path):
     code, line = said()
     assert code == 3
     assert "NO SESSION since 2026-01-01 22:00" in line
+
+
+def test_a_session_that_still_runs_changes_nothing(nights):
+    nights(date(2026, 1, 1), 1.5)
+    before = said()
+    directory = nights(date(2026, 1, 2), 1.0)
+    (directory / DOCUMENT).unlink()
+    log = (directory / LOG).read_text().splitlines(keepends=True)
+    (directory / LOG).write_text("".join(line for line in log if '"concluded"' not in line))
+    code, line = said()
+    assert (code, "OVER since 2026-01-01" in line) == (before[0], True)
+    assert "one of 2026-01-02 22:00 has not come to an end" in line
+
+
+def test_what_is_in_short_follows_a_session_that_went_on_while_it_was_read(nights):
+    directory = nights(date(2026, 1, 1), 1.5)
+    said()
+    old = (directory / FILE).read_bytes().replace(b"OVER", b"WITHIN")
+    (directory / FILE).write_bytes(old)
+    assert said()[0] == 2, "written later than the session, but not of it"
+
+
+def test_a_newest_session_that_cannot_be_read_is_no_good_news(nights, tmp_path):
+    nights(date(2026, 1, 1), 1.0)
+    assert said()[0] == 0
+    (tmp_path / "sessions/20260102-220000-site").mkdir()
+    (tmp_path / "sessions/20260102-220000-site" / LOG).write_text("{}\n")
+    code, line = said()
+    assert (code, "left out: " in line) == (1, True)
+
+
+def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
+    nights(date(2026, 1, 1), 1.5)
+    odd = nights(date(2026, 1, 2), 1.0)
+    (odd / FILE).unlink(missing_ok=True)
+    read = summary.Summary.of
+
+    def of(session):
+        if session.session == odd.name:
+            raise ValueError("3 values for 2 points")
+        return read(session)
+
+    monkeypatch.setattr(summary.Summary, "of", of)
+    code, line = said()
+    assert (code, "OVER since 2026-01-01" in line, "3 values for 2 points" in line) == (2, True, True)
 
 
 def test_notices_are_sent_once(nights, tmp_path):

@@ -136,7 +136,11 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
 
 def test_builds_of_one_name_are_named_by_what_not_all_of_them_have():
     rows = [
-        night(n, {"a": "WITHIN"}, facts={"hypervisor host module parameters": f"kvm_amd.npt={npt} kvm_amd.avic={avic}"})
+        night(
+            n,
+            {"a": "WITHIN"},
+            facts={"hypervisor host module parameters": f"kvm_amd.npt={npt} kvm_amd.avic={avic}"},
+        )
         for n, (npt, avic) in enumerate([("Y", "Y"), ("Y", "N"), ("N", "Y"), ("N", "N")])
     ]
     place = place_of("site", "kvm", [*rows, rows[0].model_copy(update={"session": "again"})])

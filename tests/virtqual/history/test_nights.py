@@ -80,18 +80,15 @@ def test_a_night_without_a_session_is_told_once():
 
 
 def test_a_night_that_has_not_come_to_an_end_changes_nothing_and_fills_no_gap():
-    within, over = night(0, {"a": "OVER"}), night(2, {"a": "WITHIN"})
+    over, within, after = night(0, {"a": "OVER"}), night(0, {"a": "WITHIN"}), night(2, {"a": "WITHIN"})
+    expected, hour = timedelta(hours=30), timedelta(hours=1)
     for outcome in ("UNFINISHED", "INTERRUPTED"):
         begun = night(1, {}, outcome="BROKEN").model_copy(update={"outcome": outcome})
-        assert told(notices([within, begun])) == told(notices([within]))
-        assert [one[0] for one in told(notices([within, begun, over]))] == ["over", "over", "resolved", "resolved"]
-        expected, hour = timedelta(hours=30), timedelta(hours=1)
-        assert [
-            one.kind
-            for one in notices([night(0, {"a": "WITHIN"}), begun], expected=expected, now=begun.created + hour)
-        ] == []
-        late = notices([night(0, {"a": "WITHIN"}), begun], expected=expected, now=begun.created + 31 * hour)
-        assert [(one.kind, one.when) for one in late] == [("none", begun.created)]
+        assert told(notices([over, begun])) == told(notices([over]))
+        assert [one.kind for one in notices([over, begun, after])] == ["over", "over", "resolved", "resolved"]
+        assert notices([within, begun], expected=expected, now=begun.created + hour) == []
+        (late,) = notices([within, begun], expected=expected, now=begun.created + 31 * hour)
+        assert (late.kind, late.when) == ("none", begun.created)
 
 
 def test_another_patience_tells_no_old_gap_again():

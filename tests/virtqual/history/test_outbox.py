@@ -74,7 +74,9 @@ def test_one_way_does_not_wait_for_another(tmp_path, way):
     assert outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST) == (0, [])
 
 
-@pytest.mark.parametrize("error", [ValueError("embedded null byte"), UsageError("chmod 600"), KeyError("bug")])
+@pytest.mark.parametrize(
+    "error", [ValueError("embedded null byte"), UsageError("chmod 600"), KeyError("bug")]
+)
 def test_whatever_goes_wrong_with_one_way_the_others_go_on(tmp_path, way, error):
     def broken(one):
         raise error
@@ -115,7 +117,9 @@ def test_a_secret_url_with_a_blank_is_not_said(tmp_path):
 def test_control_characters_reach_no_header_and_no_variable(tmp_path):
     odd = replace(EVERY[0], subject="a\nBcc: x@y", text="nul\0 here")
     file = tmp_path / "notify.yaml"
-    file.write_text(f"schema: virtqual-notify/1\ncommand: echo \"$VIRTQUAL_NOTICE_SUBJECT\" > {tmp_path}/told\n")
+    file.write_text(
+        f'schema: virtqual-notify/1\ncommand: echo "$VIRTQUAL_NOTICE_SUBJECT" > {tmp_path}/told\n'
+    )
     assert outbox.deliver([odd], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
     assert (tmp_path / "told").read_text() == "virtqual site: OVER budget: a Bcc: x@y\n"
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from virtqual.commands import judge, report
 from virtqual.report import machines
 from virtqual.runs import Result
+from virtqual.session.session import Failure
 
 
 def test_every_sample_is_a_row_that_judge_reads(tmp_path):
@@ -34,6 +35,20 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
     said = CliRunner().invoke(judge.app, [str(file), "--budget", "1.05", "--margin", "0.1"]).stdout
     assert "pair 2 left out" in " ".join(said.split())
     assert 'OVER x@a "quoted", setting' in " ".join(said.split())
+
+
+def test_a_check_that_was_refused_gives_no_good_samples(tmp_path):
+    """A job that Slurm ended leaves nothing of its check that may be judged, by this session or by others."""
+    found = one(1.0, pairs=12)
+    check = found.runs[0].check
+    found.failures.append(
+        Failure(
+            check=check, case=check, side="native", pair=11, partition="bare", kind="failed", reason="TIMEOUT"
+        )
+    )
+    rows = list(csv.DictReader(io.StringIO(machines.csv_of(found))))
+    assert rows
+    assert {row["value"] for row in rows} == {"nan"}
 
 
 def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():

@@ -1,14 +1,17 @@
 """The earlier session that a build is held against: which one it is, and what makes it none."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from made_runs import keep, made_run, session_of
-from virtqual.errors import UsageError
+from virtqual.errors import RefusedError, UsageError
+from virtqual.qualify import opening
 from virtqual.runs import Answer, Result
 from virtqual.session import store
 from virtqual.session.judge import judge
 from virtqual.session.log import DOCUMENT, LOG
-from virtqual.session.session import Failure
+from virtqual.session.session import Failure, Request
 from virtqual.verdict import Outcome, message
 
 
@@ -52,6 +55,22 @@ def test_a_session_without_runs_is_no_baseline(sessions):
     name = kept("20260101-000000-site", [], outcome="INVALID", conclusion="Refused before all.")
     with pytest.raises(UsageError, match=r"has no run \(Refused before all\.\)"):
         store.load_earlier(directory / name)
+
+
+def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp_path):
+    """From before the VMs were placed otherwise it would be good for ever, and no session could begin."""
+    tried = []
+
+    def earlier(name, system):
+        tried.append(name)
+        if name.endswith("new"):
+            raise RefusedError("placed otherwise")
+        return name
+
+    monkeypatch.setattr(opening, "good", lambda *_, **__: iter([tmp_path / "new", tmp_path / "old"]))
+    monkeypatch.setattr(opening, "_earlier", earlier)
+    asked = opening._asked_for(Request(system="site", against=opening.GOOD), Mock(), Mock())
+    assert (asked, len(tried)) == (str(tmp_path / "old"), 2)
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
