@@ -42,7 +42,6 @@ def write(directory: Path, sessions: int, metrics: int) -> None:
                 outcome=Outcome.WITHIN,
                 passes=True,
                 ratio=float(np.exp(log)),
-                log=float(log),
                 better="lower",
                 native=1.0,
                 virtual=float(np.exp(log)),

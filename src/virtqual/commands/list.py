@@ -10,7 +10,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.session.store import readable
+from virtqual.session.summary import summaries
 
 
 def command() -> None:
@@ -25,12 +25,12 @@ def command() -> None:
         table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=16)
         table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
         unreadable = []
-        for directory, session in readable(paths.sessions()):
+        for directory, session in summaries(paths.sessions()):
             if isinstance(session, UsageError):
                 unreadable.append(f"{directory.name}: {session}")
                 continue
             about = Text(session.label), Text(session.hypervisor)
-            table.add_row(session.session, session.outcome, str(len(session.runs)), *about)
+            table.add_row(session.session, session.outcome, str(session.runs), *about)
         if table.row_count:
             console.print(table)
         else:

@@ -50,7 +50,6 @@ class VerdictSummary(BaseModel):
     outcome: Outcome
     passes: bool
     ratio: float | None
-    log: float | None
     better: Literal["lower", "higher"]
     native: float | None
     virtual: float | None
@@ -74,7 +73,6 @@ class VerdictSummary(BaseModel):
             outcome=verdict.outcome,
             passes=verdict.passes,
             ratio=judged and judged.ratio,
-            log=judged and judged.log,
             better=verdict.better,
             native=verdict.native,
             virtual=verdict.virtual,

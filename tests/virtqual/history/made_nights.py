@@ -19,7 +19,6 @@ def night(number, outcomes, **more):
             outcome=Outcome(one),
             passes=one == "WITHIN",
             ratio=1.1,
-            log=0.1,
             better="lower",
             native=1.0,
             virtual=1.1,

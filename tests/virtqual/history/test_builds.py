@@ -22,7 +22,6 @@ def verdict(name, log, native=1.0, outcome="WITHIN", setting="s"):
         outcome=Outcome(outcome),
         passes=True,
         ratio=float(np.exp(log)),
-        log=log,
         better="lower",
         native=native,
         virtual=float(native * np.exp(log)),
