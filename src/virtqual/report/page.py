@@ -281,6 +281,7 @@ def _content(session: Session) -> dict[str, Any]:
     ]
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
+    facts = dict(_facts(session))
     return {
         "rows": rows,
         "forest": drawn,
@@ -290,7 +291,8 @@ def _content(session: Session) -> dict[str, Any]:
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
         "unmeasured": {name: why for name, why in session.refused.items() if name not in judged},
         "not_run": not_run(session),
-        "facts": list(_facts(session)),
+        "facts": facts,
+        "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
         "identity": list(_identity(first)),
         "nodes": {side: run.nodes[0] for side, run in first.items() if run},
         "hosts": list(_hosts(session)),
