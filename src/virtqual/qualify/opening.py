@@ -66,7 +66,7 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     if request.policy == "async" and system.native.session_access:
         raise UsageError(
             "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
-            "nodes (extras.session_access), and runs one case at a time"
+            "nodes (extras.session_access), and decides itself what runs when"
         )
     chosen = _class(request.hypervisor_class, system)
     earlier = _asked_for(request, system, chosen)
