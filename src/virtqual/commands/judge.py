@@ -120,7 +120,7 @@ def _reasons(answer: SessionVerdict) -> list[str]:
     if answer.confounded:
         reasons.append(answer.confounded)
     if answer.slow_found:
-        reasons.append(f"slow runs: {answer.slow_in_all.text}")
+        reasons.append(f"slow runs: {answer.slow_text}")
     return reasons
 
 

@@ -92,7 +92,7 @@ def conclude(
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
         session.conclusion = _sentence(session, answer, session.verdicts)
     if verdict and verdict.slow_found and not (interrupted or broken):
-        session.conclusion += f" Slow runs: {verdict.slow_in_all.text}."
+        session.conclusion += f" Slow runs: {verdict.slow_text}."
     if session.lost:
         session.conclusion += f" {_lost(session)}"
     session.missing = []
@@ -124,7 +124,7 @@ def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
         native_runs=int(seen.native_runs),
         factor=seen.factor,
         found=verdict.slow_found,
-        text=verdict.slow_in_all.text if verdict.slow_found else "",
+        text=verdict.slow_text if verdict.slow_found else "",
     )
 
 

@@ -100,6 +100,12 @@ class SessionVerdict:
         return Outcome.OVER if self.slow_found and answer is not Outcome.INVALID else answer
 
     @property
+    def slow_text(self) -> str:
+        """What was found of slow runs, in words; says so where earlier sessions are counted with this one."""
+        both = self.slow_in_all.virtual_runs != self.slow_runs.virtual_runs
+        return self.slow_in_all.text + (", with earlier sessions of this build" if both else "")
+
+    @property
     def accepted(self) -> int:
         """How many verdicts are OVER and accepted by a waiver."""
         return sum(verdict.waived for verdict in self.verdicts)

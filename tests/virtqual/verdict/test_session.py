@@ -396,6 +396,8 @@ def test_slow_runs_of_earlier_sessions_are_added(case):
     assert (alone.slow_found, together.slow_found) == (False, True)
     assert (together.slow_runs.virtual, together.slow_in_all.virtual) == (5, 10)
     assert together.slow_in_all.virtual_runs == 168
+    assert together.slow_text.endswith("(10 of 168); natively 0 of 168, with earlier sessions of this build")
+    assert "earlier" not in alone.slow_text
     assert together.outcome is Outcome.OVER
     # Where native runs were as slow, the machine is.
     native = judge_session(cases, slow_before=SlowRuns(5, 88, 8, 88, 1.9))
