@@ -14,10 +14,17 @@ def _end(*_: object) -> None:
     os._exit(130)
 
 
-# A scheduler that ends this command at its time limit is like a person with Ctrl-C, from the first moment on.
-# (A shell starts what it puts into the background with SIGINT ignored.)
-for _number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(_number, _end)
+def _on_signals(handler: Any) -> None:
+    """Say what ends this command: a scheduler at its time limit is like a person with Ctrl-C.
+
+    A shell starts what it puts into the background with SIGINT ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
+
+
+# From the first moment on, and until all that a command needs is imported.
+_on_signals(_end)
 
 # ruff: noqa: E402
 import re
@@ -60,8 +67,6 @@ class _OnDemand(TyperGroup):
                 # What the locale cannot print is no reason to lose a session.
                 stream.reconfigure(errors="replace")
         with speaking():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.default_int_handler)
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -72,6 +77,7 @@ class _OnDemand(TyperGroup):
             return super().get_command(ctx, cmd_name)
         command = typer.main.get_command(import_module(f"virtqual.commands.{cmd_name}").app)
         command.name = cmd_name
+        _on_signals(signal.default_int_handler)
         return command
 
 
@@ -129,8 +135,10 @@ def qualify(
     3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
+    from virtqual.commands import planned
     from virtqual.report.terminal import Terminal
 
+    _on_signals(signal.default_int_handler)
     with speaking():
         if against == "":
             raise UsageError("--against names no session; leave it out to compare with none")
@@ -160,8 +168,6 @@ def qualify(
             main_job.check(request, resume)
             return
         if plan:
-            from virtqual.commands import planned
-
             planned.show(request)
             return
         if resume:

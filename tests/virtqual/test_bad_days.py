@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -90,6 +91,25 @@ def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
         found = session(site)
         assert found["outcome"] == "INTERRUPTED"
         assert len(found["runs"]) >= runs
+
+
+@pytest.mark.parametrize("command", [["qualify", "--system", "none"], ["history"]])
+def test_while_it_imports_a_signal_raises_nothing(site, command):
+    """numpy turns a KeyboardInterrupt while it is imported into an ImportError, which was exit code 5."""
+    seen = (
+        "import signal, sys\n"
+        "class Seen:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name in ('numpy', 'scipy.stats'):\n"
+        "            print(name, signal.getsignal(signal.SIGINT).__name__, flush=True)\n"
+        "sys.meta_path.insert(0, Seen())\n"
+        f"sys.argv = ['virtqual', *{command}]\n"
+        "from virtqual.cli import app\n"
+        "app()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", seen], env=site.env, capture_output=True, text=True)
+    assert {"numpy _end", "scipy.stats _end"} <= set(done.stdout.splitlines())
+    assert "default_int_handler" not in done.stdout
 
 
 def test_a_reframe_that_is_killed_loses_no_sample(site):
