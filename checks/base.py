@@ -153,6 +153,9 @@ class Sampled(Guarded):
             job.options.append("--mem=0")
         if self.num_tasks_per_node and not asked & {"-N", "--nodes"}:
             job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
+        # A run that Slurm repeats by itself would be two in one.
+        if not asked & {"--requeue", "--no-requeue"}:
+            job.options.append("--no-requeue")
         if "--export" not in asked:
             job.options.append(f"--export={','.join(sorted(slurm.EVERYBODY_S))}")
             # The steps have what the job has: by itself Slurm hands only these variables on (man sbatch).

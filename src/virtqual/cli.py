@@ -19,8 +19,10 @@ def _on_signals(handler: Any) -> None:
 
     A shell starts what it puts into the background with SIGINT ignored.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Under nohup nobody is there who could hang up.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 # From the first moment on, and until all that a command needs is imported.
@@ -142,11 +144,12 @@ def qualify(
     with speaking():
         if against == "":
             raise UsageError("--against names no session; leave it out to compare with none")
-        for pattern in name or ():
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise UsageError(f"--name {pattern!r} is no regular expression: {error}") from None
+        for option, patterns in (("--name", name), ("--tag", tag)):
+            for pattern in patterns or ():
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    raise UsageError(f"{option} {pattern!r} is no regular expression: {error}") from None
         request = main_job.Request(
             system=system,
             hypervisor_class=hypervisor_class,

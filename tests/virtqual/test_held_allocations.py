@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -130,6 +131,24 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
     assert [note for note in notes if note.startswith("the nodes of partition native nodes have stood idle")]
     # What is left is found by whoever comes after a crash.
     assert set(job.log.unfinished()) == {"2", "3"}
+
+
+def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
+    answers = iter([slurm.SilentError("squeue: timed out"), slurm.SilentError("again"), {"1": "Priority"}])
+
+    def waiting(jobs):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(slurm, "waiting", waiting)
+    monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
+    assert allocations._waiting(["1"]) == {"1": "Priority"}
+    monkeypatch.setattr(allocations, "SILENCE", -1.0)
+    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=slurm.SilentError("gone")))
+    with pytest.raises(slurm.SilentError):
+        allocations._waiting(["1"])
 
 
 def test_async_is_for_runs_that_wait(site):

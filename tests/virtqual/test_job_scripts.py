@@ -34,6 +34,19 @@ def job(stage, lines):
     return notes.read(stage, 1, "7")
 
 
+def test_a_job_that_slurm_has_begun_again_ends_before_it_mixes_two_attempts(stage):
+    steps = (
+        "virtqual_repetition 1 out",
+        "virtqual_repeated 1",
+        "virtqual_repetition 2 out",
+        "echo one attempt",
+    )
+    line = ["bash", "-c", "; ".join([". ./node.sh", *steps])]
+    codes = [subprocess.run(line, cwd=stage, stderr=subprocess.DEVNULL).returncode for _ in range(2)]
+    assert codes == [0, 1]
+    assert (stage / "repetition-2/out").read_text() == "one attempt\n"
+
+
 @pytest.mark.parametrize(
     ("lines", "looks"),
     [

@@ -30,7 +30,7 @@ def run(
     seconds
         Longest time that the program may take; None for no limit.
     text
-        What it reads on its standard input; None where it has that of this process.
+        What it reads on its standard input; None for nothing.
 
     Returns
     -------
@@ -46,6 +46,8 @@ def run(
         return subprocess.run(
             command,
             env=env,
+            # What stands on the standard input of this process is not for programs that it starts.
+            stdin=subprocess.DEVNULL if text is None else None,
             input=text,
             capture_output=True,
             encoding="utf-8",
@@ -111,10 +113,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def said(command: Sequence[str | Path], *, seconds: float | None = None) -> str:
+def said(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
+) -> str:
     """Return what a program printed; nothing where it is not there, fails or takes too long."""
     try:
-        done = run(command, seconds=seconds)
+        done = run(command, env=env, seconds=seconds)
     except InfrastructureError:
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -190,6 +190,11 @@ def run(
                     process.kill()
                     raise
                 interrupted.set()
+            except OSError:
+                # Nowhere to write to: ReFrame is ended, as by Ctrl-C, before that is said.
+                interrupted.set()
+                process.wait()
+                raise
     code = process.wait()
     if interrupted.is_set():
         raise KeyboardInterrupt

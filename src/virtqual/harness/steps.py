@@ -35,6 +35,7 @@ _ENDS = {
     "OUT_OF_MEMORY": r"oom[-_ ]kill",
     # The last words are those of a node that Slurm has taken out of the allocation.
     "NODE_FAIL": r"NODE FAILURE|Node failure|Requested node configuration is not available",
+    "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
 }

@@ -3,7 +3,7 @@
 virtqual_note() {
     local key value rest lines
     {
-        echo "time=$EPOCHREALTIME"
+        echo "time=${EPOCHREALTIME/,/.}"
         echo "job=${VIRTQUAL_JOB:-$SLURM_JOB_ID}"
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
         read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"
@@ -39,8 +39,9 @@ virtqual_repetition() {
     if [ "$1" = 1 ]; then
         virtqual_found=(*)
     else
+        # It is there already where Slurm has begun the job again: what is in it is of another attempt.
         mkdir "repetition-$1" && cd "repetition-$1" && ln -s "${virtqual_found[@]/#/../}" . && rm -f "$2" &&
-            exec 3>&1 > "$2"
+            exec 3>&1 > "$2" || exit 1
     fi
 }
 virtqual_repeated() {

@@ -7,7 +7,7 @@ tries=3000
 # The first meeting brings all tasks together. In the second no task waits for a late one, so that it says how far
 # the clocks are apart.
 for meeting in ready set; do
-    echo "$meeting $EPOCHREALTIME" >> "$note"
+    echo "$meeting ${EPOCHREALTIME/,/.}" >> "$note"
     : > "virtqual.$meeting.$rank"
     for ((other = 0; other < tasks; other++)); do
         until [ -e "virtqual.$meeting.$other" ]; do
@@ -16,11 +16,11 @@ for meeting in ready set; do
             : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"
             sleep 0.02
         done
-        echo "saw $other $EPOCHREALTIME" >> "$note"
+        echo "saw $other ${EPOCHREALTIME/,/.}" >> "$note"
     done
 done
-echo "begin $EPOCHREALTIME" >> "$note"
+echo "begin ${EPOCHREALTIME/,/.}" >> "$note"
 "$@"
 code=$?
-echo "end $EPOCHREALTIME" >> "$note"
+echo "end ${EPOCHREALTIME/,/.}" >> "$note"
 exit $code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -17,7 +18,11 @@ from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Request, Round, Session
-from virtqual.site.slurm import cancel
+from virtqual.site.slurm import SilentError, cancel
+
+#: How often Slurm is asked at the end to cancel what is left, where it does not answer, and seconds between;
+#: of a scheduler of our own it is known at once.
+TRIES, PAUSE = 3, 10.0
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -103,7 +108,8 @@ def _measured(job: Qualification) -> Session:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Let no signal stop what ends a session: it was asked to end, and does."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
@@ -113,12 +119,20 @@ def _undisturbed() -> Iterator[None]:
 
 def _cancel_what_is_left(job: Qualification) -> None:
     """Cancel the jobs that ReFrame has not: it may have been killed before it could."""
-    try:
-        release(job)
-        if left := cancel(job.log.unfinished()):
-            job.screen.note(f"cancelled what still ran: {', '.join(left)}")
-    except VirtqualError as error:
-        job.screen.note(f"whether a job of this session still runs is not known: {error}")
+    for tries in range(TRIES, 0, -1):
+        try:
+            release(job)
+            if left := cancel(job.log.unfinished()):
+                job.screen.note(f"cancelled what still ran: {', '.join(left)}")
+            return
+        except VirtqualError as error:
+            if tries == 1 or not isinstance(error, SilentError):
+                numbers = " ".join(job.log.unfinished())
+                ends = f"; this ends them: scancel {numbers}" if numbers else ""
+                job.screen.note(f"whether a job of this session still runs is not known: {error}{ends}")
+                return
+        # Its controller may start again just now.
+        time.sleep(PAUSE / 10 if job.system.native.own_scheduler else PAUSE)
 
 
 def _run_rounds(job: Qualification) -> None:

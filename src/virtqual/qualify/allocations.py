@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
@@ -18,6 +18,8 @@ from virtqual.site.systems import SIDES, System
 OFTEN = 0.5
 #: Seconds that allocations are waited for.
 PATIENCE = 24 * 3600.0
+#: Seconds that Slurm may not answer while they are: a controller starts again, or another one takes over.
+SILENCE = 300.0
 #: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
 IDLE = 3600.0
 
@@ -38,7 +40,7 @@ def hold(job: Qualification) -> None:
     for side in anew:
         _ask_for(job, side)
     began, told, idle = time.monotonic(), "", 0.0
-    while waiting := slurm.waiting(job.held.values()):
+    while waiting := _waiting(job.held.values()):
         # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
         why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
         note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
@@ -54,6 +56,18 @@ def hold(job: Qualification) -> None:
         time.sleep(wait)
     if anew or not (job.held or job.rotated):
         job.rotated = _rotated(job)
+
+
+def _waiting(jobs: Collection[str]) -> dict[str, str]:
+    """Return which allocations do not run yet; a controller that is away for a while ends no waiting."""
+    since = time.monotonic()
+    while True:
+        try:
+            return slurm.waiting(jobs)
+        except slurm.SilentError:
+            if time.monotonic() - since > SILENCE:
+                raise
+            time.sleep(OFTEN * 10)
 
 
 def _ask_for(job: Qualification, side: str) -> None:
@@ -85,7 +99,10 @@ def _rotated(job: Qualification) -> dict[str, list[str]]:
     if not may_rotate(job.system):
         return {}
     nodes = {name: slurm.nodes_of(number) for name, number in job.held.items()}
-    # Where a site forbids long jobs, each run is one, and asks for its node by name.
+    # Where a site forbids long jobs, each run is one, and asks for its node by name; where `access` already
+    # says which nodes, Slurm chooses among them.
+    if not nodes and any(slurm.names_nodes(job.system.partition(side)) for side in SIDES):
+        return {}
     return among(nodes or {job.system.partition(s).name: job.watch.nodes(s) for s in SIDES}, job.system)
 
 

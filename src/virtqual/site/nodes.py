@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.site.slurm import NodeState, asks_for_reservation, forgotten, partition_option, states
 from virtqual.site.systems import System
 
@@ -289,7 +289,11 @@ class Watch:
 
     def _forgotten(self, before: set[str]) -> set[str]:
         """Return the awaited jobs that Slurm does not know; those it did not know before either are lost."""
-        now = forgotten(self.jobs())
+        try:
+            now = forgotten(self.jobs())
+        except VirtqualError:
+            # The log could not be read just now.
+            return before
         for job in now & before:
             self.lost[f"job {job}"] = (
                 f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"

@@ -15,12 +15,20 @@ from virtqual.site.systems import Partition
 
 #: Where the cluster is, which jobs need to know as everybody does.
 KEPT = {"SLURM_CONF"}
+#: Settings of a shell that make Slurm's commands answer otherwise: filters, columns, forms of times.
+_OTHERWISE = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
+#: Times as numbers: in the night when clocks go back an hour comes twice.
+_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 #: What any program may need, whoever starts it.
 EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
 
 
+class SilentError(InfrastructureError):
+    """Slurm has not answered, or not what it was asked: asked again it may."""
+
+
 def environment(*, bare: bool = False) -> dict[str, str]:
-    """Return this process's environment without the Slurm job that it runs in.
+    """Return this process's environment without the Slurm job that it runs in, or how Slurm is to answer.
 
     Parameters
     ----------
@@ -33,10 +41,9 @@ def environment(*, bare: bool = False) -> dict[str, str]:
     """
     if bare:
         return {name: value for name, value in os.environ.items() if name in KEPT | EVERYBODY_S}
-    if "SLURM_JOB_ID" not in os.environ:
-        return dict(os.environ)
+    left_out = _OTHERWISE + (("SLURM_",) if "SLURM_JOB_ID" in os.environ else ())
     return {
-        name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name in KEPT
+        name: value for name, value in os.environ.items() if not name.startswith(left_out) or name in KEPT
     }
 
 
@@ -51,6 +58,12 @@ def partition_option(partition: Partition) -> str | None:
 def asks_for_reservation(partition: Partition) -> bool:
     """Return whether jobs ask for a reservation."""
     return "--reservation" in _words(partition)
+
+
+def names_nodes(partition: Partition) -> bool:
+    """Return whether jobs ask for some of the partition's nodes only, by their names or their features."""
+    options = ("-w", "--nodelist", "-x", "--exclude", "-C", "--constraint", "-F", "--nodefile")
+    return any(word in options or re.match(r"-[wxCF]\w", word) for word in _words(partition))
 
 
 def _words(partition: Partition) -> list[str]:
@@ -97,9 +110,13 @@ def allocate(partition: Partition, name: str, nodes: int) -> str:
         *partition.extras.session_access,
         f"--nodes={nodes}",
     ]
-    # A node that dies must not take those that are left with it.
-    line += ["--exclusive", "--mem=0", "--no-kill", "--output=/dev/null", "--error=/dev/null"]
-    return _ask([*line, "--wrap=sleep infinity"]).strip().partition(";")[0]
+    # A node that dies must not take those that are left with it, and nobody asks for it a second time.
+    line += ["--exclusive", "--mem=0", "--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"]
+    said = _ask([*line, "--wrap=sleep infinity"])
+    # Before it a site's own sbatch may say what it likes.
+    if number := re.search(r"^(\d+)(;.*)?$", said.strip(), re.MULTILINE):
+        return number[1]
+    raise InfrastructureError(f"sbatch: said no number of a job: {said.strip()[-200:]!r}")
 
 
 #: Options of ``squeue``: ids of jobs, also of those that have ended not long ago.
@@ -112,12 +129,13 @@ def waiting(jobs: Iterable[str]) -> dict[str, str]:
     Raises
     ------
     InfrastructureError
-        One of them has ended, or Slurm does not answer.
+        One of them has ended, or, as `SilentError`, Slurm does not answer.
     """
     if not (asked := list(jobs)):
         return {}
-    rows = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i|%T|%r"])
-    known = {job: (state, why) for job, state, why in (row.split("|", 2) for row in rows.splitlines())}
+    said = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i|%T|%r"])
+    rows = (row.split("|", 2) for row in said.splitlines() if row.count("|") >= 2)
+    known = {job: (state, why) for job, state, why in rows}
     found = {}
     for job in asked:
         state, why = known.get(job, ("unknown to it", ""))
@@ -174,7 +192,7 @@ def cancel(jobs: Mapping[str, float]) -> list[str]:
 
 def _seconds(text: str) -> float:
     try:
-        return datetime.datetime.fromisoformat(text).timestamp()
+        return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
     except ValueError:
         return 0.0
 
@@ -189,7 +207,8 @@ def forgotten(jobs: Iterable[str]) -> set[str]:
         return set()
     # Of a single job that it does not know, squeue ends with an error; of several it leaves that one out.
     try:
-        done = execute.run(["squeue", "--noheader", f"--jobs={','.join(sorted(asked))}", *_IDS], seconds=20)
+        line = ["squeue", "--noheader", f"--jobs={','.join(sorted(asked))}", *_IDS]
+        done = execute.run(line, env=environment(), seconds=20)
     except InfrastructureError:
         return set()
     if done.returncode and "Invalid job id" not in done.stdout + done.stderr:
@@ -202,11 +221,14 @@ def _ask(command: Sequence[str]) -> str:
 
     Raises
     ------
-    InfrastructureError
+    SilentError
         The command failed; the message holds its last words.
     """
-    done = execute.run(command, env=environment(), seconds=20)
+    try:
+        done = execute.run(command, env=environment() | _TIMES, seconds=20)
+    except InfrastructureError as error:
+        raise SilentError(str(error)) from error
     if done.returncode:
         why = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise InfrastructureError(f"{command[0]}: {why[-1]}")
+        raise SilentError(f"{command[0]}: {why[-1]}")
     return done.stdout

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.site import nodes
 from virtqual.site.nodes import Watch
 from virtqual.site.slurm import NodeState
@@ -47,6 +47,17 @@ def watch(monkeypatch):
                 break
 
     return made, goes_by, clock
+
+
+def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
+    made, *_ = watch
+
+    def jobs():
+        raise UsageError("log.jsonl: Stale file handle")
+
+    made.jobs = jobs
+    assert made._forgotten({"7"}) == {"7"}
+    assert not made.stop.is_set()
 
 
 @pytest.mark.parametrize("state", ["down", "drained", "fail", "idle*", "unknown", "allocated*", "completing"])

@@ -1,0 +1,97 @@
+"""Questions to Slurm: what it answers is read right, whatever a shell has set."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from virtqual.errors import InfrastructureError
+from virtqual.job import times
+from virtqual.site import slurm
+
+NUMBER = 1_700_000_000.0
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Return how to have a command of Slurm print something; times have to be asked for as numbers."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def answers(name, text, code=0):
+        file = tmp_path / name
+        file.write_text(
+            f'#!/bin/sh\necho "$0 $*" >> {tmp_path}/asked\n[ "$SLURM_TIME_FORMAT" = %s ] || exit 9\n'
+            f"cat << 'END'\n{text}\nEND\nexit {code}\n"
+        )
+        file.chmod(0o755)
+
+    answers.asked = lambda: (tmp_path / "asked").read_text()
+    return answers
+
+
+def partition(*access, session=()):
+    return SimpleNamespace(access=list(access), extras=SimpleNamespace(session_access=session))
+
+
+def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatch):
+    for name in ("SQUEUE_STATES", "SINFO_FORMAT", "SACCT_FORMAT", "SLURM_TIME_FORMAT"):
+        monkeypatch.setenv(name, "R")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    known = slurm.environment()
+    assert not known.keys() & {"SQUEUE_STATES", "SINFO_FORMAT", "SACCT_FORMAT", "SLURM_TIME_FORMAT"}
+    assert known["SLURM_CONF"] == "/etc/slurm.conf"
+
+
+@pytest.mark.parametrize(("submitted", "ended"), [(NUMBER + 100, ["7"]), (NUMBER + 1000, [])])
+def test_a_job_is_cancelled_if_it_is_the_one_that_was_submitted(commands, monkeypatch, submitted, ended):
+    """Numbers of jobs may begin anew."""
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    commands("squeue", f"7 {submitted:.0f}\n8 {submitted:.0f}")
+    commands("scancel", "")
+    assert slurm.cancel({"7": NUMBER}) == ended
+
+
+def test_the_hour_that_comes_twice_is_two_hours(commands):
+    commands("scontrol", f"JobId=7 StartTime={NUMBER:.0f} EndTime={NUMBER + 60:.0f}")
+    span = times.of_job("7", NUMBER - 5, NUMBER + 100)
+    assert (span.start, span.end, span.clock) == (NUMBER, NUMBER + 61, "slurmctld")
+
+
+@pytest.mark.parametrize("said", ["12", "12;cluster", "Welcome to the centre\n12;cluster"])
+def test_the_number_of_an_allocation(commands, said):
+    commands("sbatch", said)
+    assert slurm.allocate(partition(session=["--time=1:00"]), "virtqual-s", 2) == "12"
+    assert "--no-requeue" in commands.asked()
+
+
+def test_an_allocation_without_a_number_is_none(commands):
+    commands("sbatch", "job 12 was submitted")
+    with pytest.raises(InfrastructureError, match="said no number of a job: 'job 12 was submitted'"):
+        slurm.allocate(partition(), "virtqual-s", 2)
+
+
+def test_a_line_that_is_no_answer_is_none(commands):
+    commands("squeue", "slurm: some notice\n7|PENDING|Priority")
+    assert slurm.waiting(["7"]) == {"7": "Priority"}
+    commands("squeue", "no", code=1)
+    with pytest.raises(slurm.SilentError):
+        slurm.waiting(["7"])
+
+
+@pytest.mark.parametrize(
+    ("access", "named"),
+    [
+        (["--partition=vm", "--nodelist=vm[05-08]"], True),
+        (["-p", "vm", "-w", "vm1"], True),
+        (["-pvm", "-Cavx"], True),
+        (["--exclude vm1"], True),
+        (["--partition=vm", "--account=hpc"], False),
+    ],
+)
+def test_which_access_names_nodes(access, named):
+    assert slurm.names_nodes(partition(*access)) is named
+
+
+@pytest.mark.parametrize("access", [["-p", "vm"], ["-pvm"], ["--partition=vm"], ["--partition vm"]])
+def test_the_name_of_a_partition(access):
+    assert slurm.partition_option(partition("--account=x", *access)) == "vm"
