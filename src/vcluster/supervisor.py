@@ -23,7 +23,7 @@ from pathlib import Path
 
 from vcluster import emulated, network, qemu, rdma
 from vcluster.command import run, text
-from vcluster.errors import BootError, ClusterError
+from vcluster.errors import BootError, ClusterError, NodeError
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import SEARCH, program
 from vcluster.slurm_conf import CONF, MUNGE_SOCKET, RUN, SPOOL, munge_options
@@ -196,11 +196,13 @@ class Supervisor:
 
     def _start_again(self, machine: WatchedProgram) -> None:
         """End a machine, which is no loss to be reported, and start it anew."""
-        pid = next(pid for pid, program in self.running.items() if program == machine)
-        del self.running[pid]
-        self._unpinned.pop(pid, None)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        # It may have died, and be gone.
+        for pid in [pid for pid, one in self.running.items() if one == machine]:
+            del self.running[pid]
+            self._unpinned.pop(pid, None)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.lost.pop(machine.name, None)
         self._start_machine(machine)
 
     def _mourn(self, ended: WatchedProgram, code: int) -> None:
@@ -258,7 +260,9 @@ class Supervisor:
         self._expect_anew(node.name for node in self.plan.virtual)
         if self.plan.emulated:
             for machine in self.plan.machines:
-                emulated.command(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)
+                # Of a host that is started again the VM is, too.
+                with contextlib.suppress(NodeError):
+                    emulated.command(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)
         else:
             for machine in self.plan.machines:
                 self._start_again(machine)

@@ -52,7 +52,8 @@ def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
                 yield f"{fastest}, extras.link_gbit says {stated:g}"
     if not here or not there:
         return
-    if len(active[0]) != len(active[1]) or not active[0]:
+    # How many adapters each side has is another item's.
+    if not active[0] or not active[1]:
         states = [", ".join(str(port.state) for port in ports) for ports in (here, there)]
         yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
     if not rates[0] or not rates[1]:
@@ -99,19 +100,27 @@ def _number(text: str) -> float:
 
 @rule("nodes", "hca-locality")
 def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """An adapter on another NUMA node than the CPUs adds a hop to every message."""
+    """An adapter on another NUMA node than the CPUs in use adds a hop to every message.
+
+    Where that is so on both sides it falls on both; and a node may have an adapter for each socket.
+    """
+    local, said = {}, {}
     for side, node in sides(native, virtual):
-        nodes = node.topology.spanned(node.topology.numa)
-        for hca in node.hcas:
-            if hca.kind == "software" or (seen(node.topology.numa) and len(node.topology.numa) == 1):
-                continue
-            if not seen(nodes) or not seen(hca.numa_node):
-                yield NotObservable(not_observable=f"{side}: the NUMA node of {hca.name}")
-            elif str(hca.numa_node) not in nodes:
-                yield (
-                    f"{side}: {hca.name} is on NUMA node {hca.numa_node}, the CPUs in use are on "
-                    f"{', '.join(nodes)}"
-                )
+        nodes, numa = node.topology.spanned(node.topology.numa), node.topology.numa
+        hcas = [hca for hca in node.hcas if hca.kind != "software"]
+        if not hcas or (seen(numa) and len(numa) == 1):
+            local[side] = True
+            continue
+        unseen = [hca.name for hca in hcas if not seen(hca.numa_node)]
+        if not seen(nodes) or unseen:
+            named = ", ".join(unseen or [hca.name for hca in hcas])
+            yield NotObservable(not_observable=f"{side}: the NUMA node of {named}")
+            return
+        local[side] = any(str(hca.numa_node) in nodes for hca in hcas)
+        where = ", ".join(f"{hca.name} is on NUMA node {hca.numa_node}" for hca in hcas)
+        said[side] = f"{side}: {where}, the CPUs in use are on {', '.join(nodes)}"
+    if len(set(local.values())) > 1:
+        yield from (said[side] for side, near in local.items() if not near)
 
 
 @rule("nodes", "hca-firmware")

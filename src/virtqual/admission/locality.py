@@ -100,13 +100,19 @@ def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
             shares = [[round(size / sum(of_side), 1) for size in of_side] for of_side in sizes]
             if shares[0] != shares[1]:
                 yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
-    last = _last_cache(virtual.topology)
-    numa = virtual.topology.numa
-    if seen(last) and seen(numa):
-        shared = cpu_list(last[1])
-        over = [node for node, cpus in numa.items() if shared & cpu_list(cpus)]
-        if len(over) > 1:
-            yield f"in the VM one last-level cache spans the NUMA nodes {', '.join(over)}"
+    over = _under_one_cache(virtual.topology)
+    # Sub-NUMA clusters share one on the hardware, too.
+    if len(over) > max(1, len(_under_one_cache(native.topology))):
+        yield f"in the VM one last-level cache spans the NUMA nodes {', '.join(over)}"
+
+
+def _under_one_cache(topology: Topology) -> list[str]:
+    """Return the NUMA nodes that a last-level cache spans; none where it is not seen."""
+    last, numa = _last_cache(topology), topology.numa
+    if not (seen(last) and seen(numa)):
+        return []
+    shared = cpu_list(last[1])
+    return [node for node, cpus in numa.items() if shared & cpu_list(cpus)]
 
 
 def _sizes(topology: Topology) -> list[int]:

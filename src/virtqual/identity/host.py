@@ -6,6 +6,7 @@ Each function is pure and returns the fields of :class:`~virtqual.identity.recor
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,8 +21,12 @@ from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Host, Identity, seen
 
 Fields = dict[str, Any]
-_UNITS = {"b": 1, "bytes": 1, "kib": 2**10, "k": 2**10, "mib": 2**20, "m": 2**20, "gib": 2**30, "g": 2**30}
+_UNITS = {"b": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+for _power, _letter in enumerate("kmgt", 1):
+    _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 2 ** (10 * _power)
 _HUGE = "huge pages"
+#: A core's threads: to no more CPUs may a vCPU be bound that counts as pinned.
+ONE_CORE = 2
 
 
 def load(path: Path) -> Host:
@@ -92,16 +97,19 @@ def of_libvirt(text: str) -> Fields:
     vcpus = domain.findtext("vcpu")
     if domain.tag != "domain" or vcpus is None:
         raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
-    pins = domain.findall("cputune/vcpupin")
+    # All of a host's CPUs, as some give to each vCPU, are no pin.
+    pins = [pin for pin in domain.findall("cputune/vcpupin") if _cpus(pin.get("cpuset", "")) <= ONE_CORE]
     memory = domain.find("memory")
     tuned = domain.find("numatune/memory")
     cells = domain.findall("cpu/numa/cell")
+    bound = [one for one in domain.findall("numatune/memnode") if one.get("mode") == "strict"]
     backing = domain.find("memoryBacking")
     kind, cpu, machine = domain.get("type"), domain.find("cpu"), domain.find("os/type")
     fields: Fields = {
         "vcpus": int(vcpus),
         "vcpus_pinned": len(pins) >= int(vcpus),
-        "memory_pinned": tuned is not None and tuned.get("mode") == "strict",
+        "memory_pinned": (tuned is not None and tuned.get("mode") == "strict")
+        or bool(cells and len(bound) >= len(cells)),
         "virtual_numa_nodes": len(cells) or 1,
         "memory_backing": _HUGE if domain.find("memoryBacking/hugepages") is not None else "base pages",
         "memory_reserved": backing is not None and backing.find("locked") is not None,
@@ -113,7 +121,10 @@ def of_libvirt(text: str) -> Fields:
     if cpu is not None and cpu.get("mode"):
         fields["cpu_mode"] = cpu.get("mode")
     if memory is not None and memory.text:
-        fields["memory_mib"] = int(memory.text) * _UNITS[memory.get("unit", "KiB").lower()] // 2**20
+        unit = memory.get("unit", "KiB").lower()
+        if unit not in _UNITS or not memory.text.strip().isdigit():
+            raise UsageError(f"libvirt: memory {memory.text!r} {unit} is not a size")
+        fields["memory_mib"] = int(memory.text) * _UNITS[unit] // 2**20
     return fields
 
 
@@ -139,7 +150,7 @@ def of_qemu(arguments: Sequence[str]) -> Fields:
         elif option == "cpu":
             fields["cpu_mode"] = head
         elif option == "smp":
-            fields["vcpus"] = int(parts.get("cpus", head))
+            fields["vcpus"] = _vcpus(value, parts.get("cpus", head), parts)
         elif option == "m":
             fields["memory_mib"] = _mib(parts.get("size", head))
         elif option == "numa":
@@ -160,8 +171,32 @@ def _parts(value: str) -> tuple[str, dict[str, str]]:
     return words[0], dict(word.split("=", 1) for word in words if "=" in word)
 
 
+def _cpus(cpuset: str) -> int:
+    """Return how many CPUs libvirt names, such as ``0-63,^3``."""
+    words = cpuset.replace(" ", "").split(",")
+    try:
+        named = cpu_list(",".join(word for word in words if not word.startswith("^")))
+        without = cpu_list(",".join(word[1:] for word in words if word.startswith("^")))
+    except ValueError:
+        raise UsageError(f"libvirt: cpuset {cpuset!r} is no list of CPUs") from None
+    return len(named - without)
+
+
+def _vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
+    """Return the number of vCPUs; where it is not stated, that of the topology."""
+    shape = [
+        parts[name]
+        for name in ("sockets", "dies", "clusters", "modules", "cores", "threads")
+        if name in parts
+    ]
+    counts = [stated] if stated.isdigit() else shape
+    if not counts or not all(count.isdigit() for count in counts):
+        raise UsageError(f"QEMU: -smp {option!r} says no number of CPUs")
+    return math.prod(map(int, counts))
+
+
 def _mib(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([kKmMgG]?)i?[bB]?", text)
+    match = re.fullmatch(r"(\d+)([kKmMgGtT]?)i?[bB]?", text)
     if not match:
         raise UsageError(f"QEMU: memory {text!r} is not a size")
     return int(match[1]) * _UNITS[(match[2] or "m").lower()] // 2**20

@@ -7,10 +7,10 @@ shift
 if [ "${SLURM_PROCID:?}" != 0 ]; then
     # The first task has written down where it runs.
     tries=300
-    until read -r _ server _ < virtqual.task.0; do
+    until { read -r _ server _ < virtqual.task.0; } 2> /dev/null; do
         [ $((tries -= 1)) -gt 0 ] || { echo "pair.sh: the server did not start" >&2; exit 1; }
         sleep 0.1
-    done 2> /dev/null
+    done
 fi
 IFS=,
 for size in $sizes; do

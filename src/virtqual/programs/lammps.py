@@ -84,7 +84,8 @@ def parse(text: str) -> LammpsRun:
         NAME, r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$", text, "line '% CPU use'"
     )
     comm = single(NAME, r"^Comm +(?:\| *\S+ *){4}\| *(\d+\.\d\d)$", text, "timing of Comm")
-    single(NAME, r"^Total # of neighbors = \d+$", text, "closing neighbour statistics")
+    # Of more than eight digits it is printed as such as 7.8015293e+08.
+    single(NAME, r"^Total # of neighbors = \d+(\.\d+)?(e\+\d\d)?$", text, "closing neighbour statistics")
     procs, steps, atoms = (int(loop[i]) for i in (2, 3, 4))
     tasks, threads = int(use[2]), 1 if use[3] == "no" else int(use[3])
     if procs != tasks * threads:

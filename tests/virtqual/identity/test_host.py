@@ -1,6 +1,7 @@
 """What only the hypervisor's host can say, from its own files."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -259,3 +260,31 @@ def test_the_command(tmp_path):
     shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json"), "--json"])
     assert json.loads(shown.output)["host"]["build"] == "8.0.3-24022510"
     assert CliRunner().invoke(app, ["host"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "vcpus"),
+    [("4", 4), ("cpus=4,sockets=2", 4), ("sockets=2,cores=64,threads=2", 256)],
+)
+def test_vcpus_of_a_topology(option, vcpus):
+    assert host.of_qemu(["-smp", option, "-m", "1T"]) == host.of_qemu(["-smp", str(vcpus), "-m", "1048576M"])
+
+
+@pytest.mark.parametrize("wrong", [["-smp", "maxcpus=4"], ["-m", "much"]])
+def test_what_qemu_is_not_told_is_named(wrong):
+    with pytest.raises(UsageError, match="QEMU: "):
+        host.of_qemu(wrong)
+
+
+def test_a_vcpu_on_all_cpus_is_not_pinned():
+    floats = LIBVIRT.replace("cpuset='0'", "cpuset='0-63,^3'").replace("cpuset='1'", "cpuset='0-63'")
+    assert host.of_libvirt(LIBVIRT)["vcpus_pinned"]
+    assert not host.of_libvirt(floats)["vcpus_pinned"]
+    with pytest.raises(UsageError, match="is no list of CPUs"):
+        host.of_libvirt(LIBVIRT.replace("cpuset='0'", "cpuset='all'"))
+
+
+@pytest.mark.parametrize(("unit", "mib"), [("TiB", 2**20), ("GB", 953), ("KiB", 0)])
+def test_memory_in_every_unit_of_libvirt(unit, mib):
+    text = re.sub(r"<memory[ >][^<]*</memory>", f"<memory unit='{unit}'>1</memory>", LIBVIRT)
+    assert host.of_libvirt(text)["memory_mib"] == mib

@@ -15,6 +15,20 @@ from virtqual.programs.text import OutputError, number
 ROOT = Path(__file__).parents[3]
 
 
+def test_neighbours_of_large_boxes_are_printed_otherwise():
+    text = re.sub(r"(Total # of neighbors =) \d+", r"\1 1.0828068e+08", read("lammps.rhodo.out"))
+    assert lammps.parse(text) == lammps.parse(read("lammps.rhodo.out"))
+
+
+@pytest.mark.parametrize(("ranks", "transformed"), [(96, 64), (96, 96), (64, 64)])
+def test_a_transform_runs_on_a_power_of_two(ranks, transformed):
+    text = read("hpcc.out").replace("CommWorldProcs=2", f"CommWorldProcs={ranks}")
+    text = text.replace("MPIFFT_Procs=2", f"MPIFFT_Procs={transformed}")
+    assert hpcc.parse(text).processes == ranks
+    with pytest.raises(OutputError, match="number of processes is broken"):
+        hpcc.parse(text.replace(f"MPIFFT_Procs={transformed}", "MPIFFT_Procs=32"))
+
+
 def test_lammps_lj():
     run = lammps.parse(read("lammps.lj.out"))
     assert (run.loop_time, run.tasks, run.threads, run.steps, run.atoms) == (0.67836, 2, 1, 100, 32000)
