@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from virtqual.programs import sizes, wrf_fields
 from virtqual.programs import wrf as output
-from virtqual.programs import wrf_fields
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
@@ -138,6 +138,8 @@ class Conus(Wrf):
 
 # The wave has 41 x 81 points, and WRF refuses less than 10 a rank in either direction.
 IDEAL_RANKS = (1, 2, 4, 8, 16, 32)
+# The continental US has 425 x 300 points: the largest power of two.
+CONUS_RANKS = 256
 
 
 class WrfScaling(Profiled, Scaling):
@@ -219,14 +221,14 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
 
 @with_verdict
 class wrf_conus12km(Conus):
-    """The continental US on all cores of a node."""
+    """The continental US on the cores of a node, or as many of them as it can be divided among."""
 
     descr = "WRF CONUS 12 km, 3 hours on one node, runs a day"
     tags = {"app", "openstack-kvm", "full"}
 
     def arrange(self):
-        """One rank a core."""
-        self.num_tasks = self.num_tasks_per_node = self.cores
+        """One rank a core, on as many cores as WRF can use."""
+        self.num_tasks = self.num_tasks_per_node = sizes.ranks_of_conus(self.cores)
 
 
 @with_verdict
@@ -234,5 +236,6 @@ class wrf_conus12km_scaling(WrfScaling, Conus):
     """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
 
     descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
+    most = CONUS_RANKS
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}

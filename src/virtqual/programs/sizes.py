@@ -98,6 +98,19 @@ def process_grid(processes: int) -> tuple[int, int]:
     return p, processes // p
 
 
+def ranks_of_conus(cores: int) -> int:
+    """Return the most ranks on so many cores among which WRF divides the 425 x 300 points of CONUS 12 km.
+
+    It takes the most square grid of them, and refuses less than 10 points a rank in either direction.
+
+    Examples
+    --------
+    >>> ranks_of_conus(16), ranks_of_conus(62), ranks_of_conus(128)
+    (16, 60, 128)
+    """
+    return max(count for count in range(1, cores + 1) if process_grid(count)[1] <= 300 // 10)
+
+
 def box_of_water(ranks: int) -> tuple[int, int]:
     """Return molecules along each side of a box of water, and time steps, that take NAMD about half a minute.
 
