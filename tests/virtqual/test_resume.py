@@ -3,13 +3,32 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
 
 import pytest
 
+from made_runs import keep, session_of
+from virtqual.qualify import leftovers
+from virtqual.session.log import LOG
+
 ON = ("qualify", "--system", "testsite", "-n", "lj")
+
+
+@pytest.mark.parametrize(("system", "ended"), [("site", ["7"]), ("other", [])])
+def test_jobs_that_a_version_before_an_upgrade_has_left_are_ended(tmp_path, monkeypatch, system, ended):
+    log = keep(session_of([], name="20260101-000000-site"), tmp_path / "sessions") / LOG
+    text = re.sub(r"virtqual-session/\d+", "virtqual-session/1", log.read_text())
+    job = {"event": "submitted", "job": "7", "case": "allocation of vm", "submitted": 5.0, "held": True}
+    log.write_text(text + json.dumps(job) + "\n{broken\n")
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.setattr(leftovers, "cancel", list)
+    told = list(leftovers.end_leftovers(system))
+    assert [one.endswith("had left jobs: 7 cancelled") for one in told] == [True] * len(ended)
+    assert log.exists()
+    assert not (log.parent / "session.json").exists()
 
 
 def interrupted(site, moment, number=signal.SIGINT):

@@ -11,7 +11,7 @@ from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.files import execute
 from virtqual.site import host_records
 from virtqual.site.configuration import load_system
-from virtqual.site.systems import System
+from virtqual.site.systems import NOT_ASKED, System
 
 WITHIN = 600
 """Seconds that the site's command may take."""
@@ -38,10 +38,14 @@ def with_hosts(system: System) -> System:
         except InfrastructureError as error:
             raise InfrastructureError(f"extras.ask_hosts: {error}") from error
         system = load_system(system.name)
+        brought = f"extras.ask_hosts: {shlex.join(command)}"
+        if isinstance(directory, Path) and not directory.exists():
+            raise InfrastructureError(f"{brought} brought nothing: {directory} (extras.host) is not there")
+        if system.virtual.hypervisor.build == NOT_ASKED:
+            raise InfrastructureError(f"{brought} brought no build of the hypervisor (extras.host)")
         if old := _older(system, begun - SLACK):
             raise InfrastructureError(
-                f"extras.ask_hosts: {shlex.join(command)} brought no new record of host {', '.join(old)} "
-                f"to {directory}"
+                f"{brought} brought no new record of host {', '.join(old)} to {directory}"
             )
     if isinstance(directory, Path) and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
@@ -57,4 +61,5 @@ def _older(system: System, time_of: float) -> list[str]:
     directory = system.virtual.host
     if not isinstance(directory, Path):
         return []
-    return [name for name, file in host_records.files(directory).items() if file.stat().st_mtime < time_of]
+    named = host_records.files(directory) if directory.is_dir() else {directory.name: directory}
+    return [name for name, file in named.items() if file.stat().st_mtime < time_of]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.qualify.concluding import ended_by
 from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel
@@ -22,7 +22,14 @@ def end_leftovers(system: str) -> Iterator[str]:
         Slurm does not answer: whether a job still runs is not known, and the session stays as it is.
     """
     for log in unconcluded(paths.sessions()):
-        session = log.session()
+        try:
+            session = log.session()
+        except UsageError:
+            # Of a version before an upgrade: nothing is concluded from it, but its jobs are ended.
+            if ended := cancel(log.submitted(system)):
+                name = log.directory.name
+                yield f"session {name}, of another version, had left jobs: {', '.join(ended)} cancelled"
+            continue
         if session.system != system:
             continue
         ended = cancel(log.unfinished())

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -256,6 +257,21 @@ class Log:
     def write(self) -> Path:
         """Write ``session.json`` as the log tells it, whole or not at all."""
         return write_whole(self.session(), self.directory / DOCUMENT, indent=1)
+
+    def submitted(self, system: str) -> dict[str, float]:
+        """Return all jobs of a log of whatever version, if it is of that system, with the time of submission.
+
+        It may be broken, or lack its first line: nothing could have run then.
+        """
+        lines, jobs = self.path.read_bytes().split(b"\n"), dict[str, float]()
+        for number, line in enumerate(lines):
+            with suppress(ValueError, KeyError, TypeError):
+                event = json.loads(line)
+                if number == 0 and event["head"]["system"] != system:
+                    return {}
+                if event["event"] == "submitted":
+                    jobs[str(event["job"])] = float(event["submitted"])
+        return jobs
 
     def unfinished(self) -> dict[str, float]:
         """Return the jobs of which the log has no end, with the time of submission (since the epoch)."""

@@ -100,6 +100,7 @@ def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked):
         ("echo no route to bare-2; exit 3", 5, "ended with exit code 3: no route to bare-2"),
         (NEW.replace("bare-1 bare-2", "bare-1"), 5, "brought no new record of host bare-2"),
         (NEW + "\nrm bare-2.json", 2, "no record of host bare-2"),
+        ("rm -r ../hosts", 5, "brought nothing: "),
     ],
 )
 def test_a_half_rolled_upgrade_and_a_host_that_does_not_answer_are_named(site, asked, command, code, says):
