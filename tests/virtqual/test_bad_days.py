@@ -37,12 +37,15 @@ def reframe_of(process):
     raise AssertionError("ReFrame was not started")
 
 
-def test_a_job_that_lost_its_node_ends_the_session(site):
-    site.fault("ended.cloud", "NODE_FAIL")
+@pytest.mark.parametrize(
+    ("word", "why"), [("NODE_FAIL", "a node of it died"), ("PREEMPTED", "by Slurm"), ("REVOKED", "by Slurm")]
+)
+def test_a_job_that_lost_its_node_ends_the_session(site, word, why):
+    site.fault("ended.cloud", word)
     done = site.virtqual(*ON)
     said = " ".join(done.stdout.split())
     assert done.returncode == 5, said
-    assert "ended as NODE_FAIL (a node of it died)" in said.partition("Infrastructure failed")[2]
+    assert f"ended as {word} ({why})" in said.partition("Infrastructure failed")[2]
     found = session(site)
     assert [run["side"] for run in found["runs"]] == ["native"]
     assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import sys
@@ -26,6 +27,7 @@ from reframe.core import fields, runtime, variables
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.core.pipeline import CompileOnlyRegressionTest
+from reframe.core.schedulers import slurm
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import RegressionTask, Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
@@ -57,7 +59,17 @@ def install() -> None:
         jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _catalogue(cli.list_checks)
+        for name in ("slurm_state_completed", "slurm_state_pending"):
+            setattr(slurm, name, _with_preempted(getattr(slurm, name)))
         Runner._virtqual_guarded = True
+
+
+def _with_preempted(of_state: Callable[[str | None], bool]) -> Callable[[str | None], bool]:
+    """Take a job for ended that was preempted, or revoked by a federation: ReFrame would wait for ever.
+
+    Slurm would begin it again only where it may be requeued, and none of ours may.
+    """
+    return lambda state: of_state(re.sub(r"\b(PREEMPTED|REVOKED)\b", "CANCELLED", state) if state else state)
 
 
 def _end_with_parent() -> None:
