@@ -11,15 +11,13 @@ from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import hosts_of, separate
-from virtqual.site.nodes import GLANCE
+from virtqual.site.nodes import GLANCE, SILENCE
 from virtqual.site.systems import SIDES, System
 
 #: Seconds between two looks at the queue of a scheduler of our own.
 OFTEN = 0.5
 #: Seconds that allocations are waited for.
 PATIENCE = 24 * 3600.0
-#: Seconds that Slurm may not answer while they are: a controller starts again, or another one takes over.
-SILENCE = 300.0
 #: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
 IDLE = 3600.0
 

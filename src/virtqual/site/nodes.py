@@ -26,6 +26,8 @@ _DEFINITE = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_d
 GLANCE, OFTEN = 60.0, 3.0
 #: Seconds; Slurm's own controller takes some ten to restart, and to hear from its nodes again.
 PATIENCE = 60.0
+#: Of a controller that others use, too: a second one takes over after two minutes (SlurmctldTimeout).
+SILENCE = 300.0
 NOT_LISTED = NodeState("unknown", "Slurm does not list it")
 
 
@@ -251,7 +253,7 @@ class Watch:
     def _unanswered(self, why: str) -> None:
         now = time.monotonic()
         self._silent = now if self._silent is None else self._silent
-        if now - self._silent >= self.patience:
+        if now - self._silent >= (self.patience if self.interval < GLANCE else max(self.patience, SILENCE)):
             self.lost[""] = (
                 f"Slurm's controller (slurmctld) has not answered for {now - self._silent:.0f} s: {why}"
             )

@@ -111,12 +111,20 @@ def test_a_controller_that_is_gone_is_named(watch):
     """M10: three nodes were called unknown, and the controller was not named."""
     made, goes_by, _ = watch
     refused = InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)")
-    goes_by(30, refused)
+    # A second controller takes over after two minutes.
+    goes_by(150, refused)
     goes_by(6, "idle")
     assert made.lost == {}
-    goes_by(90, refused)
-    assert "slurmctld) has not answered for 60 s: sinfo: Unable to contact" in made.lost[""]
+    goes_by(330, refused)
+    assert "slurmctld) has not answered for 300 s: sinfo: Unable to contact" in made.lost[""]
     assert made.stop.is_set()
+
+
+def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
+    made, goes_by, _ = watch
+    made.interval = nodes.OFTEN
+    goes_by(90, InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)"))
+    assert "slurmctld) has not answered for 60 s" in made.lost[""]
 
 
 def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
