@@ -13,7 +13,7 @@ from virtqual.stack.manifest import Manifest, Program
 
 FAKE = Path(__file__).parents[1] / "fakeslurm"
 # As often as half of the time limit allows.
-AGAIN = {"FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
+AGAIN = {"FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "24s"}
 SEND = ("--full", "-n", r"^rdma_latency.*operation=send")
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
-from virtqual.files.records import write_text
+from virtqual.files.records import write_file
 
 #: Why a file cannot be written, other than by a mistake in the program.
 _UNWRITABLE = {
@@ -83,7 +83,7 @@ def write(text: str, file: Path) -> None:
         It cannot be written there.
     """
     try:
-        write_text(text, file)
+        write_file(text, file)
     except OSError as error:
         raise UsageError(f"-o {file}: {error.strerror}") from error
 

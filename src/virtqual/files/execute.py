@@ -17,7 +17,7 @@ def run(
     *,
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
-    text: str | None = None,
+    said_to: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, whatever its exit code.
 
@@ -29,7 +29,7 @@ def run(
         The whole environment of the program; None for the environment of this process.
     seconds
         Longest time that the program may take; None for no limit.
-    text
+    said_to
         What it reads on its standard input; None for nothing.
 
     Returns
@@ -47,8 +47,8 @@ def run(
             command,
             env=env,
             # What stands on the standard input of this process is not for programs that it starts.
-            stdin=subprocess.DEVNULL if text is None else None,
-            input=text,
+            stdin=subprocess.DEVNULL if said_to is None else None,
+            input=said_to,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

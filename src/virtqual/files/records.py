@@ -67,10 +67,10 @@ def first_mistake(error: ValidationError, model: type[BaseModel], text: str) -> 
 
 def write_whole(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:
     """Write a record as JSON, whole or not at all."""
-    return write_text(record.model_dump_json(by_alias=True, indent=indent) + "\n", path)
+    return write_file(record.model_dump_json(by_alias=True, indent=indent) + "\n", path)
 
 
-def write_text(text: str, path: Path) -> Path:
+def write_file(text: str, path: Path) -> Path:
     """Write a file whole or not at all: nobody who reads it meanwhile gets half of it."""
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")

@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files import execute
 from virtqual.files.datafile import DataModel, parse
-from virtqual.files.records import write_text
+from virtqual.files.records import write_file
 from virtqual.history.nights import Notice
 
 #: A way that takes longer than this has failed, seconds.
@@ -161,7 +161,7 @@ def _held(box: Path) -> Iterator[Path]:
 def _begun(box: Path, first: datetime) -> datetime:
     file = box / "since"
     if not file.exists():
-        write_text(first.isoformat(), file)
+        write_file(first.isoformat(), file)
     return datetime.fromisoformat(file.read_text(encoding="utf-8"))
 
 
@@ -208,7 +208,7 @@ def _run(command: str, notice: Notice) -> None:
     facts = _facts(notice)
     told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in facts.items()}
     done = execute.run(
-        ["sh", "-c", command], env={**os.environ, **told}, seconds=PATIENCE, text=facts["text"] + "\n"
+        ["sh", "-c", command], env={**os.environ, **told}, seconds=PATIENCE, said_to=facts["text"] + "\n"
     )
     if done.returncode != 0:
         raise InfrastructureError(f"ended with {done.returncode}: {done.stderr.strip()[-200:]}")
@@ -239,7 +239,8 @@ def _post(way: Webhook, notice: Notice) -> None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": notice.id}
     try:
         request = urllib.request.Request(url, content, headers)
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE):
+        post = urllib.request.build_opener(_NoRedirect).open
+        with post(request, timeout=PATIENCE):
             pass
     except (OSError, ValueError, http.client.HTTPException) as error:
         # The URL is not said: it may be a secret.
