@@ -62,6 +62,7 @@ class Supervisor:
         self._returning: dict[str, str] = {}
         self._asked_anew = False
         self._heard = False
+        self._crashed: set[str] = set()
         self._began = time.monotonic()
         self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH}
         if plan.preload is not None:
@@ -207,7 +208,15 @@ class Supervisor:
 
     def _mourn(self, ended: WatchedProgram, code: int) -> None:
         how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
-        why = self.lost[ended.name] = f"{self._label(ended)} {how}"
+        why = f"{self._label(ended)} {how}"
+        crashed = code < 0 and ended in self.plan.machines
+        if crashed and self.progress >= 0 and ended.name not in self._crashed:
+            # QEMU 7.2 crashes in one of some hundred boots as an emulated CPU starts; nothing ran on it yet.
+            self._crashed.add(ended.name)
+            self._start_machine(ended)
+            self.tell(step=f"{why} while it booted: started again, once")
+            return
+        self.lost[ended.name] = why
         if self.progress >= 0:
             return
         self.tell(lost=why)

@@ -124,6 +124,31 @@ def test_guest_that_cannot_start_is_reported(fresh: Cluster) -> None:
     assert fresh.leftovers() == []
 
 
+def test_a_vm_whose_emulator_crashes_as_it_boots_is_started_again_once(fresh: Cluster) -> None:
+    for crashes in (1, 2):
+        fresh.vcluster("down")
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from vcluster.cli import app; app()", "up", "--hosts", "here"],
+            env=fresh.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "VMs started" in line or (crashes == 2 and "started again, once" in line):
+                os.kill(qemu_of(fresh, "vm1"), signal.SIGSEGV)
+        assert process.stderr is not None
+        error = process.stderr.read()
+        assert said.count("VM vm1 died (signal 11) while it booted: started again, once") == 1
+        if crashes == 1:
+            assert process.wait(30) == 0, error
+            assert fresh.vcluster("status").returncode == 0
+        else:
+            assert process.wait(30) == 5
+            assert "the cluster did not start: VM vm1 died (signal 11)" in error
+
+
 def test_two_clusters_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
     other = Cluster(tmp_path / "state")
     other.environment["VCLUSTER_KERNEL"] = cluster.environment["VCLUSTER_KERNEL"]
