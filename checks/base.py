@@ -24,11 +24,11 @@ from virtqual.harness import limits, order
 from virtqual.harness.recorder import ended
 from virtqual.identity import gather
 from virtqual.inputs import kept, known
-from virtqual.job import notes, times
+from virtqual.job import notes
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
 from virtqual.runs import Measured, Run
-from virtqual.site import held, slurm
+from virtqual.site import held, slurm, times
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 from virtqual.stack.manifest import of_one_version

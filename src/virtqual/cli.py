@@ -137,8 +137,10 @@ def qualify(
     3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
-    from virtqual.commands import planned
     from virtqual.report.terminal import Terminal
+
+    if plan:
+        from virtqual.commands import planned
 
     _on_signals(signal.default_int_handler)
     with speaking():

@@ -134,21 +134,24 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
 
 
 def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
-    answers = iter([slurm.SilentError("squeue: timed out"), slurm.SilentError("again"), {"1": "Priority"}])
-
-    def waiting(jobs):
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(slurm, "waiting", waiting)
+    silent, notes = slurm.SilentError("squeue: timed out"), []
+    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=[silent, silent, {"1": "Priority"}, silent, {}]))
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
-    assert allocations._waiting(["1"]) == {"1": "Priority"}
+    extras, partition = SimpleNamespace(session_access=["-t1"]), SimpleNamespace(own_scheduler=False)
+    job = SimpleNamespace(
+        system=SimpleNamespace(
+            partition=lambda side: SimpleNamespace(name=side, extras=extras), native=partition
+        ),
+        screen=SimpleNamespace(note=notes.append),
+        held={"native": "1", "virtual": "2"},
+        rotated={},
+    )
+    allocations.hold(job)
+    assert notes == ["waiting for the allocation of 1 of 2 partitions (Slurm says: Priority)"]
     monkeypatch.setattr(allocations, "SILENCE", -1.0)
-    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=slurm.SilentError("gone")))
+    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=silent))
     with pytest.raises(slurm.SilentError):
-        allocations._waiting(["1"])
+        allocations.hold(job)
 
 
 def test_async_is_for_runs_that_wait(site):

@@ -118,8 +118,8 @@ def frequency(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"the frequency governor is {native.power.governor} natively, not performance"
 
 
-def _kernels(here: str, there: str) -> bool:
-    """Return whether two kernels mitigate otherwise, apart from what only a guest or only a host says.
+def _mitigate_otherwise(here: str, there: str) -> bool:
+    """Return whether two kernels do not mitigate alike, apart from what only a guest or only a host says.
 
     A guest does not know whether the host's other threads are trusted, nor what the host's microcode does.
     """
@@ -137,7 +137,8 @@ def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield NotObservable(not_observable=f"mitigations of {side}: {value.not_observable}")
     if seen(here) and seen(there):
         # A kernel that does not know a weakness yet says nothing of it: that is the kernel's difference.
-        other = [name for name in sorted(here.keys() & there.keys()) if _kernels(here[name], there[name])]
+        both = sorted(here.keys() & there.keys())
+        other = [name for name in both if _mitigate_otherwise(here[name], there[name])]
         if other:
             shown = "; ".join(f"{name}: {here[name]!r} against {there[name]!r}" for name in other[:2])
             more = f" and {len(other) - 2} more" if len(other) > 2 else ""

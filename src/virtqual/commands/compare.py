@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, write
+from virtqual.commands.speaking import speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.session.store import find, load
 
-_say = Console(emoji=False, highlight=False, markup=False)
+_say = verbatim()
 
 
 def command(

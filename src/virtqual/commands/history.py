@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, write
+from virtqual.commands.speaking import speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.history.builds import Place, notes, place_of, said
 from virtqual.history.nights import by_place
@@ -23,7 +23,7 @@ from virtqual.report import page
 from virtqual.session.store import ids
 from virtqual.session.summary import Summary, summaries
 
-_say = Console(emoji=False, highlight=False, markup=False)
+_say = verbatim()
 
 
 def command(

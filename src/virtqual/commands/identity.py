@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
@@ -71,11 +71,10 @@ def command(
     if as_json:
         typer.echo(json.dumps(identity.plain(), indent=1))
         return
-    from rich.console import Console
 
     from virtqual.report import identity as report
 
-    report.show(identity, Console(emoji=False, highlight=False, markup=False))
+    report.show(identity, verbatim())
 
 
 app = typer.Typer(add_completion=False)

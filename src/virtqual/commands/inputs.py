@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.inputs import kept, known
 from virtqual.inputs.known import Input
 
 app = typer.Typer(help="Inputs to download before a run; no run downloads anything.", no_args_is_help=True)
-_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=True)
+_say = verbatim(soft_wrap=True)
 
 Names = Annotated[list[str] | None, typer.Argument(help="inputs by name (default: all)")]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import UsageError
 from virtqual.session.summary import summaries
 
@@ -16,7 +15,7 @@ from virtqual.session.summary import summaries
 def command() -> None:
     """List the sessions below the state directory: outcome, number of runs, hypervisor, label."""
     with speaking():
-        console = Console(emoji=False, highlight=False, markup=False)
+        console = verbatim()
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
         table.add_column("session", no_wrap=True)
         table.add_column("outcome", no_wrap=True)

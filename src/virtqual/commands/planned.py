@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from virtqual.commands.speaking import verbatim
 from virtqual.qualify.forecast import Forecast, forecast
 from virtqual.session.session import Request
 
@@ -18,7 +18,7 @@ def show(request: Request) -> None:
     UsageError, RefusedError, InfrastructureError
         As of `virtqual.qualify.forecast.forecast`.
     """
-    console, found = Console(emoji=False, highlight=False, markup=False), forecast(request)
+    console, found = verbatim(), forecast(request)
     console.print(_table(found))
     for line in _costs(found):
         console.print(line)

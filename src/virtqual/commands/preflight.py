@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from virtqual import paths
 from virtqual.admission.canaries import Canary
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import Finding
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
@@ -51,7 +50,7 @@ def command(
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
-        console = Console(emoji=False, highlight=False, markup=False)
+        console = verbatim()
         report.show(findings, console)
         report.show_canaries(said, console)
         report.explain_claims(findings, said, console)

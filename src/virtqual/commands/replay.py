@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
 from virtqual.verdict import record_of
@@ -63,7 +63,7 @@ def record(row: Row) -> dict[str, object]:
 
 
 def _print(rows: Sequence[Row], published: Published) -> None:
-    console = Console(emoji=False, highlight=False, markup=False)
+    console = verbatim()
     for study in published.studies:
         entry, stated = study.study, study.prior
         title = Text("\n").append(entry.title, "bold")

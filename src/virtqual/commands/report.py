@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, write
+from virtqual.commands.speaking import speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.session.store import find, load
 
-_say = Console(emoji=False, highlight=False, markup=False)
+_say = verbatim()
 _FORMS = {".html": page.render, **machines.FORMS}
 
 

@@ -6,14 +6,13 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import UsageError
 from virtqual.stack import manifest, registry
 
-_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+_say = verbatim(soft_wrap=not sys.stdout.isatty())
 
 
 def command(

@@ -11,6 +11,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -32,7 +33,9 @@ _UNWRITABLE = {
 }
 #: As a shell says that a closed pipe (SIGPIPE) ended a command.
 PIPE_CLOSED = 141
-_errors = Console(emoji=False, highlight=False, markup=False, soft_wrap=True, stderr=True)
+#: Names of nodes, builds and files stand as they are: never as markup, emoji codes or highlighted numbers.
+verbatim = partial(Console, emoji=False, highlight=False, markup=False)
+_errors = verbatim(soft_wrap=True, stderr=True)
 
 
 @contextmanager

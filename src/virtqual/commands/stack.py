@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
@@ -20,7 +19,7 @@ from virtqual.stack.environment import Choices, Side
 from virtqual.stack.plan import BuildPlan
 
 app = typer.Typer(help="The exact stack, built by Spack once for both partitions.", no_args_is_help=True)
-_say = Console(emoji=False, highlight=False, markup=False, soft_wrap=True)
+_say = verbatim(soft_wrap=True)
 
 
 Mpi = Annotated[str, typer.Option(help="another MPI library than spack.yaml's: mvapich2, mvapich, mpich")]

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.wording import many
 from virtqual.history import outbox
@@ -40,7 +39,7 @@ def command(
     1 undecided, 2 over budget or no answer, 3 no session when one was expected.
     """
     with speaking():
-        say = Console(emoji=False, highlight=False, markup=False)
+        say = verbatim()
         found = [one for _, one in summaries(paths.sessions()) if not system or _system(one) in ("", system)]
         known = [one for one in found if isinstance(one, Summary)]
         file, now = paths.state() / NOTIFY, datetime.now(UTC)
@@ -77,9 +76,9 @@ def _system(one: Summary | UsageError) -> str:
 
 def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
     """Return the state of one system and class, and a line that says it; `nights` in the order of time."""
-    newest, every = nights[-1], nights
+    newest = nights[-1]
     # One that still runs, or was interrupted and may go on, has no answer yet: what was before it holds.
-    nights = [night for night in every if night.answered]
+    nights = [night for night in nights if night.answered]
     if not nights:
         return UNKNOWN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
     last = nights[-1]

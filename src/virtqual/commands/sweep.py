@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import speaking, verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
 from virtqual.verdict.rule import LOOKS
@@ -36,7 +36,7 @@ def command(
             system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
         )
         session = main_job.qualify(request, Terminal())
-        _show(session, Console(emoji=False, highlight=False, markup=False))
+        _show(session, verbatim())
     raise typer.Exit(session.exit_code)
 
 

@@ -17,7 +17,7 @@ def run(
     *,
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
-    said_to: str | None = None,
+    stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, whatever its exit code.
 
@@ -29,7 +29,7 @@ def run(
         The whole environment of the program; None for the environment of this process.
     seconds
         Longest time that the program may take; None for no limit.
-    said_to
+    stdin
         What it reads on its standard input; None for nothing.
 
     Returns
@@ -47,8 +47,8 @@ def run(
             command,
             env=env,
             # What stands on the standard input of this process is not for programs that it starts.
-            stdin=subprocess.DEVNULL if said_to is None else None,
-            input=said_to,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            input=stdin,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

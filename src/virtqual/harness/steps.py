@@ -19,8 +19,8 @@ import reframe.core.schedulers as sched
 from reframe.core.backends import register_launcher, register_scheduler
 from reframe.core.launchers import JobLauncher
 
-from virtqual.job.times import Span
 from virtqual.site import held, slurm
+from virtqual.site.times import Span
 
 # The job script's own step only takes it to its node: what Slurm says there of that step is not meant for
 # those that the script starts.

@@ -208,7 +208,7 @@ def _run(command: str, notice: Notice) -> None:
     facts = _facts(notice)
     told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in facts.items()}
     done = execute.run(
-        ["sh", "-c", command], env={**os.environ, **told}, seconds=PATIENCE, said_to=facts["text"] + "\n"
+        ["sh", "-c", command], env={**os.environ, **told}, seconds=PATIENCE, stdin=facts["text"] + "\n"
     )
     if done.returncode != 0:
         raise InfrastructureError(f"ended with {done.returncode}: {done.stderr.strip()[-200:]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -18,11 +17,10 @@ from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Request, Round, Session
-from virtqual.site.slurm import SilentError, cancel
+from virtqual.site.slurm import cancel, patiently
 
-#: How often Slurm is asked at the end to cancel what is left, where it does not answer, and seconds between;
-#: of a scheduler of our own it is known at once.
-TRIES, PAUSE = 3, 10.0
+#: Seconds for which a silent Slurm is asked at the end to cancel what is left: one of our own, and a site's.
+OWN, SITES = 2.0, 20.0
 
 
 def qualify(request: Request, screen: Screen) -> Session:
@@ -119,20 +117,22 @@ def _undisturbed() -> Iterator[None]:
 
 def _cancel_what_is_left(job: Qualification) -> None:
     """Cancel the jobs that ReFrame has not: it may have been killed before it could."""
-    for tries in range(TRIES, 0, -1):
-        try:
-            release(job)
-            if left := cancel(job.log.unfinished()):
-                job.screen.note(f"cancelled what still ran: {', '.join(left)}")
-            return
-        except VirtqualError as error:
-            if tries == 1 or not isinstance(error, SilentError):
-                numbers = " ".join(job.log.unfinished())
-                ends = f"; this ends them: scancel {numbers}" if numbers else ""
-                job.screen.note(f"whether a job of this session still runs is not known: {error}{ends}")
-                return
-        # Its controller may start again just now.
-        time.sleep(PAUSE / 10 if job.system.native.own_scheduler else PAUSE)
+
+    def end() -> list[str]:
+        release(job)
+        return cancel(job.log.unfinished())
+
+    # Its controller may start again just now.
+    seconds = OWN if job.system.native.own_scheduler else SITES
+    try:
+        left = patiently(end, seconds, seconds / 2)
+    except VirtqualError as error:
+        numbers = " ".join(job.log.unfinished())
+        ends = f"; this ends them: scancel {numbers}" if numbers else ""
+        job.screen.note(f"whether a job of this session still runs is not known: {error}{ends}")
+    else:
+        if left:
+            job.screen.note(f"cancelled what still ran: {', '.join(left)}")
 
 
 def _run_rounds(job: Qualification) -> None:

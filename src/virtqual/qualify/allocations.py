@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
@@ -38,7 +38,8 @@ def hold(job: Qualification) -> None:
     for side in anew:
         _ask_for(job, side)
     began, told, idle = time.monotonic(), "", 0.0
-    while waiting := _waiting(job.held.values()):
+    # A controller that is away for a while ends no waiting.
+    while waiting := slurm.patiently(lambda: slurm.waiting(job.held.values()), SILENCE, OFTEN * 10):
         # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
         why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
         note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
@@ -54,18 +55,6 @@ def hold(job: Qualification) -> None:
         time.sleep(wait)
     if anew or not (job.held or job.rotated):
         job.rotated = _rotated(job)
-
-
-def _waiting(jobs: Collection[str]) -> dict[str, str]:
-    """Return which allocations do not run yet; a controller that is away for a while ends no waiting."""
-    since = time.monotonic()
-    while True:
-        try:
-            return slurm.waiting(jobs)
-        except slurm.SilentError:
-            if time.monotonic() - since > SILENCE:
-                raise
-            time.sleep(OFTEN * 10)
 
 
 def _ask_for(job: Qualification, side: str) -> None:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from virtqual.references.load import known as references
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
-from virtqual.session.pairing import series_of
+from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number, times
@@ -27,7 +27,7 @@ def csv_of(session: Session) -> str:
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
     admitted = admitted_of(session)
-    counted = series_of(admitted.counted, references())
+    checks = checks_of(admitted.runs)
     for series in series_of(admitted.runs, references()).values():
         metric = series.metric
         for pair in series.pairs:
@@ -38,7 +38,7 @@ def csv_of(session: Session) -> str:
                 when = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
                 where = (run.node, run.host, run.boot)
                 for size, value in zip(series.points or ("",), run.values, strict=True):
-                    shown = "nan" if run.refused or series.id not in counted else repr(value)
+                    shown = "nan" if run.refused or checks[series.id] in admitted.refused else repr(value)
                     what = (session.session, metric.name, series.setting, size, metric.unit, metric.better)
                     table.writerow((*what, pair.number, side, shown, *when, *where))
     return file.getvalue()

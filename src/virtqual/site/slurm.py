@@ -6,8 +6,10 @@ import datetime
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
@@ -18,13 +20,43 @@ KEPT = {"SLURM_CONF"}
 #: Settings of a shell that make Slurm's commands answer otherwise: filters, columns, forms of times.
 _OTHERWISE = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
 #: Times as numbers: in the night when clocks go back an hour comes twice.
-_TIMES = {"SLURM_TIME_FORMAT": "%s"}
+TIMES = {"SLURM_TIME_FORMAT": "%s"}
 #: What any program may need, whoever starts it.
 EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
 
 
+Answer = TypeVar("Answer")
+
+
 class SilentError(InfrastructureError):
     """Slurm has not answered, or not what it was asked: asked again it may."""
+
+
+def patiently(ask: Callable[[], Answer], seconds: float, pause: float) -> Answer:
+    """Return what Slurm answers to a question, or order, that is put again while its controller is silent.
+
+    Parameters
+    ----------
+    ask
+        The question.
+    seconds
+        After how long silence is an error.
+    pause
+        Seconds between two attempts.
+
+    Raises
+    ------
+    SilentError
+        Slurm was silent for that long.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except SilentError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(pause)
 
 
 def environment(*, bare: bool = False) -> dict[str, str]:
@@ -183,18 +215,23 @@ def cancel(jobs: Mapping[str, float]) -> list[str]:
     active = [
         job
         for job, submitted in (row for row in rows if len(row) == 2)
-        if job in jobs and abs(_seconds(submitted) - jobs[job]) < SAME_TIME
+        if job in jobs and _about(submitted, jobs[job])
     ]
     if active:
         _ask(["scancel", *active])
     return active
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return one of Slurm's times in seconds since the epoch; ``ValueError`` for ``Unknown`` and the like."""
+    return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
+
+
+def _about(submitted: str, ours: float) -> bool:
     try:
-        return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
+        return abs(seconds(submitted) - ours) < SAME_TIME
     except ValueError:
-        return 0.0
+        return False
 
 
 def forgotten(jobs: Iterable[str]) -> set[str]:
@@ -225,7 +262,7 @@ def _ask(command: Sequence[str]) -> str:
         The command failed; the message holds its last words.
     """
     try:
-        done = execute.run(command, env=environment() | _TIMES, seconds=20)
+        done = execute.run(command, env=environment() | TIMES, seconds=20)
     except InfrastructureError as error:
         raise SilentError(str(error)) from error
     if done.returncode:

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from virtqual.errors import InfrastructureError
-from virtqual.job import times
-from virtqual.site import slurm
+from virtqual.site import slurm, times
 
 NUMBER = 1_700_000_000.0
 

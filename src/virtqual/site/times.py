@@ -6,12 +6,12 @@ controller notes start and end of every job in whole seconds.
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 from dataclasses import dataclass
 
 from virtqual.files import execute
+from virtqual.site.slurm import TIMES, seconds
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def of_job(job: str, submitted: float, seen_done: float) -> Span:
     text = _show(job)
     start, end = (re.search(rf"\b{key}=(\S+)", text) for key in ("StartTime", "EndTime"))
     try:
-        begun, ended = (_seconds(m[1]) for m in (start, end) if m)
+        begun, ended = (seconds(m[1]) for m in (start, end) if m)
     except ValueError:
         return Span(submitted, seen_done, "submission")
     begun = max(begun, submitted)
@@ -45,10 +45,4 @@ def of_job(job: str, submitted: float, seen_done: float) -> Span:
 
 
 def _show(job: str) -> str:
-    # As numbers: in the night when clocks go back an hour comes twice.
-    numbers = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
-    return execute.said(["scontrol", "-o", "show", "job", str(job)], env=numbers, seconds=30)
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
+    return execute.said(["scontrol", "-o", "show", "job", str(job)], env=os.environ | TIMES, seconds=30)
