@@ -106,10 +106,11 @@ def test_a_job_that_waits_says_why(site):
 
 def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
     """One side's job runs, the other's does not begin before that was given back and asked for anew."""
-    numbers, cancelled, notes = iter("123"), [], []
+    numbers, cancelled, notes, used = iter("123"), [], [], {}
     monkeypatch.setattr(slurm, "allocate", lambda *_: next(numbers))
     monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": "Resources"} if "1" in jobs else {})
     monkeypatch.setattr(slurm, "cancel", cancelled.extend)
+    monkeypatch.setattr(slurm, "nodes_of", {"2": ["vm7"], "3": ["bare7"]}.get)
     monkeypatch.setattr(allocations, "IDLE", 0.0)
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     extras = SimpleNamespace(session_access=["--time=1:00"], nodes=1, nodes_of_hosts={})
@@ -118,7 +119,7 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
         system=SimpleNamespace(
             partition=sides.get, native=SimpleNamespace(own_scheduler=False, **vars(extras))
         ),
-        watch=SimpleNamespace(working=lambda _: 1),
+        watch=SimpleNamespace(working=lambda _: 1, use=used.setdefault),
         head=SimpleNamespace(session="s"),
         screen=SimpleNamespace(note=notes.append),
         log=Log(tmp_path),
@@ -128,6 +129,8 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
     allocations.hold(job)
     assert job.held == {"virtual nodes": "2", "native nodes": "3"}
     assert cancelled == ["1"]
+    # Of each partition those nodes are watched that it got.
+    assert used == {"native": ["bare7"], "virtual": ["vm7"]}
     assert [note for note in notes if note.startswith("the nodes of partition native nodes have stood idle")]
     # What is left is found by whoever comes after a crash.
     assert set(job.log.unfinished()) == {"2", "3"}

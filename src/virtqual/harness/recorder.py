@@ -19,12 +19,23 @@ from virtqual.session.session import Failure, Kind
 
 #: Slurm's states of a job that somebody or something else has ended, whatever its output looks like.
 ENDED = frozenset(
-    ["BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"]
+    [
+        "BOOT_FAIL",
+        "CANCELLED",
+        "DEADLINE",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    ]
 )
-#: Those that are no matter of the job itself: another one on another node ends otherwise.
-_OF_THE_NODE = frozenset(["BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"])
+#: Those that are no matter of the job itself: another one on another node, or later, ends otherwise.
+_OF_THE_NODE = frozenset(["BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL", "PREEMPTED", "REVOKED"])
 _BY_SLURM = {
     "CANCELLED": "somebody cancelled it",
+    "LAUNCH_FAILED": "Slurm's daemons did not answer as it was to begin",
     "NODE_FAIL": "a node of it died",
     "OUT_OF_MEMORY": "it used more memory than it may",
     "TIMEOUT": "it reached its time limit",

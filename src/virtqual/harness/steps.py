@@ -38,6 +38,9 @@ _ENDS = {
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
+    # The step has not begun: no word of what it would have done.
+    "LAUNCH_FAILED": r"Unable to contact slurm|Socket timed out|Zero Bytes were transmitted|"
+    r"Communication connection failure|Transport endpoint is not connected",
 }
 
 

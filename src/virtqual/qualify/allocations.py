@@ -54,7 +54,13 @@ def hold(job: Qualification) -> None:
             idle = 0.0
         time.sleep(wait)
     if anew or not (job.held or job.rotated):
-        job.rotated = _rotated(job)
+        nodes = {name: slurm.nodes_of(number) for name, number in job.held.items()}
+        job.rotated = _rotated(job, nodes)
+        # What becomes of nodes that others compute on is no loss.
+        for side in SIDES:
+            name = job.system.partition(side).name
+            if used := (job.rotated | nodes).get(name):
+                job.watch.use(side, used)
 
 
 def _ask_for(job: Qualification, side: str) -> None:
@@ -81,11 +87,18 @@ def _queue_again(job: Qualification, waiting: Container[str]) -> None:
             _ask_for(job, side)
 
 
-def _rotated(job: Qualification) -> dict[str, list[str]]:
-    """Return the nodes among which runs rotate by partition, as many of either; none where they cannot."""
+def _rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return those nodes over which runs rotate by partition, as many of either; none where they cannot.
+
+    Parameters
+    ----------
+    job
+        Of which session.
+    nodes
+        Those that are held, by partition.
+    """
     if not may_rotate(job.system):
         return {}
-    nodes = {name: slurm.nodes_of(number) for name, number in job.held.items()}
     # Where a site forbids long jobs, each run is one, and asks for its node by name; where `access` already
     # says which nodes, Slurm chooses among them.
     if not nodes and any(slurm.names_nodes(job.system.partition(side)) for side in SIDES):

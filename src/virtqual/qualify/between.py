@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import time
@@ -174,9 +175,9 @@ def _set_aside(job: Qualification, part: Round, session: Session, lost: Mapping[
 
 
 def _lost_for_a_moment(session: Session) -> dict[str, str]:
-    """Return nodes that Slurm saw die, and that were back before they were missed, by the job on each."""
+    """Return nodes that died or did not answer, and were back before they were missed, by the job on each."""
     return {
         f"a node of job {failure.job}": failure.reason
         for failure in session.failures
-        if failure.kind == "infrastructure" and "NODE_FAIL" in failure.reason
+        if failure.kind == "infrastructure" and re.search("NODE_FAIL|LAUNCH_FAILED", failure.reason)
     }

@@ -401,12 +401,12 @@ def stack_named(name: str) -> Manifest:
 def refused_beforehand(job: Qualification) -> Session | None:
     """Probe a node of each partition; where they may not be compared, return the session that ends here."""
     names = {side: job.system.partition(side).name for side in systems.SIDES}
+    if not (job.held or job.system.native.own_scheduler):
+        job.screen.note("looking at a node of each partition first, by a job of a moment")
     nodes = {
         side: probe.probe_node(job.system, side, job.held.get(names[side], "")) for side in systems.SIDES
     }
     native, virtual = nodes["native"], nodes["virtual"]
-    if native is None or virtual is None:
-        return None
     for side, identity in (("native", native), ("virtual", virtual)):
         job.head.identity[side]["node"] = identity.plain()
     findings = compare(native, virtual, policy(), job.head.hypervisor_class)

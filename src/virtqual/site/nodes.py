@@ -144,6 +144,15 @@ class Watch:
         """Return the nodes of a side that could run jobs at the beginning and are not lost, in order."""
         return sorted(self._first.get(side, ()), key=lambda name: (len(name), name))
 
+    def use(self, side: str, nodes: Iterable[str]) -> None:
+        """Watch these nodes of a side, and no others."""
+        with self._asking:
+            others = self._first.get(side, set()).difference(used := set(nodes))
+            self._first[side] = used
+            for node in others:
+                self.lost.pop(node, None)
+                self._doubts.pop(node, None)
+
     def set_aside(self, lost: Iterable[str]) -> None:
         """Go on without lost nodes: they are watched no more."""
         with self._asking:

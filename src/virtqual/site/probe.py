@@ -8,8 +8,10 @@ from virtqual.identity import Identity, gather, readers
 from virtqual.site import slurm as slurm_job
 from virtqual.site.systems import SIDES, System, host_of
 
-# Until a node is free; the probe itself takes less than a second, on emulated CPUs too.
-PATIENCE = 900
+# Seconds until a node is free, of a cluster of our own and of one that others use, too.
+PATIENCE, QUEUE = 900, 24 * 3600
+# Minutes that the probe may take; it takes less than a second, on emulated CPUs too.
+LIMIT = 5
 
 
 def probe_node(system: System, side: str, allocation: str = "") -> Identity:
@@ -32,13 +34,18 @@ def probe_node(system: System, side: str, allocation: str = "") -> Identity:
     partition = system.partition(side)
     # Of a node that is larger than a VM, the probe sees only as many CPUs as a check on both would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
-    where = [f"--jobid={allocation}", "--overlap"] if allocation else [*partition.options, "--time=5"]
+    patience = PATIENCE if system.native.own_scheduler else QUEUE
+    # After so long srun itself gives up waiting, and takes its job out of the queue.
+    alone = [f"--time={LIMIT}", f"--immediate={patience}"]
+    where = [f"--jobid={allocation}", "--overlap"] if allocation else [*partition.options, *alone]
     line = ["srun", *where, "--job-name=virtqual-probe", "--nodes=1", "--ntasks=1"]
     line.append(f"--cpus-per-task={cpus}")
     failed = f"cannot examine a node of partition {partition.name}"
     try:
         done = execute.run(
-            [*line, "sh", "-c", gather.script()], env=slurm_job.environment(), seconds=PATIENCE
+            [*line, "sh", "-c", gather.script()],
+            env=slurm_job.environment(),
+            seconds=patience + 2 * 60 * LIMIT,
         )
     except InfrastructureError as error:
         raise InfrastructureError(f"{failed}: {error}") from None

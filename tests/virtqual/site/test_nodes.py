@@ -107,6 +107,19 @@ def test_a_node_that_drains_is_left_to_its_job(watch):
     assert made.lost == {"vm1": "node vm1 is drained: night work"}
 
 
+def test_what_becomes_of_a_node_that_the_session_does_not_use_is_no_loss(watch):
+    made, goes_by, _ = watch
+    goes_by(10, "drained", "night work")
+    assert made.lost
+    made.use("virtual", ["vm2"])
+    assert made.lost == {}
+    assert made.nodes("virtual") == ["vm2"]
+    made.stop.clear()
+    made.use("virtual", ["vm1"])
+    goes_by(10, "drained", "night work")
+    assert list(made.lost) == ["vm1"]
+
+
 def test_a_controller_that_is_gone_is_named(watch):
     """M10: three nodes were called unknown, and the controller was not named."""
     made, goes_by, _ = watch
