@@ -67,7 +67,10 @@ class stream(Stream):
         """Take the four rates."""
         family, run = self.rates(self.output(), self.threads)
         setting = f"STREAM, {of_threads(self.threads)}"
-        return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
+        return [
+            Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel), ticks=run.ticks[kernel])
+            for kernel in KERNELS
+        ]
 
 
 class StreamTogether(Stream):

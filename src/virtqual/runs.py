@@ -61,6 +61,8 @@ class Result(BaseModel):
         Reasons why a validity gate refuses the values; empty if they count.
     declared
         What the metric is and what it is allowed to lose, where no file says so.
+    ticks
+        Of the program's own clock in the time of a value, where they are so few that values repeat by chance.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,6 +73,7 @@ class Result(BaseModel):
     values: tuple[float, ...]
     invalid: tuple[str, ...] = ()
     declared: Declared | None = None
+    ticks: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
     def _a_value_for_each_size(self) -> Result:
@@ -86,9 +89,13 @@ class Result(BaseModel):
         value: float,
         invalid: tuple[str, ...] = (),
         declared: Declared | None = None,
+        ticks: float | None = None,
     ) -> Result:
         """Return the result of a metric that has one value."""
-        return cls(metric=metric, setting=setting, values=(value,), invalid=invalid, declared=declared)
+        values = (value,)
+        return cls(
+            metric=metric, setting=setting, values=values, invalid=invalid, declared=declared, ticks=ticks
+        )
 
     @classmethod
     def curve(cls, metric: str, setting: str, values: dict[float, float]) -> Result:
@@ -110,7 +117,7 @@ class Result(BaseModel):
         first, count = repetitions[0], len(repetitions)
         if count == 1:
             return first
-        same = {"values": (), "invalid": ()}
+        same = {"values": (), "invalid": (), "ticks": None}
         for number, other in enumerate(repetitions, 1):
             if other.model_copy(update=same) != first.model_copy(update=same):
                 raise ValueError(

@@ -62,7 +62,9 @@ def _ways(run: Run, own: Sequence[Run]) -> Iterator[float]:
                 yield _COMPUTED if result.points else 1
                 continue
             finest = min(int(number.exponent) for number in shown)
-            yield max(1.0, abs(values[0]) / 10.0**finest / _HONEST)
+            # What a program prints may be finer than its clock.
+            steps = min(abs(values[0]) / 10.0**finest, result.ticks or math.inf)
+            yield max(1.0, steps / _HONEST)
 
 
 def _alike(one: Result, other: Result) -> bool:

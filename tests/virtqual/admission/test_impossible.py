@@ -65,6 +65,25 @@ def test_a_curve_of_an_earlier_run_on_the_same_side_is_a_copy():
     assert check_runs(runs, judging.policy().without("copied-run"), "kvm").disturbed == ()
 
 
+def test_rates_over_a_few_ticks_of_a_clock_repeat_by_chance():
+    """STREAM at 700 GB/s: best times of some 2,700 us, and rates that are printed to 0.1 MB/s."""
+
+    def rates(ticks):
+        kernels = [("copy", 1280), ("scale", 1280), ("add", 1920), ("triad", 1920)]
+        return tuple(
+            Result.scalar(f"memory_{name}", "8 threads", round(size * 1e6 / 2743, 1), ticks=ticks)
+            for name, size in kernels
+        )
+
+    def twice(ticks):
+        runs = [placed("native", n, scalar(1.0)) for n in range(2)]
+        return [run.model_copy(update={"results": rates(ticks)}) for run in runs]
+
+    assert refused(twice(2743.0), "copied-run")[0] == []
+    assert refused(twice(None), "copied-run")[0] == [("native", 1)]
+    assert refused(twice(2743000.0), "copied-run")[0] == [("native", 1)]
+
+
 def test_what_is_no_number_is_not_asked_for_its_digits():
     """Runs of an earlier session that were damaged: another rule refuses them."""
     runs = [placed("native", n, scalar(float("inf"))) for n in range(2)]
