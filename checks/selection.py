@@ -114,11 +114,11 @@ class Selection(Scoped, Measuring):
 
     @run_after("init")
     def run_on_one_side(self):
-        """Even pairs run native first, odd pairs virtual first; dependencies keep the order."""
+        """Every second pair runs virtual first; dependencies keep the order."""
         self.lacks = self.lacking(self)
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        every = slots(self.rotation)
+        every = slots(self.rotation, self.case)
         runs = self.slot in every and not self.lacks
         self.valid_systems = self.on_partitions() if runs else []
         before = order.before(self.slot, every, self.rotation) if runs else []
@@ -225,9 +225,10 @@ def features(side):
     return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
 
 
-def slots(rotation=order.ALONE):
+def slots(rotation=order.ALONE, case=""):
     """Return a case's runs in this run of ReFrame, in order, on the sides that were selected."""
-    return [slot for slot in order.order(*order.pairs(), rotation=rotation) if features(slot.side)]
+    every = order.order(*order.pairs(), rotation=rotation, case=case)
+    return [slot for slot in every if features(slot.side)]
 
 
 def case_of(check, test):

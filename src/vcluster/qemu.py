@@ -119,6 +119,9 @@ def choose_accelerator(
     return "tcg", reason
 
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
 def probe_kvm(
     options: Options,
     build: Build,
@@ -130,6 +133,9 @@ def probe_kvm(
     device: Path = Path("/dev/kvm"),
 ) -> tuple[bool, str]:
     """Boot a guest under KVM until it says so; the answer is kept for this binary and kernel.
+
+    It is kept until the machine boots again, and where KVM was asked for only if it works: a guest that did
+    not boot in time may do so when the machine has less to do.
 
     Parameters
     ----------
@@ -145,14 +151,17 @@ def probe_kvm(
         return False, f"{device} {'may not be opened' if device.exists() else 'does not exist'}"
     settings = [build.sha256, kernel.name, initramfs.name, options.machine, options.cpu, *options.qemu_args]
     store = cache / f"kvm-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}.json"
+    boot = _BOOT.read_text(encoding="utf-8").strip()
     try:
         kept = json.loads(store.read_text(encoding="utf-8"))
-        return bool(kept["works"]), str(kept["reason"])
+        if kept["boot"] == boot and (kept["works"] or options.accel is not Accelerator.KVM):
+            return bool(kept["works"]), str(kept["reason"])
     except (OSError, ValueError, KeyError):
         pass
     works, reason = _boot_probe(options, build.binary, kernel, initramfs, seconds)
     store.parent.mkdir(parents=True, exist_ok=True)
-    store.write_text(json.dumps({"works": works, "reason": reason}), encoding="utf-8")
+    found = {"works": works, "reason": reason, "boot": boot}
+    store.write_text(json.dumps(found), encoding="utf-8")
     return works, reason
 
 

@@ -144,6 +144,8 @@ class Supervisor:
         poll.register(self.progress, 0)
         while not condition():
             self.watch(pause)
+            if self.plan.emulated:
+                self._hear_of_vms()
             if self.lost:
                 raise BootError("; ".join(why + self._last_words(name) for name, why in self.lost.items()))
             if poll.poll(0):
@@ -184,6 +186,14 @@ class Supervisor:
             self._unpinned.pop(pid, None)
             if ended is not None:
                 self._mourn(ended, os.waitstatus_to_exitcode(status))
+
+    def _hear_of_vms(self) -> None:
+        """Note the VMs of emulated hosts that have ended: their hosts say so on their consoles."""
+        for host in self.plan.machines:
+            console = self.plan.logs / f"{host.name}.console"
+            said = console.read_text(errors="replace", encoding="utf-8") if console.exists() else ""
+            if ended := re.search(r"VM (\S+) (?:died|ended) \(.*?\)", said):
+                self.lost[ended[1]] = ended[0]
 
     def _start_silent_machines_again(self) -> None:
         """Start anew, once, what has not said a word: an emulated CPU may hang in the guest's first steps."""

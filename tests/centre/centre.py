@@ -233,7 +233,7 @@ class Centre:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return the environment of a user on the login node."""
-        return {**os.environ, "SLURM_CONF": str(RUN / "etc/slurm.conf"), **more}
+        return {**os.environ, "PATH": SBIN, "SLURM_CONF": str(RUN / "etc/slurm.conf"), **more}
 
     def run(self, *command: str, seconds: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node to its end."""

@@ -144,7 +144,9 @@ def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
     ((loss, verdict),) = zip(found["lost"], found["verdicts"], strict=True)
     assert (loss["round"], loss["seconds"], list(loss["nodes"])) == (1, None, ["cloud-1"])
     assert found["failures"] == []
-    assert (verdict["outcome"], verdict["reasons"]) == ("WITHIN", [])
+    assert verdict["outcome"] == "WITHIN"
+    # Of the pair that was cut off the native run may have ended.
+    assert [why for why in verdict["reasons"] if "left out: no virtual run" not in why] == []
     # Whole turns of the hosts that are left: those before the loss count, too.
     assert verdict["pairs"] >= 8
     assert verdict["pairs"] % 2 == 0

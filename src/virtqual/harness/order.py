@@ -64,13 +64,18 @@ def slot(text: str) -> Slot:
     return Slot(int(match[2] or 0), SIDE[match[3]], bool(match[1]))
 
 
-def order(first: int, last: int, warm_up: bool = False, rotation: Rotation = ALONE) -> list[Slot]:
+def order(
+    first: int, last: int, warm_up: bool = False, rotation: Rotation = ALONE, case: str = ""
+) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
     A turn is a pair on each place.  On a single place a turn is a pair.  Every second pair of a place is
     reversed, so that a drift of the machine does not favour one side.  A warm-up run on every place of each
     side precedes turn 0; a later round of a session begins warm, but where `warm_up` says that nodes have
     been booted since.
+
+    Where runs rotate, every second pair is the other one for about half of the cases: of two cases with the
+    same pairs reversed one node of a pair would wait while the other runs both.
 
     Examples
     --------
@@ -86,6 +91,11 @@ def order(first: int, last: int, warm_up: bool = False, rotation: Rotation = ALO
     >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 2))]
     ['2V', '2N', '3N', '3V']
 
+    The same turn of another case:
+
+    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 2), case="lammps %problem=lj")]
+    ['2N', '2V', '3V', '3N']
+
     Two that are left of three:
 
     >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 3))]
@@ -94,8 +104,10 @@ def order(first: int, last: int, warm_up: bool = False, rotation: Rotation = ALO
     warm_up = warm_up or first == 0
     here = range(rotation.places)
     found = [Slot(place, side, warm_up=True) for place in here for side in SIDES] if warm_up else []
+    # Any sum will do that is the same in each run of ReFrame.
+    other = sum(case.encode()) if rotation.places > 1 else 0
     for turn, place in product(range(first, last + 1), here):
-        sides = SIDES if (turn + place) % 2 == 0 else SIDES[::-1]
+        sides = SIDES if (turn + place + other) % 2 == 0 else SIDES[::-1]
         found += [Slot(turn * rotation.width + place, side) for side in sides]
     return found
 
