@@ -11,7 +11,7 @@ from in_a_browser import assert_fit_for_people
 pytestmark = pytest.mark.centre
 #: Seconds in which a night ends; Slurm lets two minutes pass before a requeued job begins again.
 PATIENCE = 600
-ON = ("-n", "^lammps%")
+ON = ("-n", "^paging%.*=pages")
 
 
 def submit(site, *options):
@@ -82,7 +82,7 @@ def test_a_night_that_finds_something_tells_it_once(site):
     tell(site)
     # What was before the first `--notify` is no news.
     assert site.centre.run("virtqual", "status", "--notify", **site.env).returncode == 0
-    site.plant(overhead={"lmp": 1.5})
+    site.plant(overhead={"stress-ng": 1.5})
     for _ in range(2):
         job = submit(site, *ON)
         wait(site, lambda: "FAILED" in str(ended(site, job)), "the night has not ended")  # noqa: B023
