@@ -10,7 +10,7 @@ from at_centre import nothing_left, send
 from following import ended, until
 
 pytestmark = pytest.mark.centre
-#: A check on one core of a node, and how many runs that is: warm-ups and four turns on eight places of either side.
+#: A check on one core of a node, and its runs: warm-ups and four turns on eight places of either side.
 #: Sixty-four tasks a run would be as many processes of this machine, for nothing that these tests look at.
 ON = ("-n", "^paging%.*=pages")
 RUNS = 80
@@ -126,7 +126,7 @@ def test_an_account_that_may_not_compute_there_is_named_in_slurms_words(site):
 
 
 def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
-    """Expected: pages, touched 12 times slower in VMs, is INVALID by TIMEOUT; STREAM is judged; exit code 4."""
+    """Expected: pages, 12 times slower in VMs, are INVALID by TIMEOUT; STREAM is judged; exit code 4."""
     site.plant(overhead={"stress-ng": 12.0})
     site.env["CENTRE_TIME_LIMIT"] = "6s"
     done, found = site.qualify(*ON, "-n", "^stream%")
