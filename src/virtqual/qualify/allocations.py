@@ -16,6 +16,8 @@ from virtqual.site.systems import SIDES, System
 
 #: Seconds between two looks at the queue of a scheduler of our own.
 OFTEN = 0.5
+#: Half of the seconds between the first two looks at the queue of one that others use, too.
+SOON = 2.0
 #: Seconds that allocations are waited for.
 PATIENCE = 24 * 3600.0
 #: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
@@ -37,7 +39,7 @@ def hold(job: Qualification) -> None:
     ]
     for side in anew:
         _ask_for(job, side)
-    began, told, idle = time.monotonic(), "", 0.0
+    began, told, idle, wait = time.monotonic(), "", 0.0, SOON
     # A controller that is away for a while ends no waiting.
     while waiting := slurm.patiently(lambda: slurm.waiting(job.held.values()), SILENCE, OFTEN * 10):
         # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
@@ -47,7 +49,8 @@ def hold(job: Qualification) -> None:
             job.screen.note(told := note)
         if time.monotonic() - began > PATIENCE:
             raise InfrastructureError(f"{note} for {PATIENCE / 3600:.0f} h: giving up")
-        wait = OFTEN if job.system.native.own_scheduler else GLANCE
+        # Free nodes are given within seconds; whoever still waits then may wait for hours.
+        wait = OFTEN if job.system.native.own_scheduler else min(2 * wait, GLANCE)
         idle = idle + wait if len(waiting) < len(job.held) else 0.0
         if idle > IDLE:
             _queue_again(job, waiting)
