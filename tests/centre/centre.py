@@ -289,6 +289,8 @@ def _inside(directory: Path, told: int) -> None:
     os.environ["PATH"] = SBIN
     shape = Shape.read(directory / "etc/shape.yaml")
     subprocess.run(["hostname", "login"], check=True)
+    # The nodes see what is mounted on the login node later, as they would see a file system that all share.
+    _mount("--make-rshared", "/")
     _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
     shutil.copytree(directory / "etc", RUN / "etc", ignore=shutil.ignore_patterns(*NAMES))
     for name in ("munge", "state", "spool", "log"):
@@ -320,9 +322,15 @@ def _inside(directory: Path, told: int) -> None:
     for kind in NAMES:
         for name in shape.names(kind):
             node = [sys.executable, str(Path(__file__).resolve()), "--node", str(directory), kind, name]
-            _start(
-                logs, name, "nsenter", f"--net=/run/netns/{name}", "unshare", "--mount", "--uts", "--", *node
-            )
+            spaces = [
+                "nsenter",
+                f"--net=/run/netns/{name}",
+                "unshare",
+                "--mount",
+                "--propagation=slave",
+                "--uts",
+            ]
+            _start(logs, name, *spaces, "--", *node)
     every = len(shape.machines())
     _until(lambda: _states().count("idle") == every, "nodes", lambda: " ".join(_states()))
     os.write(told, b"up")

@@ -28,6 +28,9 @@ _TAKEN_THERE = (
     "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
     'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
 )
+#: A step may use all memory of the job and takes none away from others: a controller that was restarted counts
+#: that of the job script's step, and refuses the one that the script starts in it.
+NO_MEMORY = "--mem=0"
 #: Seconds that a step may take to end after it was asked to.
 ENDING = 20
 # What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
@@ -113,7 +116,14 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         # Of several nodes any will do, but the job script's own comes first.
         where = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
-        return ["srun", "--overlap", *size, f"--cpus-per-task={job.num_cpus_per_task or 1}", *where]
+        return [
+            "srun",
+            "--overlap",
+            NO_MEMORY,
+            *size,
+            f"--cpus-per-task={job.num_cpus_per_task or 1}",
+            *where,
+        ]
 
 
 class StepJob(sched.Job):  # type: ignore[misc]
@@ -179,8 +189,8 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         while job := self._line.next():
             first = [option.partition(",")[0] for option in _nodelist(job)]
             line = [
-                *["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"],
-                *first,
+                *["srun", *job.sched_access, "--overlap", NO_MEMORY, "--nodes=1", "--ntasks=1"],
+                *["--cpu-bind=none", *first],
             ]
             with job.output.open("wb") as out, job.said.open("wb") as err:
                 job.process = subprocess.Popen(
