@@ -322,15 +322,8 @@ def _inside(directory: Path, told: int) -> None:
     for kind in NAMES:
         for name in shape.names(kind):
             node = [sys.executable, str(Path(__file__).resolve()), "--node", str(directory), kind, name]
-            spaces = [
-                "nsenter",
-                f"--net=/run/netns/{name}",
-                "unshare",
-                "--mount",
-                "--propagation=slave",
-                "--uts",
-            ]
-            _start(logs, name, *spaces, "--", *node)
+            spaces = ["unshare", "--mount", "--propagation=slave", "--uts"]
+            _start(logs, name, "nsenter", f"--net=/run/netns/{name}", *spaces, "--", *node)
     every = len(shape.machines())
     _until(lambda: _states().count("idle") == every, "nodes", lambda: " ".join(_states()))
     os.write(told, b"up")

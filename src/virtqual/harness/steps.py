@@ -28,9 +28,9 @@ _TAKEN_THERE = (
     "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
     'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
 )
-#: A step may use all memory of the job and takes none away from others: a controller that was restarted counts
-#: that of the job script's step, and refuses the one that the script starts in it.
-NO_MEMORY = "--mem=0"
+#: A step may use all memory of its job, and takes none away from others: a controller that was restarted lets
+#: no step begin otherwise beside the one that it is started from.
+SHARED = ("--overlap", "--mem=0")
 #: Seconds that a step may take to end after it was asked to.
 ENDING = 20
 # What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
@@ -118,8 +118,7 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
         return [
             "srun",
-            "--overlap",
-            NO_MEMORY,
+            *SHARED,
             *size,
             f"--cpus-per-task={job.num_cpus_per_task or 1}",
             *where,
@@ -189,7 +188,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         while job := self._line.next():
             first = [option.partition(",")[0] for option in _nodelist(job)]
             line = [
-                *["srun", *job.sched_access, "--overlap", NO_MEMORY, "--nodes=1", "--ntasks=1"],
+                *["srun", *job.sched_access, *SHARED, "--nodes=1", "--ntasks=1"],
                 *["--cpu-bind=none", *first],
             ]
             with job.output.open("wb") as out, job.said.open("wb") as err:
