@@ -5,8 +5,10 @@ runs -> admit -> pair -> judge -> conclude
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -102,7 +104,13 @@ def judge(
     verdict = None
     if session.runs:
         cases = cases_of(
-            admitted.runs, known, name, system=session.system, refused=admitted.refused, before=before
+            admitted.runs,
+            known,
+            name,
+            system=session.system,
+            refused=admitted.refused,
+            before=before,
+            interrupted=interrupted(session),
         )
         verdict = judge_session(
             cases,
@@ -124,6 +132,32 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
     failed = [(failure.check, failure.why) for failure in session.failures]
     chosen = hypervisor_class or session.hypervisor_class
     return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else ())
+
+
+def interrupted(session: Session) -> dict[str, frozenset[int]]:
+    """Return by check the numbers of the pairs that have one run because the session was interrupted then.
+
+    The other run was not begun, or was cancelled, and the pair was run again under another number.  Where a
+    node was lost in the same round, what is missing may be missing for what it would have shown.
+    """
+    lost = {loss.round for loss in session.lost}
+    # Their times are in whole seconds.
+    ends = [(datetime.fromisoformat(one.time).timestamp() + 1, one.for_a_node) for one in session.resumed]
+    runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
+    for run in session.runs:
+        runs[run.check, run.pair].append(run)
+    found: dict[str, set[int]] = defaultdict(set)
+    for (check, pair), (one, *other) in runs.items():
+        if other:
+            continue
+        turn = pair if one.turn is None else one.turn
+        of_it = [
+            part.number for part in session.rounds if check in (part.checks or (check,)) and turn in part
+        ]
+        for_a_node = next((why for time, why in ends if time >= one.end), True)
+        if not for_a_node and of_it and of_it[-1] not in lost:
+            found[check].add(pair)
+    return {check: frozenset(pairs) for check, pairs in found.items()}
 
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from virtqual.admission.admit import Refused
@@ -98,6 +98,7 @@ def cases_of(
     system: str = "",
     refused: Refused | None = None,
     before: Before | None = None,
+    interrupted: Mapping[str, frozenset[int]] | None = None,
 ) -> list[Case]:
     """Return what the verdict needs to judge every series of some runs.
 
@@ -118,6 +119,8 @@ def cases_of(
         Reasons by name of check for which nothing of it may be judged.
     before
         The earlier session; of a series that it does not have the change is refused.
+    interrupted
+        Numbers of pairs by check that an interruption cut off.
 
     Raises
     ------
@@ -133,7 +136,8 @@ def cases_of(
         gates = ["overhead", "change"] if before else ["overhead"]
     declarations = {result.series: result.declared for run in runs for result in run.results}
     cases = []
-    for name, series in series_of(runs, references).items():
+    for name, whole in series_of(runs, references).items():
+        series = replace(whole, cut_off=(interrupted or {}).get(checks[name], frozenset()))
         for gate in gates:
             reasons = (refused or {}).get(checks[name], ())
             if gate == "overhead" and series.yardstick:

@@ -6,6 +6,7 @@ appended at once; ``session.json`` is made from the log and holds each run once.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -132,6 +133,10 @@ class Round(BaseModel):
     seconds: float | None = None
     recreated: float | None = None
 
+    def __contains__(self, turn: int) -> bool:
+        """Return whether it is to run a turn."""
+        return self.first <= turn <= self.last
+
 
 class Loss(BaseModel):
     """Nodes that were lost at one time; the pairs that it cut off were run under other numbers.
@@ -169,6 +174,11 @@ class Resumption(BaseModel):
 
     time: str
     ended: str
+
+    @property
+    def for_a_node(self) -> bool:
+        """Whether a node that was lost ended the session, and not a person, Slurm or the login node."""
+        return bool(re.search(r"\bnode \S+ (is|has) |NODE_FAIL", self.ended))
 
 
 class Failure(BaseModel):

@@ -166,6 +166,8 @@ class Series:
     yardstick
         Why native cannot be observed; empty where it is. If not, native samples are seconds of a fixed
         piece of work on the native nodes: a witness of their speed, and no part of the numbers.
+    cut_off
+        Numbers of pairs that have one run because the session was interrupted, whatever their values were.
     """
 
     metric: Metric
@@ -173,6 +175,7 @@ class Series:
     points: tuple[float, ...] = ()
     pairs: tuple[Pair, ...] = ()
     yardstick: str = ""
+    cut_off: frozenset[int] = frozenset()
 
     @property
     def id(self) -> str:
@@ -239,7 +242,7 @@ class Series:
         """Return how many runs of a side do not count, or left nothing where their peers did."""
         if len(self.valid) == len(self.pairs):
             return 0  # a refused run leaves no valid pair
-        samples = (getattr(pair, side) for pair in self.pairs)
+        samples = (getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off)
         return sum(sample is None or sample.refused for sample in samples)
 
     @property
