@@ -11,6 +11,7 @@ from pathlib import Path
 import stand_ins
 
 import centre as rehearsed
+from virtqual.session.log import Log
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -63,8 +64,9 @@ class Site:
         return subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def session(self):
+        """Return the session as its log tells it: one that was killed has no document."""
         (directory,) = (self.state / "sessions").iterdir()
-        return json.loads((directory / "session.json").read_text("utf-8"))
+        return json.loads(Log(directory).session().model_dump_json(by_alias=True))
 
     def slurm(self, *command):
         done = self.centre.run(*command)

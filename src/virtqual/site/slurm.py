@@ -144,7 +144,13 @@ def allocate(partition: Partition, name: str, nodes: int) -> str:
     ]
     # A node that dies must not take those that are left with it, and nobody asks for it a second time.
     line += ["--exclusive", "--mem=0", "--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"]
-    said = _ask([*line, "--wrap=sleep infinity"])
+    try:
+        said = _ask([*line, "--wrap=sleep infinity"])
+    except SilentError as error:
+        asked = " ".join(partition.extras.session_access)
+        raise InfrastructureError(
+            f"partition {partition.name}: {error} (asked with extras.session_access: {asked})"
+        ) from error
     # Before it a site's own sbatch may say what it likes.
     if number := re.search(r"^(\d+)(;.*)?$", said.strip(), re.MULTILINE):
         return number[1]
