@@ -157,6 +157,16 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
         allocations.hold(job)
 
 
+def test_a_run_that_a_restarted_controller_did_not_begin_is_begun_again(site, monkeypatch):
+    process = site.start(*ON, **HELD)
+    site.until(process, " 4/10")
+    site.fault("restarted", "")
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, said
+    assert not (site.path / "slurm/restarted").exists()
+    assert session(site)["failures"] == []
+
+
 def test_async_is_for_runs_that_wait(site):
     done = site.virtqual(*ON, "--policy", "async", **HELD)
     assert done.returncode == 2

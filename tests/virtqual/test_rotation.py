@@ -172,7 +172,7 @@ def test_more_than_half_of_the_nodes_must_be_left(site):
 
 
 def job(case, number, node=None, *, paired=True):
-    return SimpleNamespace(turn=(case, paired, number), node=node)
+    return SimpleNamespace(turn=(case, paired, number), node=node, not_before=0.0)
 
 
 def begun(line):

@@ -28,9 +28,6 @@ _TAKEN_THERE = (
     "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
     'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
 )
-#: A step may use all memory of its job, and takes none away from others: a controller that was restarted lets
-#: no step begin otherwise beside the one that it is started from.
-SHARED = ("--overlap", "--mem=0")
 #: Seconds that a step may take to end after it was asked to.
 ENDING = 20
 # What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
@@ -41,10 +38,14 @@ _ENDS = {
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
-    # The step has not begun: no word of what it would have done.
+    # The step has not begun.  None asks for memory: a controller that was restarted says so for some seconds, in
+    # which it does not know its nodes.
     "LAUNCH_FAILED": r"Unable to contact slurm|Socket timed out|Zero Bytes were transmitted|"
-    r"Communication connection failure|Transport endpoint is not connected",
+    r"Communication connection failure|Transport endpoint is not connected|"
+    r"Memory required by task is not available",
 }
+#: Seconds for which a job script that Slurm does not begin is tried again, and between two attempts.
+LAUNCHING, PAUSE = 120, 5
 
 
 def install() -> None:
@@ -87,8 +88,9 @@ class Line:
 
     def next(self) -> StepJob | None:
         """Return a case whose nodes are free, and hold them for it; None where there is none."""
+        now = time.time()
         for job in sorted(self._waiting, key=self._place):
-            if self._free(job):
+            if now >= job.not_before and self._free(job):
                 self._waiting.remove(job)
                 self._running.append(job)
                 self._begun.add(job.turn)
@@ -116,13 +118,7 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         # Of several nodes any will do, but the job script's own comes first.
         where = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
-        return [
-            "srun",
-            *SHARED,
-            *size,
-            f"--cpus-per-task={job.num_cpus_per_task or 1}",
-            *where,
-        ]
+        return ["srun", "--overlap", *size, f"--cpus-per-task={job.num_cpus_per_task or 1}", *where]
 
 
 class StepJob(sched.Job):  # type: ignore[misc]
@@ -134,6 +130,7 @@ class StepJob(sched.Job):  # type: ignore[misc]
         self.said = Path(self.stderr)
         self.asked_to_end: float | None = None
         self.timed_out = False
+        self.not_before = self.tried_since = 0.0
         #: The case, whether it is of a pair, and the number of that: what it stands in line by.
         self.turn: Turn = ("", True, 0)
 
@@ -188,8 +185,8 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         while job := self._line.next():
             first = [option.partition(",")[0] for option in _nodelist(job)]
             line = [
-                *["srun", *job.sched_access, *SHARED, "--nodes=1", "--ntasks=1"],
-                *["--cpu-bind=none", *first],
+                *["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"],
+                *first,
             ]
             with job.output.open("wb") as out, job.said.open("wb") as err:
                 job.process = subprocess.Popen(
@@ -215,15 +212,26 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             return
         now = time.time()
         if (code := job.process.poll()) is not None:
-            job._exitcode, job._completion_time = abs(code), now
-            job._state = self._state(job, code)
             self._line.leave(job)
+            state = self._state(job, code)
+            if state == "LAUNCH_FAILED" and self._may_try_again(job, now):
+                job.process, job._state, job.not_before = None, "PENDING", now + PAUSE
+                self._line.join(job)
+                return
+            job._exitcode, job._completion_time, job._state = abs(code), now, state
         elif job.asked_to_end is not None:
             if now - job.asked_to_end > ENDING:
                 job.process.kill()
         elif job.time_limit and now - job.submit_time > job.time_limit:
             job.timed_out = True
             self.cancel(job)
+
+    @staticmethod
+    def _may_try_again(job: Any, now: float) -> bool:
+        """Return whether nothing of a job script has run yet, and it has not been tried for too long."""
+        job.tried_since = job.tried_since or job.submit_time
+        begun = (job.script.parent / "virtqual.begin").exists()
+        return not begun and now - job.tried_since < LAUNCHING
 
     @staticmethod
     def _state(job: Any, code: int) -> str:
