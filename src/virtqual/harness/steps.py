@@ -38,8 +38,8 @@ _ENDS = {
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
-    # The step has not begun.  None asks for memory: a controller that was restarted says so for some seconds, in
-    # which it does not know its nodes.
+    # The step has not begun.  None asks for memory: a controller that was restarted says so for some seconds,
+    # in which it does not know its nodes.
     "LAUNCH_FAILED": r"Unable to contact slurm|Socket timed out|Zero Bytes were transmitted|"
     r"Communication connection failure|Transport endpoint is not connected|"
     r"Memory required by task is not available",
