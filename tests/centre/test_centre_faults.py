@@ -144,7 +144,7 @@ def test_a_stage_directory_that_is_full_is_named(site, centre):
     site.plant(seconds=2)
     stage = centre.directory / "reframe"
     stage.mkdir(exist_ok=True)
-    site.slurm("mount", "-t", "tmpfs", "-o", "size=1m", "stage", str(stage))
+    site.slurm("mount", "-t", "tmpfs", "-o", "size=600k", "stage", str(stage))
     try:
         done, found = site.qualify(*ON)
     finally:
