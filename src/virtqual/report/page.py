@@ -479,7 +479,7 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
     ends = [run.end for run in session.runs]
     took = f", {_duration(max(ends) - min(run.start for run in session.runs))}" if ends else ""
     yield "measured", f"{_when(session.created)}, {len(session.runs)} runs{took}"
-    yield "session", f"{session.session} {session.label}".strip()
+    yield "session", f"{session.session} ({session.label})" if session.label else session.session
 
 
 def _when(created: str) -> str:
