@@ -68,7 +68,7 @@ class stream(Stream):
         family, run = self.rates(self.output(), self.threads)
         setting = f"STREAM, {of_threads(self.threads)}"
         return [
-            Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel), ticks=run.ticks[kernel])
+            Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel), ticks=run.ticks(kernel))
             for kernel in KERNELS
         ]
 

@@ -1,6 +1,5 @@
 """A user's own state on the rehearsed centre's login node, and what tests do with its sessions."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -66,7 +65,7 @@ class Site:
     def session(self):
         """Return the session as its log tells it: one that was killed has no document."""
         (directory,) = (self.state / "sessions").iterdir()
-        return json.loads(Log(directory).session().model_dump_json(by_alias=True))
+        return Log(directory).session().model_dump(mode="json", by_alias=True)
 
     def slurm(self, *command):
         done = self.centre.run(*command)

@@ -39,8 +39,6 @@ class StreamRun:
     mean
         Rate over the average time in MB/s by kernel.  Of several runs at once, the best rates may be those of
         moments in which the others paused: their sum is what no machine has.
-    ticks
-        Microseconds, the ticks of STREAM's clock, of the best time by kernel.
     """
 
     version: str
@@ -52,12 +50,16 @@ class StreamRun:
     add: float
     triad: float
     mean: dict[str, float]
-    ticks: dict[str, float]
 
     @property
     def bytes_each(self) -> int:
         """Size of one array in bytes."""
         return self.elements * self.element_bytes
+
+    def ticks(self, kernel: str) -> float:
+        """Return the best time of a kernel in microseconds, which are the ticks of STREAM's clock."""
+        rate: float = getattr(self, kernel)
+        return ARRAYS[kernel] * self.bytes_each / rate
 
 
 def parse(text: str) -> StreamRun:
@@ -101,18 +103,17 @@ def parse(text: str) -> StreamRun:
         elements=elements,
         element_bytes=element_bytes,
         threads=threads,
-        **{kernel: best for kernel, (best, _, _) in rates.items()},
-        mean={kernel: mean for kernel, (_, mean, _) in rates.items()},
-        ticks={kernel: ticks for kernel, (_, _, ticks) in rates.items()},
+        **{kernel: best for kernel, (best, _) in rates.items()},
+        mean={kernel: mean for kernel, (_, mean) in rates.items()},
     )
 
 
-def _rates(text: str, head: re.Match[str], each: int) -> dict[str, tuple[float, float, float]]:
+def _rates(text: str, head: re.Match[str], each: int) -> dict[str, tuple[float, float]]:
     first = line_of(text, head.start()) + 1
     lines = text[head.end() + 1 :].split("\n")[: len(ARRAYS) + 1]
     if len(lines) <= len(ARRAYS) or not re.fullmatch(r"-{20,}", lines.pop()):
         raise OutputError(NAME, f"the table at line {first} is not four rows and a closing line")
-    rates: dict[str, tuple[float, float, float]] = {}
+    rates = {}
     rows = aligned(NAME, list(enumerate(lines, first)), "table")
     for line, (kernel, row) in enumerate(zip(ARRAYS, rows, strict=True), first):
         if len(row) != 5 or row[0] != f"{kernel.capitalize()}:":
@@ -126,5 +127,5 @@ def _rates(text: str, head: re.Match[str], each: int) -> dict[str, tuple[float, 
             )
         if not least <= average <= most:
             raise OutputError(NAME, f"line {line}: the average time is not between least and most")
-        rates[kernel] = (rate, moved * least / average, max(1.0, least * 1e6))
+        rates[kernel] = (rate, moved * least / average)
     return rates
