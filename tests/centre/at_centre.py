@@ -1,5 +1,6 @@
 """A user's own state on the rehearsed centre's login node, and what tests do with its sessions."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -63,14 +64,48 @@ class Site:
         return subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def session(self):
-        """Return the session as its log tells it: one that was killed has no document."""
-        (directory,) = (self.state / "sessions").iterdir()
+        """Return the newest session as its log tells it: one that was killed has no document."""
+        directory = max((self.state / "sessions").iterdir())
         return Log(directory).session().model_dump(mode="json", by_alias=True)
+
+    def hosts(self, **builds):
+        """State what each host of the VMs says when it is asked, where a build is not the usual one."""
+        said = self.state / "hosts"
+        said.mkdir(exist_ok=True)
+        record = {"schema": "virtqual-host/1", "vendor": "KVM", "accelerator": "kvm", "build": "8.2.0"}
+        lines = ["#!/bin/sh"]
+        for number, _ in enumerate(self.shape.names("virtual"), 1):
+            build = {"build": builds[f"host{number}"]} if f"host{number}" in builds else {}
+            lines.append(f"echo '{json.dumps(record | build)}' > {said}/host{number}.json")
+        (said / "ask").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (said / "ask").chmod(0o755)
+        self.env["CENTRE_HOSTS"] = str(said)
 
     def slurm(self, *command):
         done = self.centre.run(*command)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def wall(runs, seconds):
+    """Return how many seconds the runs of a session would take in their order if each took so many.
+
+    A run waits for its nodes, and for the other run of its pair; one between nodes for all before it, and all
+    for it.
+    """
+    free, pairs, alone, last = {}, {}, 0.0, 0.0
+    for run in sorted(runs, key=lambda run: run["start"]):
+        pair = run["check"], run["pair"]
+        between = len(run["nodes"]) > 1
+        begin = max(
+            alone, last if between else 0, pairs.get(pair, 0), *(free.get(n, 0) for n in run["nodes"])
+        )
+        last = max(last, begin + seconds)
+        pairs[pair] = begin + seconds
+        free |= dict.fromkeys(run["nodes"], begin + seconds)
+        if between:
+            alone = begin + seconds
+    return last
 
 
 def send(process, number):

@@ -18,7 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -220,6 +221,22 @@ class Centre:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
+    @contextmanager
+    def showing(self, name: str, kind: str, shape: Shape) -> Iterator[None]:
+        """Have a node show the CPUs and NUMA nodes of another shape, for as long as the block lasts."""
+        room = self.directory / "etc" / name
+        _write_shown(shape, kind, room)
+        (slurmd,) = self.run("pgrep", "-f", f"slurmd -D -N {name}$").stdout.split()
+        inside = ["nsenter", f"--target={slurmd}", "--mount", "--"]
+        places = [place for place in REPLACED if "cpu" in place or "node" in place]
+        for place in places:
+            assert self.run(*inside, "mount", "--bind", f"{room}{place}", place).returncode == 0
+        try:
+            yield
+        finally:
+            for place in places:
+                self.run(*inside, "umount", "--lazy", place)
+
     @property
     def _first(self) -> int:
         """The first process of the namespaces, by this machine's numbers."""
@@ -270,13 +287,17 @@ def _build(shape: Shape, directory: Path) -> None:
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(1024))
     for kind in NAMES:
-        for path, text in _shown(shape, kind).items():
-            file = etc / kind / path.lstrip("/")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+        _write_shown(shape, kind, etc / kind)
     (etc / "shape.yaml").write_text(yaml.safe_dump(shape.__dict__), encoding="utf-8")
     library = ["cc", "-O2", "-fPIC", "-shared", "-o", str(etc / "shows.so"), str(HERE / "shows.c"), "-ldl"]
     subprocess.run(library, check=True)
+
+
+def _write_shown(shape: Shape, kind: str, room: Path) -> None:
+    for path, text in _shown(shape, kind).items():
+        file = room / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
 
 
 def _mount(*arguments: object) -> None:

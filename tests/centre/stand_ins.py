@@ -53,5 +53,7 @@ def plant(state: Path, truth: dict, nodes: list[str]) -> None:
     lines = [f"seconds {truth['seconds']}", f"noise {truth['noise']}"]
     lines += [f"overhead {name} {factor}" for name, factor in truth.get("overhead", {}).items()]
     lines += [f"slow {name} {factor}" for name, factor in truth.get("slow", {}).items()]
+    lines += [f"added {name} {more}" for name, more in truth.get("added", {}).items()]
+    lines += [f"killed {name}" for name in truth.get("killed", [])]
     lines += [f"node {name} {drawn.gauss(0, truth.get('node_noise', 0)):.6f}" for name in nodes]
     (state / "stack/rehearsed/truth").write_text("\n".join(lines) + "\n", encoding="utf-8")

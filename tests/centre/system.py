@@ -21,6 +21,10 @@ WHO = os.environ.get("CENTRE_WHO", "--account=performance --qos=qualification").
 ACCESS = ["--time=8:00:00", *WHO, *os.environ.get("CENTRE_ACCESS", "").split()]
 # Where a site forbids long jobs, each run is a job of its own.
 HELD = os.environ.get("CENTRE_HELD", "yes") == "yes"
+# A command that brings what the hosts say into a directory; without it the system file states the build.
+ASKED = os.environ.get("CENTRE_HOSTS")
+BUILD = {} if ASKED else {"build": "8.2.0"}
+HOSTS = {"host": ASKED, "ask_hosts": [f"{ASKED}/ask"]} if ASKED else {}
 
 
 def partition(name, side, **extras):
@@ -57,8 +61,9 @@ system = {
         partition(
             "vm",
             "virtual",
-            hypervisor={"vendor": "KVM", "build": "8.2.0", "accelerator": "kvm"},
+            hypervisor={"vendor": "KVM", "accelerator": "kvm", **BUILD},
             hypervisor_class="kvm",
+            **HOSTS,
             # One VM on each of as many hosts that are no nodes.
             nodes_of_hosts={f"host{k}": [f"vm{k}"] for k in range(1, SHAPE["nodes"]["virtual"] + 1)},
         ),

@@ -1,8 +1,13 @@
 """Sessions on the rehearsed centre: 8 native nodes and 8 VMs of 64 cores under a real Slurm, truth known."""
 
+import dataclasses
 import itertools
+import time
 
 import pytest
+from at_centre import nothing_left, wall
+
+from in_a_browser import assert_fit_for_people
 
 pytestmark = pytest.mark.centre
 
@@ -64,3 +69,101 @@ def test_where_long_jobs_are_forbidden_each_run_is_a_job_that_accounting_knows(s
     line = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=jobid,state,account,qos"]
     known = {row.split("|")[0]: row.split("|")[1:] for row in site.slurm(*line).splitlines()}
     assert {tuple(known[job]) for job in jobs} == {("COMPLETED", "performance", "qualification")}
+
+
+@pytest.mark.parametrize("scope", [(), ("--full",)], ids=["quick", "full"])
+def test_a_scope_ends_in_hours_that_a_centre_can_pay(site, scope):
+    """Expected: a verdict in every metric.  What it takes here, and would on a centre, is printed."""
+    site.plant()
+    begun = time.monotonic()
+    done, session = site.qualify(*scope)
+    took = time.monotonic() - begun
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert not [v for v in session["verdicts"] if v["outcome"] in ("OVER", "INVALID")]
+    hours = [wall(session["runs"], seconds) / 3600 for seconds in (20, 60, 300)]
+    print(
+        f"{len(session['runs'])} runs, {len(session['verdicts'])} metrics in {took / 60:.1f} min here; "
+        f"on a centre {hours[0]:.1f} h if one takes 20 s, {hours[1]:.1f} h if a minute, {hours[2]:.1f} h if 5"
+    )
+
+
+def test_memory_a_tenth_above_its_budget_is_over_though_nodes_differ(site):
+    """Expected: OVER in every kernel of STREAM, with nodes of SD 2 %; the budget of `memory` is 5 %."""
+    site.plant(overhead={"stream": 1.05 * 1.1}, node_noise=0.02)
+    done, session = site.qualify("-n", "^stream%")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert outcome(session, "memory_") == {"OVER"}
+
+
+def test_a_fabric_slower_by_a_third_of_a_microsecond_is_over_where_that_is_much(site):
+    """Expected: OVER at the smallest messages; 64 KiB take 6 us, of which that is less than the budget."""
+    site.plant(added={"osu_latency": 0.3})
+    done, session = site.qualify("-n", "^osu_nodes%.*=latency")
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = {verdict["setting"]: verdict for verdict in session["verdicts"]}
+    print({setting: (verdict["outcome"], verdict.get("sizes")) for setting, verdict in found.items()})
+    assert {verdict["outcome"] for verdict in found.values()} == {"OVER"}
+
+
+def test_the_sweep_names_the_slow_host_and_no_other(site):
+    """Expected: `host3`, by about a tenth, in minutes; the build itself is not OVER."""
+    site.plant(slow={"vm3": 1.10}, node_noise=0.005)
+    line = ["virtqual", "sweep", "--system", "centre", "-n", "^stream%", "-n", "^lammps%"]
+    done = site.centre.run(*line, **site.env)
+    print(done.stdout)
+    said = " ".join(done.stdout.split())
+    assert done.returncode in (0, 3), said + done.stderr
+    assert "host3 (virtual)" in said
+    for verdict in site.session()["verdicts"]:
+        assert 1.05 < verdict["hosts"]["host3"] < 1.15
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_build_without_overhead_is_over_nowhere(site, seed, browser):
+    """Expected: nothing OVER, and a report that is fit to be read; nodes differ by an SD of 2 %."""
+    site.plant(node_noise=0.02, seed=seed)
+    done, session = site.qualify("-n", "^stream%", "-n", "^lammps%", "-n", "^paging%")
+    outcomes = [verdict["outcome"] for verdict in session["verdicts"]]
+    print(f"{outcomes.count('WITHIN')} of {len(outcomes)} WITHIN")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert outcomes
+    assert set(outcomes) <= {"WITHIN", "UNDECIDED"}
+    assert_fit_for_people(browser, site.state / "sessions" / session["session"] / "report.html")
+
+
+def test_the_same_build_twice_is_within(site):
+    """Expected: no change since the session before, VM host by VM host."""
+    site.plant(node_noise=0.02)
+    done, _ = site.qualify("-n", "^lammps%")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    done, session = site.qualify("-n", "^lammps%", "--against", "last")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outcome(session, "lammps_loop_time") == {"WITHIN"}
+
+
+def test_a_host_with_another_build_is_refused_by_name(site):
+    """Expected: exit code 4 and nothing measured; with one build on all hosts it is read from them."""
+    site.plant()
+    site.hosts(host6="8.2.1")
+    done = site.centre.run("virtqual", "qualify", "--system", "centre", "-n", "^lammps%", **site.env)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 4, said
+    assert "host6" in said
+    assert "8.2.1" in said
+    nothing_left(site)
+    site.hosts()
+    done, session = site.qualify("-n", "^lammps%")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert session["identity"]["virtual"]["hypervisor"]["build"] == "8.2.0"
+
+
+def test_a_vm_that_shows_a_false_topology_is_refused_by_name(site, centre, shape):
+    """Expected: exit code 4, by the VM's name: it shows one NUMA node, where its host has two."""
+    site.plant()
+    with centre.showing("vm4", "virtual", dataclasses.replace(shape, sockets=1)):
+        done = site.centre.run("virtqual", "qualify", "--system", "centre", "-n", "^lammps%", **site.env)
+    said = " ".join((done.stdout + done.stderr).split())
+    print(said)
+    assert done.returncode == 4, said
+    assert "vm4" in said
+    nothing_left(site)

@@ -139,6 +139,19 @@ def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
     nothing_left(site)
 
 
+def test_programs_that_the_kernel_kills_leave_their_check_invalid(site):
+    """Expected: pages in VMs, killed as memory is used up, are INVALID; STREAM is judged; exit code 4."""
+    site.plant(killed=["stress-ng"])
+    done, found = site.qualify(*ON, "-n", "^stream%")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 4, said + done.stderr
+    assert "signal 9" in said
+    outcomes = {verdict["metric"]: verdict["outcome"] for verdict in found["verdicts"]}
+    assert outcomes.pop("page_touch_time", "INVALID") == "INVALID"
+    assert set(outcomes.values()) == {"WITHIN"}
+    nothing_left(site)
+
+
 def test_a_stage_directory_that_is_full_is_named(site, centre):
     """Expected: exit code 5, with the reason of the file system; what was measured before is kept."""
     site.plant(seconds=2)

@@ -14,9 +14,8 @@ from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.wording import many
 from virtqual.history import outbox
-from virtqual.history.nights import by_place, notices
+from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
 from virtqual.session.summary import Summary, summaries
-from virtqual.verdict import Outcome
 
 #: Whom to tell is stated in this file of the state directory.
 NOTIFY = "notify.yaml"
@@ -62,8 +61,8 @@ def command(
             state = max(state, WARNING, key=_WORST.index)
         if notify and settings and known:
             told = notices(known, expected=expected, now=now)
-            newest = max(one.created for one in known)
-            sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), newest)
+            spans = {place: (nights[0].created, nights[-1].created) for place, nights in by_place(known)}
+            sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), spans)
             say.print(f"{many(sent, 'notice')} sent")
             if failed:
                 raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
@@ -76,29 +75,26 @@ def _system(one: Summary | UsageError) -> str:
 
 def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
     """Return the state of one system and class, and a line that says it; `nights` in the order of time."""
-    newest = nights[-1]
+    every, newest = nights, nights[-1]
     # One that still runs, or was interrupted and may go on, has no answer yet: what was before it holds.
     nights = [night for night in nights if night.answered]
     if not nights:
         return UNKNOWN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
-    last = nights[-1]
-    same = 1
-    while same < len(nights) and nights[-1 - same].outcome == last.outcome:
-        same += 1
-    since = nights[-same].created
-    state = _STATES.get(last.exit_code, CRITICAL)
-    line = f"{last.system} {last.hypervisor_class}: {last.outcome} since {since:%Y-%m-%d} ({same} in a row)"
-    line += f", {last.hypervisor}"
-    over = [
-        verdict.name for verdict in last.verdicts if verdict.outcome is Outcome.OVER and not verdict.passes
-    ]
+    stands = list(standings(nights))
+    stood = ["OVER" if over and one.exit_code in ANSWERS else one.outcome for one, over in stands]
+    last, over = stands[-1]
+    same = next((n for n, one in enumerate(reversed(stood)) if one != stood[-1]), len(stood))
+    state = CRITICAL if over else _STATES.get(last.exit_code, CRITICAL)
+    line = f"{last.system} {last.hypervisor_class}: {stood[-1]} since {nights[-same].created:%Y-%m-%d} "
+    line += f"({same} in a row), {last.hypervisor}"
     if over:
-        line += f"; OVER: {', '.join(over[:3])}{', ...' if over[3:] else ''}"
+        names = sorted(over)
+        line += f"; OVER: {', '.join(names[:3])}{', ...' if names[3:] else ''}"
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
-    if expected and now - newest.created > expected:
+    if expected and (since := gap(every, expected, now)):
         state = max(state, UNKNOWN, key=_WORST.index)
-        line += f"; NO SESSION since {newest.created:%Y-%m-%d %H:%M}"
+        line += f"; NO SESSION that came to an end since {since:%Y-%m-%d %H:%M}"
     return state, line
 
 

@@ -64,6 +64,23 @@ class Files:
     log: Path
 
 
+def pattern(check: str) -> str:
+    """Return the pattern by which ``reframe -n`` selects all samples of one check, and nothing else.
+
+    Parameters
+    ----------
+    check
+        Its name and its parameters, with blanks between them.  ReFrame matches names without blanks, such as
+        ``lammps%sample=0N%problem=lj``.
+
+    Examples
+    --------
+    >>> pattern("lammps problem=lj")
+    '^lammps%(.*%)?problem=lj(%|$)'
+    """
+    return f"^{'%(.*%)?'.join(map(re.escape, check.split(' ')))}(%|$)"
+
+
 def command(
     system: str,
     files: Files,

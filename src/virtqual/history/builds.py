@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 
 import numpy as np
 
@@ -146,8 +147,12 @@ class Place:
 
 
 def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
-    """Return the history of a system and class; `nights` are its sessions in any order."""
-    in_time = sorted(nights, key=lambda one: one.created)
+    """Return the history of a system and class; `nights` are its sessions in any order.
+
+    A session that measured nothing in VMs is left out where others did: no run says which build it was.
+    """
+    every = sorted(nights, key=lambda one: one.created)
+    in_time = [night for night in every if any(one.virtual is not None for one in night.verdicts)] or every
     keys = dict.fromkeys(map(build_of, in_time))
     number = {key: index for index, key in enumerate(keys)}
     ordered = sorted(in_time, key=lambda one: (number[build_of(one)], one.created))
@@ -241,8 +246,8 @@ def said(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> list[list[s
 
 def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) -> list[str]:
     """Return what is to be said of a step, a sentence each: what and where, why, and what to do next."""
-    before, after = one.sessions[step.at - 1], one.sessions[step.at]
     first, last = one.sessions[step.first - 1], one.sessions[step.last]
+    before, after = _nearest(place, one, first, last)
     factor = f"{math.exp(abs(step.size)):.3g}x {_which(step.size)}"
     said = []
     if step.cause == "within":
@@ -256,11 +261,20 @@ def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) ->
         said[0] += ", by the native side alone: the machine's, and not the build's"
     for name, then, now in changed(before, after):
         said.append(f"changed with it: {name}: {then} -> {now}")
-    for mark in marks_between(marks, place.system, before.created, after.created):
+    for mark in marks_between(marks, place.system, *sorted((before.created, after.created))):
         said.append(f"marked between them: {mark.what}, {mark.date}")
     if step.cause == "build":
         said.append(_next(place, place.number(first), place.number(last)))
     return said
+
+
+def _nearest(place: Place, one: MetricHistory, first: Summary, last: Summary) -> tuple[Summary, Summary]:
+    """Return two sessions of the builds between which a step lies: those that are nearest in time."""
+    builds = place.number(first), place.number(last)
+    if builds[0] == builds[1]:
+        return first, last
+    these, those = ([each for each in one.sessions if place.number(each) == build] for build in builds)
+    return min(product(these, those), key=lambda pair: abs(pair[1].created - pair[0].created))
 
 
 def _which(change: float) -> str:

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.message import EmailMessage
+from email.utils import localtime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -33,6 +34,11 @@ from virtqual.history.nights import Notice
 #: A way that takes longer than this has failed, seconds.
 PATIENCE = 60
 RECEIPT, ATTEMPT = ".sent", ".attempt"
+#: Sends a notice; returns what went wrong although it was delivered, or nothing.
+Way: TypeAlias = Callable[[Notice], str]
+#: A system and a hypervisor class, and when the oldest and the newest of its sessions began.
+Place: TypeAlias = tuple[str, str]
+Span: TypeAlias = tuple[datetime, datetime]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -91,9 +97,9 @@ class Notify(DataModel):
         """The same as a duration."""
         return None if self.expected_within_hours is None else timedelta(hours=self.expected_within_hours)
 
-    def ways(self) -> Mapping[str, Callable[[Notice], None]]:
+    def ways(self) -> Mapping[str, Way]:
         """Return how notices are sent, by name."""
-        found: dict[str, Callable[[Notice], None]] = {}
+        found: dict[str, Way] = {}
         if command := self.command:
             found["command"] = lambda notice: _run(command, notice)
         if smtp := self.smtp:
@@ -115,7 +121,7 @@ def read(file: Path) -> Notify:
 
 
 def deliver(
-    notices: Iterable[Notice], outbox: Path, ways: Mapping[str, Callable[[Notice], None]], first: datetime
+    notices: Iterable[Notice], outbox: Path, ways: Mapping[str, Way], spans: Mapping[Place, Span]
 ) -> tuple[int, list[str]]:
     """Send every notice that has no receipt, the oldest first; return how many were sent, and what failed.
 
@@ -127,18 +133,23 @@ def deliver(
         Directory of receipts.
     ways
         How they are sent, by name.
-    first
-        Where a way has no outbox yet, what is older is not sent by it: it is no news.
+    spans
+        When the oldest and the newest session of each system and class began.  What was before the newest one
+        when a way is first asked is no news, and is not sent by it; neither is what the oldest session shows
+        where older ones are gone.
     """
     sent, failed = 0, []
     every = list(notices)
     for name, send in ways.items():
         try:
             with _held(outbox / name) as box:
-                since = _begun(box, first)
+                since = {place: _begun(box, place, newest) for place, (_, newest) in spans.items()}
                 for notice in every:
-                    if notice.when >= since and not (box / f"{notice.id}{RECEIPT}").exists():
-                        _send(box, notice, send)
+                    place = notice.system, notice.hypervisor_class
+                    old = notice.when < since[place] or (notice.first and spans[place][0] > since[place])
+                    if not old and not (box / f"{notice.id}{RECEIPT}").exists():
+                        if odd := _send(box, notice, send):
+                            failed.append(f"{name}: {odd}")
                         sent += 1
         except (OSError, VirtqualError) as error:
             # What is older goes first: those after it wait for the next time.
@@ -158,21 +169,22 @@ def _held(box: Path) -> Iterator[Path]:
         yield box
 
 
-def _begun(box: Path, first: datetime) -> datetime:
-    file = box / "since"
+def _begun(box: Path, place: Place, first: datetime) -> datetime:
+    file = box / f"{'.'.join(place)}.since"
     if not file.exists():
         write_file(first.isoformat(), file)
     return datetime.fromisoformat(file.read_text(encoding="utf-8"))
 
 
-def _send(box: Path, notice: Notice, send: Callable[[Notice], None]) -> None:
+def _send(box: Path, notice: Notice, send: Way) -> str:
     attempt = box / f"{notice.id}{ATTEMPT}"
     with attempt.open("wb") as file:
         # A full disk is noticed before anything is sent.
         file.write(b"\n")
         os.fsync(file.fileno())
-    send(notice)
+    odd = send(notice)
     attempt.rename(box / f"{notice.id}{RECEIPT}")
+    return odd
 
 
 def _subject(notice: Notice) -> str:
@@ -204,7 +216,7 @@ def _facts(notice: Notice) -> dict[str, str]:
     return {name: _CONTROL.sub(" ", text) for name, text in said.items()}
 
 
-def _run(command: str, notice: Notice) -> None:
+def _run(command: str, notice: Notice) -> str:
     facts = _facts(notice)
     told = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in facts.items()}
     done = execute.run(
@@ -212,10 +224,12 @@ def _run(command: str, notice: Notice) -> None:
     )
     if done.returncode != 0:
         raise InfrastructureError(f"ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+    return ""
 
 
-def _mail(way: Smtp, notice: Notice) -> None:
+def _mail(way: Smtp, notice: Notice) -> str:
     message, facts = EmailMessage(), _facts(notice)
+    message["Date"] = localtime()
     message["Subject"], message["From"], message["To"] = facts["subject"], way.sender, ", ".join(way.to)
     message["Message-ID"] = f"<{notice.id}@virtqual.invalid>"
     message.set_content(facts["text"])
@@ -225,13 +239,14 @@ def _mail(way: Smtp, notice: Notice) -> None:
                 server.starttls(context=ssl.create_default_context())
             if way.password_file:
                 server.login(way.user, secret(way.password_file))
-            if refused := server.send_message(message):
-                raise InfrastructureError(f"{way.host} refuses the recipients {', '.join(refused)}")
+            # Others have got it: it is not sent again for those who never will.
+            refused = server.send_message(message)
     except smtplib.SMTPException as error:
         raise InfrastructureError(f"{way.host}: {type(error).__name__}") from None
+    return f"{way.host} refuses the recipients {', '.join(refused)}" if refused else ""
 
 
-def _post(way: Webhook, notice: Notice) -> None:
+def _post(way: Webhook, notice: Notice) -> str:
     url = way.url or secret(way.url_file or Path())
     if not re.fullmatch(r"https?://\S+", url):
         raise InfrastructureError("its URL is none of http or https, or has blanks in it")
@@ -245,6 +260,7 @@ def _post(way: Webhook, notice: Notice) -> None:
     except (OSError, ValueError, http.client.HTTPException) as error:
         # The URL is not said: it may be a secret.
         raise InfrastructureError(f"{type(error).__name__} {getattr(error, 'code', '')}".strip()) from None
+    return ""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -61,7 +61,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
 
 
 def _command(job: Qualification, part: Round, files: Files) -> list[str]:
-    names = [_pattern(check) for check in part.checks] or list(job.request.names)
+    names = [process.pattern(check) for check in part.checks] or list(job.request.names)
     return process.command(
         job.head.system,
         files,
@@ -125,11 +125,3 @@ def _pairs(part: Round, places: int) -> str:
     if part.first == part.last:
         return f"pair {part.first}{everywhere}"
     return f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}{everywhere}"
-
-
-def _pattern(check: str) -> str:
-    # All samples of a check.  ReFrame matches names without their blanks, such as
-    # "lammps%sample=0N%problem=lj".
-    name, *parameters = check.split(" ")
-    rest = "".join(f"(?=.*{re.escape(parameter)}(%|$))" for parameter in parameters)
-    return f"^(?={re.escape(name)}(%|$)){rest}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from virtqual import paths
+from virtqual.harness.process import pattern
 from virtqual.history.builds import MetricHistory, Place, notes, said
 from virtqual.references.load import known as references
 from virtqual.references.marks import Mark
@@ -294,7 +296,7 @@ def _content(session: Session) -> dict[str, Any]:
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
         "identity": list(_identity(first)),
-        "nodes": {side: run.nodes[0] for side, run in first.items() if run},
+        "nodes": {side: f", {run.nodes[0]}" if run else "" for side, run in first.items()},
         "hosts": list(_hosts(session)),
         "reported": [one for one in session.preflight if one.action != "unseen"],
         "unseen": sorted({one.item for one in session.preflight if one.action == "unseen"}),
@@ -556,8 +558,11 @@ def _word(value: object) -> str:
 
 def command(session: Session, rows: Sequence[Row]) -> str:
     """Return the command that measures the checks of some metrics again."""
-    patterns = []
+    asked = session.request
+    line = ["virtqual", "qualify", "--system", session.system]
+    if asked:
+        line += ["--full"] * asked.full + ["--stack", asked.stack] * bool(asked.stack)
+        line += ["--class", asked.hypervisor_class] * bool(asked.hypervisor_class)
     for check in dict.fromkeys(row.check for row in rows if row.check):
-        name, *parameters = check.split(" ")
-        patterns.append(f" -n '{'.*'.join([f'^{name}', *parameters])}'")
-    return f"virtqual qualify --system {session.system}{''.join(patterns)}"
+        line += ["-n", pattern(check)]
+    return shlex.join(line)

@@ -7,7 +7,7 @@ sessions are read in seconds.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -133,13 +133,9 @@ class Summary(BaseModel):
         return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
     @classmethod
-    def of(cls, session: Session) -> Summary:
-        """Return a session in short."""
-        asked = session.request
-        series: dict[str, Series] = {}
-        # Where a file of metrics has changed since, or its runs make no pairs, its verdicts still stand.
-        with suppress(UsageError, PairingError):
-            series = series_of(admitted_of(session).runs, references())
+    def of(cls, session: Session, series: Mapping[str, Series] | None = None) -> Summary:
+        """Return a session in short; `series` are what its runs say, by id."""
+        asked, series = session.request, series or {}
         return cls(
             session=session.session,
             label=session.label,
@@ -179,7 +175,18 @@ def summary(directory: Path) -> Summary:
     with suppress(OSError, ValidationError):
         if file.stat().st_mtime_ns == newest:
             return Summary.model_validate_json(file.read_bytes())
-    made = Summary.of(load(directory))
+    session, series, lasting = load(directory), {}, True
+    try:
+        series = series_of(admitted_of(session).runs, references())
+    except PairingError:
+        # Its runs make no pairs, and its verdicts still stand.
+        pass
+    except UsageError:
+        # So do they where a file of metrics is wrong or another one, until it is mended.
+        lasting = False
+    made = Summary.of(session, series)
+    if not lasting:
+        return made
     # Of another user's session it is made each time.
     with suppress(OSError):
         write_whole(made, file)

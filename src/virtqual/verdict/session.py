@@ -227,7 +227,8 @@ def judge_sessions(
         needs = tuple(_needs(verdicts))
         slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
         together = slow + slow_before
-        found = not needs and bool(together.p <= SLOW_ALPHA / share)
+        # Earlier sessions add to what this one has seen: by themselves they have said what they had to say.
+        found = not needs and bool(slow.virtual and together.p <= SLOW_ALPHA / share)
         answers.append(
             SessionVerdict(verdicts, needs, slow, together, found, hypervisor_class, tuple(relevant), today)
         )

@@ -44,7 +44,7 @@ def test_a_night_without_a_session_is_unknown(nights, tmp_path):
     (tmp_path / "notify.yaml").write_text("schema: virtqual-notify/1\nexpected_within_hours: 30\n")
     code, line = said()
     assert code == 3
-    assert "NO SESSION since 2026-01-01 22:00" in line
+    assert "NO SESSION that came to an end since 2026-01-01 22:00" in line
 
 
 def test_a_session_that_still_runs_changes_nothing(nights):
@@ -67,6 +67,20 @@ def test_what_is_in_short_follows_a_session_that_went_on_while_it_was_read(night
     assert said()[0] == 2, "written later than the session, but not of it"
 
 
+def test_weeks_of_nights_that_come_to_no_end_are_no_good_news(nights, tmp_path):
+    (tmp_path / "notify.yaml").write_text("schema: virtqual-notify/1\nexpected_within_hours: 1e6\n")
+    nights(date(2026, 1, 1), 1.0)
+    assert said()[0] == 0
+    (tmp_path / "notify.yaml").write_text("schema: virtqual-notify/1\nexpected_within_hours: 30\n")
+    for day in range(2, 5):
+        directory = nights(date(2026, 1, day), 1.0)
+        (directory / DOCUMENT).unlink()
+        log = (directory / LOG).read_text().splitlines(keepends=True)
+        (directory / LOG).write_text("".join(line for line in log if '"concluded"' not in line))
+    code, line = said()
+    assert (code, "NO SESSION that came to an end since 2026-01-01" in line) == (3, True)
+
+
 def test_a_newest_session_that_cannot_be_read_is_no_good_news(nights, tmp_path):
     nights(date(2026, 1, 1), 1.0)
     assert said()[0] == 0
@@ -82,10 +96,10 @@ def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
     (odd / FILE).unlink(missing_ok=True)
     read = summary.Summary.of
 
-    def of(session):
+    def of(session, series):
         if session.session == odd.name:
             raise ValueError("3 values for 2 points")
-        return read(session)
+        return read(session, series)
 
     monkeypatch.setattr(summary.Summary, "of", of)
     code, line = said()

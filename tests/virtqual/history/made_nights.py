@@ -6,7 +6,7 @@ from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
 
 FIRST = datetime(2026, 1, 1, 22, tzinfo=UTC)
-CODES = {"WITHIN": 0, "OVER": 1, "UNDECIDED": 3, "INVALID": 4, "BROKEN": 5}
+CODES = {"BASELINE": 0, "WITHIN": 0, "OVER": 1, "UNDECIDED": 3, "INVALID": 4, "BROKEN": 5}
 
 
 def night(number, outcomes, **more):

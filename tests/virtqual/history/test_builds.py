@@ -1,6 +1,6 @@
 """Which build made it slower: named with its neighbours, what changed with it, and what to measure next."""
 
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -110,6 +110,36 @@ def test_an_old_build_that_is_measured_again_stands_with_its_own():
     )
     (step,) = place.metrics[0].changes.steps
     assert told(place, place.metrics[0], step, [])[0] == "1.22x slower between QEMU 9.3 and QEMU 9.4"
+
+
+def test_what_changed_with_it_is_that_of_the_builds_that_are_named_and_nearest_in_time():
+    """An old build that is measured again after new firmware says nothing of the step before."""
+    given = nights(at=4, builds=6)
+    again = [
+        one.model_copy(
+            update={
+                "created": given[-1].created + timedelta(days=1 + k),
+                "session": f"again-{k}",
+                "facts": one.facts | {"native microcode": "0x9"},
+            }
+        )
+        for k, one in enumerate(given[9:12])
+    ]
+    place = place_of("site", "kvm", [*given, *again])
+    (step,) = place.metrics[0].changes.steps
+    marks = [Mark(date=again[0].created.date(), what="new firmware")]
+    words = told(place, place.metrics[0], step, marks)
+    assert words[0] == "1.22x slower between QEMU 9.3 and QEMU 9.4"
+    assert not [word for word in words if "microcode" in word or "firmware" in word]
+
+
+def test_a_session_that_measured_nothing_is_no_build_of_its_own():
+    given = nights()
+    broken = given[4].model_copy(update={"facts": {}, "verdicts": (), "hypervisor": "unknown"})
+    place = place_of("site", "kvm", [*given[:4], broken, *given[5:]])
+    assert len(place.builds) == 8
+    assert len(place.sessions) == len(given) - 1
+    assert place_of("site", "kvm", [broken]).builds == ("unknown",)
 
 
 def test_what_was_refused_is_no_part_of_it():

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from made_nights import FIRST, night
 
-from virtqual.history.nights import notices
+from virtqual.history.nights import notices, standings
 from virtqual.verdict import Outcome
 
 
@@ -71,7 +71,7 @@ def test_a_night_without_a_session_is_told_once():
     expected, end = timedelta(hours=30), FIRST + timedelta(days=9, hours=29)
     (one,) = notices(nights, expected=expected, now=end)
     assert (one.kind, one.when) == ("none", FIRST + timedelta(days=3))
-    assert "no session since 2026-01-04 22:00" in one.text
+    assert "no session since 2026-01-04 22:00 has come to an end" in one.text
     later = notices(nights, expected=expected, now=end + timedelta(days=2))
     assert later[0].id == one.id
     assert len(later) == 2
@@ -88,7 +88,58 @@ def test_a_night_that_has_not_come_to_an_end_changes_nothing_and_fills_no_gap():
         assert [one.kind for one in notices([over, begun, after])] == ["over", "over", "resolved", "resolved"]
         assert notices([within, begun], expected=expected, now=begun.created + hour) == []
         (late,) = notices([within, begun], expected=expected, now=begun.created + 31 * hour)
-        assert (late.kind, late.when) == ("none", begun.created)
+        # One outage is one notice, however it goes on.
+        assert (late.kind, late.when) == ("none", within.created)
+        assert notices([within, begun, after], expected=expected, now=after.created + hour) == [late]
+        many = [begun.model_copy(update={"created": begun.created + n * 24 * hour}) for n in range(14)]
+        assert notices([within, *many], expected=expected, now=many[-1].created + hour) == [late]
+
+
+def test_a_session_of_other_checks_resolves_nothing():
+    nights = [
+        night(0, {"a": "WITHIN", "b": "WITHIN"}),
+        night(1, {"a": "WITHIN", "b": "OVER"}),
+        night(2, {"a": "WITHIN"}, complete=False),
+        night(3, {"b": "BASELINE"}, complete=False),
+        night(4, {"a": "WITHIN", "b": "OVER"}),
+        night(5, {"b": "WITHIN"}, complete=False),
+    ]
+    assert told(notices(nights)) == [
+        ("over", "", "night-1"),
+        ("over", "b", "night-1"),
+        ("resolved", "", "night-5"),
+        ("resolved", "b", "night-5"),
+    ]
+    assert [sorted(over) for _, over in standings(nights)] == [[], ["b s"], ["b s"], ["b s"], ["b s"], []]
+
+
+def test_what_a_whole_session_does_not_measure_any_more_is_over_no_longer():
+    nights = [night(0, {"a": "WITHIN", "b": "OVER"}), night(1, {"a": "WITHIN"})]
+    assert told(notices(nights))[2:] == [("resolved", "", "night-1"), ("resolved", "b", "night-1")]
+
+
+def test_slow_runs_are_over_until_a_session_of_as_many_checks_has_none():
+    nights = [
+        night(0, {"a": "WITHIN", "b": "WITHIN"}, outcome="OVER", exit_code=1),
+        night(1, {"a": "WITHIN"}, complete=False),
+        night(2, {"a": "WITHIN", "b": "UNDECIDED"}, complete=False, exit_code=0),
+    ]
+    assert told(notices(nights)) == [
+        ("over", "", "night-0"),
+        ("over", "slow", "night-0"),
+        ("resolved", "", "night-2"),
+        ("resolved", "slow", "night-2"),
+    ]
+
+
+def test_each_failure_after_an_answer_is_told():
+    outcomes = ["WITHIN", "BROKEN", "UNDECIDED", "BROKEN", "BROKEN", "WITHIN"]
+    nights = [night(n, {"a": one} if one != "BROKEN" else {}, outcome=one) for n, one in enumerate(outcomes)]
+    assert told(notices(nights)) == [
+        ("failed", "", "night-1"),
+        ("failed", "", "night-3"),
+        ("resolved", "", "night-5"),
+    ]
 
 
 def test_another_patience_tells_no_old_gap_again():

@@ -31,6 +31,8 @@ def notice(number, kind="over"):
 
 
 EVERY = [notice(n) for n in range(4)]
+PLACE = ("site", "kvm")
+SPANS = {PLACE: (FIRST, FIRST)}
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def way():
 
 def test_each_is_sent_once_and_later_ones_when_they_come(tmp_path, way):
     for count in (1, 1, 3, 4, 4):
-        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, FIRST)
+        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, SPANS)
         assert failed == []
     assert (sent, way.sent) == (0, [one.id for one in EVERY])
 
@@ -59,10 +61,10 @@ def test_each_is_sent_once_and_later_ones_when_they_come(tmp_path, way):
 def test_a_way_that_fails_for_two_nights_has_all_in_the_third(tmp_path, way):
     way.fails = True
     for count in (1, 2):
-        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, FIRST)
+        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, SPANS)
         assert (sent, failed) == (0, ["w: nobody answers"])
     way.fails = False
-    assert outbox.deliver(EVERY[:3], tmp_path, {"w": way}, FIRST) == (3, [])
+    assert outbox.deliver(EVERY[:3], tmp_path, {"w": way}, SPANS) == (3, [])
     assert way.sent == [one.id for one in EVERY[:3]]
 
 
@@ -70,8 +72,8 @@ def test_one_way_does_not_wait_for_another(tmp_path, way):
     def broken(one):
         raise OSError("down")
 
-    assert outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, FIRST) == (4, ["broken: down"])
-    assert outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST) == (0, [])
+    assert outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, SPANS) == (4, ["broken: down"])
+    assert outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_whatever_goes_wrong_with_one_way_the_others_go_on(tmp_path, way, error)
     def broken(one):
         raise error
 
-    sent, (failed,) = outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, FIRST)
+    sent, (failed,) = outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, SPANS)
     assert (sent, failed.startswith("broken: ")) == (4, True)
 
 
@@ -100,7 +102,7 @@ def test_a_webhook_that_has_moved_or_answers_rubbish_has_no_receipt(tmp_path, an
         thread.start()
         way = outbox.Webhook(url=f"http://127.0.0.1:{server.getsockname()[1]}/secret")
         ways = outbox.Notify(schema="virtqual-notify/1", webhook=way).ways()
-        sent, (failed,) = outbox.deliver(EVERY[:1], tmp_path, ways, FIRST)
+        sent, (failed,) = outbox.deliver(EVERY[:1], tmp_path, ways, SPANS)
         thread.join()
     assert (sent, len(got), "secret" in failed) == (0, 1, False)
 
@@ -110,7 +112,7 @@ def test_a_secret_url_with_a_blank_is_not_said(tmp_path):
     url.write_text("http://127.0.0.1:9/secret one\nsecond line\n")
     url.chmod(0o600)
     ways = outbox.Notify(schema="virtqual-notify/1", webhook=outbox.Webhook(url_file=url)).ways()
-    (failed,) = outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST)[1]
+    (failed,) = outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS)[1]
     assert failed == "webhook: its URL is none of http or https, or has blanks in it"
 
 
@@ -120,7 +122,7 @@ def test_control_characters_reach_no_header_and_no_variable(tmp_path):
     file.write_text(
         f'schema: virtqual-notify/1\ncommand: echo "$VIRTQUAL_NOTICE_SUBJECT" > {tmp_path}/told\n'
     )
-    assert outbox.deliver([odd], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
+    assert outbox.deliver([odd], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
     assert (tmp_path / "told").read_text() == "virtqual site: OVER budget: a Bcc: x@y\n"
 
 
@@ -134,8 +136,8 @@ def test_a_crash_between_delivery_and_receipt_repeats_it_with_the_same_id(tmp_pa
             raise Crash
 
     with pytest.raises(Crash):
-        outbox.deliver(EVERY, tmp_path, {"w": crashes}, FIRST)
-    outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST)
+        outbox.deliver(EVERY, tmp_path, {"w": crashes}, SPANS)
+    outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS)
     ids = [one.id for one in EVERY]
     assert way.sent == [ids[0], ids[1], ids[1], ids[2], ids[3]]
 
@@ -146,31 +148,50 @@ def test_where_there_is_no_room_for_a_receipt_nothing_is_sent(tmp_path, way):
     box.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=40", "full", box], check=True)
     try:
-        assert outbox.deliver(EVERY[:1], box, {"w": way}, FIRST) == (1, [])
+        assert outbox.deliver(EVERY[:1], box, {"w": way}, SPANS) == (1, [])
         fill = box / "fill"
         subprocess.run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
-        sent, (failed,) = outbox.deliver(EVERY, box, {"w": way}, FIRST)
+        sent, (failed,) = outbox.deliver(EVERY, box, {"w": way}, SPANS)
         assert (sent, "No space left on device" in failed) == (0, True)
         fill.unlink()
-        assert outbox.deliver(EVERY, box, {"w": way}, FIRST) == (3, [])
+        assert outbox.deliver(EVERY, box, {"w": way}, SPANS) == (3, [])
         assert way.sent == [one.id for one in EVERY]
     finally:
         subprocess.run(["umount", box], check=True)
 
 
 def test_what_was_before_the_first_time_is_no_news(tmp_path, way):
-    outbox.deliver(EVERY, tmp_path, {"w": way}, EVERY[2].when)
-    outbox.deliver(EVERY, tmp_path, {"w": way}, FIRST)
+    outbox.deliver(EVERY, tmp_path, {"w": way}, {PLACE: (FIRST, EVERY[2].when)})
+    outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS)
     assert way.sent == [one.id for one in EVERY[2:]]
+
+
+def test_each_system_has_a_first_time_of_its_own(tmp_path, way):
+    late = replace(notice(1), system="late")
+    outbox.deliver(EVERY[:1], tmp_path, {"w": way}, SPANS)
+    outbox.deliver(
+        [*EVERY[:1], late], tmp_path, {"w": way}, {**SPANS, ("late", "kvm"): (FIRST, EVERY[3].when)}
+    )
+    assert way.sent == [EVERY[0].id]
+
+
+def test_what_the_oldest_session_shows_is_no_news_where_older_ones_were_deleted(tmp_path, way):
+    outbox.deliver(EVERY[:1], tmp_path, {"w": way}, SPANS)
+    oldest = [replace(notice(n), first=True) for n in (1, 2)]
+    outbox.deliver([*oldest, EVERY[3]], tmp_path, {"w": way}, {PLACE: (EVERY[1].when, EVERY[3].when)})
+    assert way.sent == [EVERY[0].id, EVERY[3].id]
+    # The first session that there ever was is told.
+    outbox.deliver(oldest[:1], tmp_path, {"new": way}, {PLACE: (EVERY[1].when, EVERY[1].when)})
+    assert way.sent[-1] == oldest[0].id
 
 
 def test_a_command_gets_the_sentence_and_what_it_is_about(tmp_path):
     file = tmp_path / "notify.yaml"
     file.write_text(f"schema: virtqual-notify/1\ncommand: cat > {tmp_path}/$VIRTQUAL_NOTICE_KIND\n")
-    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
+    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
     assert (tmp_path / "over").read_text() == "news 0\n"
     file.write_text("schema: virtqual-notify/1\ncommand: echo no mail here >&2; exit 3\n")
-    _, failed = outbox.deliver(EVERY, tmp_path / "box", outbox.read(file).ways(), FIRST)
+    _, failed = outbox.deliver(EVERY, tmp_path / "box", outbox.read(file).ways(), SPANS)
     assert failed == ["command: ended with 3: no mail here"]
 
 
@@ -201,8 +222,8 @@ def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
         file = tmp_path / "notify.yaml"
         file.write_text(f"schema: virtqual-notify/1\nwebhook: {{url_file: {url}}}\n")
         ways = outbox.read(file).ways()
-        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST) == (0, ["webhook: HTTPError 500"])
-        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, FIRST) == (1, [])
+        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS) == (0, ["webhook: HTTPError 500"])
+        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS) == (1, [])
     finally:
         server.shutdown()
         thread.join()
@@ -210,7 +231,7 @@ def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
     assert [key for key, _ in got] == [EVERY[0].id] * 2
     assert (got[1][1]["kind"], got[1][1]["metric"], got[1][1]["text"]) == ("over", "metric 0", "news 0")
     url.chmod(0o644)
-    (failed,) = outbox.deliver(EVERY[1:2], tmp_path / "box", ways, FIRST)[1]
+    (failed,) = outbox.deliver(EVERY[1:2], tmp_path / "box", ways, SPANS)[1]
     assert "others may read it, and it holds a secret" in failed
 
 
@@ -234,9 +255,12 @@ def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(outbox.smtplib, "SMTP", Server)
     file = tmp_path / "notify.yaml"
     file.write_text("schema: virtqual-notify/1\nsmtp: {host: mail, sender: hpc@site, to: [ops@site]}\n")
-    _, failed = outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST)
+    _, failed = outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), SPANS)
     assert failed == ["smtp: mail refuses the recipients lost@site"]
-    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), FIRST) == (1, [])
+    # Who has got it does not get it again, and what comes next comes.
+    assert outbox.deliver(EVERY[:2], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
+    assert [message["Message-ID"] for message in sent] == [f"<{e.id}@virtqual.invalid>" for e in EVERY[:2]]
+    assert sent[0]["Date"]
     assert sent[0]["Subject"] == "virtqual site: OVER budget: metric 0"
     assert sent[0]["Message-ID"] == f"<{EVERY[0].id}@virtqual.invalid>"
     assert sent[0].get_content() == "news 0\n"

@@ -1,16 +1,19 @@
 """The report: it has what the session says, and nothing in it is anything but text."""
 
+import html
 import re
+import shlex
 from html.parser import HTMLParser
 
 import pytest
 
 from made_runs import made_run, session_of
+from virtqual.identity import gather, readers
 from virtqual.report import page
 from virtqual.runs import Declared, Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
-from virtqual.session.session import Failure
+from virtqual.session.session import Failure, Request
 
 DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
 #: What may come from outside, and what is wrong with it.
@@ -145,6 +148,27 @@ def test_a_session_without_a_run_has_a_report():
     found = session_of([], created="2026-01-01T00:00:00+00:00")
     conclude(found, None, broken=["no node answered"])
     assert "no node answered" in page.render(found)
+
+
+@pytest.mark.parametrize("side", ["native", "virtual"])
+def test_a_session_with_runs_of_one_side_has_a_report(side):
+    node = readers.read(gather.NodeFiles({}, {}))
+    found = session_of([made_run(side, 0, identity={"n1": node})], created="2026-01-01T00:00:00+00:00")
+    conclude(found, judge(found), broken=["no node answered"])
+    text = page.render(found)
+    assert "no node answered" in text
+    assert f"{side}, n1" in text
+
+
+def test_the_command_that_measures_again_selects_what_was_over_and_in_its_scope():
+    found = one(1.5, pairs=8, request=Request(system="site", full=True, stack="spack"))
+    again = re.search(r"Measure it again: <code>(.*?)</code>", page.render(found))[1]
+    *line, option, name = shlex.split(html.unescape(again))
+    assert line == ["virtqual", "qualify", "--system", "site", "--full", "--stack", "spack"]
+    assert option == "-n"
+    check = found.runs[0].check.replace(" ", "%")
+    assert re.search(name, check)
+    assert not re.search(name, f"{check}0")
 
 
 def test_a_report_that_cannot_be_made_says_so_in_its_place(tmp_path, monkeypatch):

@@ -402,6 +402,11 @@ def test_slow_runs_of_earlier_sessions_are_added(case):
     # Where native runs were as slow, the machine is.
     native = judge_session(cases, slow_before=SlowRuns(5, 88, 8, 88, 1.9))
     assert not native.slow_found
+    # A session without any is not OVER for those before it.
+    quiet = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 0)]
+    after = judge_session(quiet, slow_before=SlowRuns(20, 88, 0, 88, 1.9))
+    assert float(after.slow_in_all.p) < 0.001
+    assert after.outcome is Outcome.WITHIN
 
 
 def test_slow_runs_are_asked_for_once_when_nothing_is_left_to_run(case):
