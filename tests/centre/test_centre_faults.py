@@ -137,6 +137,10 @@ def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
     assert outcomes.pop("page_touch_time", "INVALID") == "INVALID"
     assert set(outcomes.values()) == {"WITHIN"}
     nothing_left(site)
+    # A program ends with its run: it does not go on beside the next one.
+    finished = (site.state / "stack/rehearsed/ended").read_text("utf-8").split("\n")
+    assert "stress-ng bare1" in finished
+    assert "stress-ng vm1" not in finished
 
 
 def test_programs_that_the_kernel_kills_leave_their_check_invalid(site):

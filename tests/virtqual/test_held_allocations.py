@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from virtqual.errors import InfrastructureError
 from virtqual.qualify import allocations
 from virtqual.session.log import Log
 from virtqual.site import slurm
@@ -104,11 +105,15 @@ def test_a_job_that_waits_says_why(site):
     assert process.returncode == 0, said
 
 
-def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
-    """One side's job runs, the other's does not begin before that was given back and asked for anew."""
+@pytest.mark.parametrize("why", ["Resources", "QOSMaxNodePerUserLimit"])
+def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
+    """One side's job runs, the other's does not begin before that was given back and asked for anew.
+
+    By limits it never would.
+    """
     numbers, cancelled, notes, used = iter("123"), [], [], {}
     monkeypatch.setattr(slurm, "allocate", lambda *_: next(numbers))
-    monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": "Resources"} if "1" in jobs else {})
+    monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": why} if "1" in jobs else {})
     monkeypatch.setattr(slurm, "cancel", cancelled.extend)
     monkeypatch.setattr(slurm, "nodes_of", {"2": ["vm7"], "3": ["bare7"]}.get)
     monkeypatch.setattr(allocations, "IDLE", 0.0)
@@ -119,13 +124,17 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
         system=SimpleNamespace(
             partition=sides.get, native=SimpleNamespace(own_scheduler=False, **vars(extras))
         ),
-        watch=SimpleNamespace(working=lambda _: 1, use=used.setdefault),
+        watch=SimpleNamespace(working=lambda _: 1, use=lambda side, of, held: used.setdefault(side, of)),
         head=SimpleNamespace(session="s"),
         screen=SimpleNamespace(note=notes.append),
         log=Log(tmp_path),
         held={},
     )
     job.system.virtual = job.system.native
+    if why != "Resources":
+        with pytest.raises(InfrastructureError, match=rf"Slurm says: {why}\).* do not allow an allocation"):
+            allocations.hold(job)
+        return
     allocations.hold(job)
     assert job.held == {"virtual nodes": "2", "native nodes": "3"}
     assert cancelled == ["1"]
@@ -139,6 +148,7 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch):
 def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     silent, notes = slurm.SilentError("squeue: timed out"), []
     monkeypatch.setattr(slurm, "waiting", Mock(side_effect=[silent, silent, {"1": "Priority"}, silent, {}]))
+    monkeypatch.setattr(slurm, "end_steps", lambda _: [])
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     extras, partition = SimpleNamespace(session_access=["-t1"]), SimpleNamespace(own_scheduler=False)
     job = SimpleNamespace(

@@ -70,15 +70,15 @@ def pattern(check: str) -> str:
     Parameters
     ----------
     check
-        Its name and its parameters, with blanks between them.  ReFrame matches names without blanks, such as
+        Its name and its parameters, with a blank before each.  ReFrame matches names without blanks, such as
         ``lammps%sample=0N%problem=lj``.
 
     Examples
     --------
-    >>> pattern("lammps problem=lj")
-    '^lammps%(.*%)?problem=lj(%|$)'
+    >>> pattern("lammps %problem=lj")
+    '^lammps(%.*)?%problem=lj(%|$)'
     """
-    return f"^{'%(.*%)?'.join(map(re.escape, check.split(' ')))}(%|$)"
+    return f"^{'(%.*)?'.join(map(re.escape, check.split(' ')))}(%|$)"
 
 
 def command(

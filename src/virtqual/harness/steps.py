@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ _TAKEN_THERE = (
     "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
     'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
 )
-#: Seconds that a step may take to end after it was asked to.
-ENDING = 20
+#: Seconds that a step may take to end after it was asked to: longer than Slurm takes to kill one (KillWait).
+ENDING = 60
 # What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
 _ENDS = {
     "OUT_OF_MEMORY": r"oom[-_ ]kill",
@@ -118,7 +119,15 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         # Of several nodes any will do, but the job script's own comes first.
         where = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
-        return ["srun", "--overlap", *size, f"--cpus-per-task={job.num_cpus_per_task or 1}", *where]
+        # By this name it is found where the job script's step has ended before it.
+        return [
+            "srun",
+            "--overlap",
+            '--job-name="$VIRTQUAL_JOB"',
+            *size,
+            f"--cpus-per-task={job.num_cpus_per_task or 1}",
+            *where,
+        ]
 
 
 class StepJob(sched.Job):  # type: ignore[misc]
@@ -212,8 +221,10 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             return
         now = time.time()
         if (code := job.process.poll()) is not None:
-            self._line.leave(job)
             state = self._state(job, code)
+            if state != "COMPLETED":
+                self._end_program(job, now + ENDING)
+            self._line.leave(job)
             if state == "LAUNCH_FAILED" and self._may_try_again(job, now):
                 job.process, job._state, job.not_before = None, "PENDING", now + PAUSE
                 self._line.join(job)
@@ -225,6 +236,19 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         elif job.time_limit and now - job.submit_time > job.time_limit:
             job.timed_out = True
             self.cancel(job)
+
+    @staticmethod
+    def _end_program(job: Any, until: float) -> None:
+        """End what the job script has started: a step does not end with the one that started it.
+
+        No other case gets its nodes before.
+        """
+        allocation = job.jobid.partition(".")[0]
+        left = True
+        while left and time.time() < until:
+            with suppress(slurm.SilentError):
+                left = bool(slurm.end_steps(allocation, job.jobid))
+            time.sleep(PAUSE / 10 * left)
 
     @staticmethod
     def _may_try_again(job: Any, now: float) -> bool:

@@ -63,7 +63,7 @@ FILES = (
 #: What the tools of a VMware guest say of the host's build, where they are installed.
 VMWARE_SESSION = "/vmware-toolbox-cmd/session"
 #: The last line that the script prints: the form of the text.  People keep such files, so it does not change.
-LAST_LINE = "virtqual-look/1"
+FIRST_LINE, LAST_LINE = "virtqual-look", "virtqual-look/1"
 _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 
 
@@ -83,6 +83,7 @@ def script(more: Sequence[str] = (), then: str = "") -> str:
     files = " \\\n    ".join([*FILES, *more])
     return (
         "# Prints the files that say what this node is, and why some cannot be read.\n"
+        f"echo {FIRST_LINE}\n"
         "exec 3>&1\n"
         f"virtqual_reasons=$(LC_ALL=C grep -m {LINES} '' /dev/null \\\n    {files} 2>&1 >&3)\n"
         "exec 3>&-\n"
@@ -146,7 +147,9 @@ def parse(text: str) -> NodeFiles:
         )
     texts: dict[str, list[str]] = {}
     reasons = {}
-    for line in lines[:-1]:
+    # What a site's own scripts print before it, such as Slurm's TaskProlog, is none of it.
+    begin = lines.index(FIRST_LINE) + 1 if FIRST_LINE in lines else 0
+    for line in lines[begin:-1]:
         if match := _REASON.fullmatch(line):
             reasons[match[1]] = match[2].lower()
         elif line.startswith("/"):

@@ -9,6 +9,9 @@ if [ "${SLURM_PROCID:?}" != 0 ]; then
     tries=300
     until { read -r _ server _ < virtqual.task.0; } 2> /dev/null; do
         [ $((tries -= 1)) -gt 0 ] || { echo "pair.sh: the server did not start" >&2; exit 1; }
+        # A change of one's own makes a client of a network file system read the directory anew.
+        : > virtqual.wait.1
+        rm -f virtqual.wait.1
         sleep 0.1
     done
 fi

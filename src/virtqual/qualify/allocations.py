@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+import threading
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.state import Qualification
@@ -22,6 +26,31 @@ SOON = 2.0
 PATIENCE = 24 * 3600.0
 #: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
 IDLE = 3600.0
+#: Holds something new every minute as long as the session lives: allocations of a dead one end by themselves.
+ALIVE = "alive"
+
+
+@contextmanager
+def alive(job: Qualification) -> Iterator[None]:
+    """Give the session's allocations a sign of life every minute; see `virtqual.site.slurm.ABANDONED`."""
+    file, ended = job.log.directory / ALIVE, threading.Event()
+
+    def live() -> None:
+        while True:
+            # A full disk ends no session; an allocation waits for many signs.
+            with suppress(OSError):
+                file.write_text(f"{time.time():.0f}\n", encoding="utf-8")
+            if ended.wait(60):
+                return
+
+    thread = threading.Thread(target=live, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        file.unlink(missing_ok=True)
 
 
 def hold(job: Qualification) -> None:
@@ -32,6 +61,9 @@ def hold(job: Qualification) -> None:
     InfrastructureError
         An allocation was refused, or has ended before it began.
     """
+    for number in job.held.values():
+        # What a node that was lost, or a ReFrame that was killed, has left running.
+        patiently(partial(slurm.end_steps, number))
     anew = [
         side
         for side in SIDES
@@ -41,7 +73,7 @@ def hold(job: Qualification) -> None:
         _ask_for(job, side)
     began, told, idle, wait = time.monotonic(), "", 0.0, SOON
     # A controller that is away for a while ends no waiting.
-    while waiting := slurm.patiently(lambda: slurm.waiting(job.held.values()), SILENCE, OFTEN * 10):
+    while waiting := patiently(lambda: slurm.waiting(job.held.values())):
         # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
         why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
         note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
@@ -52,25 +84,35 @@ def hold(job: Qualification) -> None:
         # Free nodes are given within seconds; whoever still waits then may wait for hours.
         wait = OFTEN if job.system.native.own_scheduler else min(2 * wait, GLANCE)
         idle = idle + wait if len(waiting) < len(job.held) else 0.0
+        if idle > IDLE and re.match("QOS|Assoc", why):
+            raise InfrastructureError(
+                f"{note}: the limits of the account or its QOS do not allow an allocation of each side at "
+                "once; ask for fewer nodes (extras.nodes), or by another QOS (extras.session_access)"
+            )
         if idle > IDLE:
             _queue_again(job, waiting)
             idle = 0.0
         time.sleep(wait)
     if anew or not (job.held or job.rotated):
-        nodes = {name: slurm.nodes_of(number) for name, number in job.held.items()}
+        nodes = {name: patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
         job.rotated = _rotated(job, nodes)
         # What becomes of nodes that others compute on is no loss.
         for side in SIDES:
             name = job.system.partition(side).name
             if used := (job.rotated | nodes).get(name):
-                job.watch.use(side, used)
+                job.watch.use(side, used, held=name in nodes)
+
+
+def patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
+    """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.patiently`."""
+    return slurm.patiently(ask, SILENCE, OFTEN * 10)
 
 
 def _ask_for(job: Qualification, side: str) -> None:
     partition = job.system.partition(side)
     # Nodes that do not work are left out, where the session goes on without them.
     nodes = job.watch.working(side)
-    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes)
+    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes, job.log.directory / ALIVE)
     # Until it is released, whoever comes after this process finds it in the log, and cancels it.
     case = f"allocation of {partition.name}"
     job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))

@@ -7,11 +7,12 @@ import shlex
 import shutil
 import time
 from collections.abc import Container, Mapping
+from functools import partial
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.qualify import plan
-from virtqual.qualify.allocations import enough, release
+from virtqual.qualify.allocations import enough, patiently, release
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Failed, Returned
 from virtqual.session.session import Failure, Loss, Round, Session
@@ -123,7 +124,8 @@ def _taken_out(job: Qualification) -> dict[str, str]:
     InfrastructureError
         An allocation has ended.
     """
-    now = {name: nodes_of(number) for name, number in job.held.items() if name in job.rotated}
+    held = {name: number for name, number in job.held.items() if name in job.rotated}
+    now = {name: patiently(partial(nodes_of, number)) for name, number in held.items()}
     return {
         node: f"node {node} has failed, and Slurm took it out of the allocation"
         for name, nodes in now.items()

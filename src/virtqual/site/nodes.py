@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
-from virtqual.site.slurm import NodeState, asks_for_reservation, forgotten, partition_option, states
+from virtqual.site.slurm import NodeState, asks_for_reservation, chosen, forgotten, partition_option, states
 from virtqual.site.systems import System
 
 _USABLE = {"idle", "allocated", "mixed", "completing", "planned"}
 #: Of a reservation, which may be one for maintenance.
 _RESERVED = {"maint", "reserved"}
+#: What Slurm adds to a state: a larger job is planned on it, it saves power or wakes up, some of its jobs are
+#: completing, or it will be booted or switched off when its job has ended.
+_MARKS = "-~#+@!"
 #: Said by somebody, or decided by Slurm; a node that drains still runs the job that it has.
 _DEFINITE = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_down", "powered_down"}
 #: Seconds between two glances at the nodes: of a scheduler that others use, too, and of one of our own.
@@ -34,9 +37,9 @@ NOT_LISTED = NodeState("unknown", "Slurm does not list it")
 def usable(state: str, *, reserved: bool = False) -> bool:
     """Return whether a node in this state can run jobs.
 
-    Slurm marks those that do not answer by ``*``.  All others get jobs: those that a larger job is planned on
-    (``-``), that save power (``~``), and that wake up (``#``).  Those that are kept for maintenance (``$``)
-    or by another reservation run the jobs that ask for it.
+    Slurm marks those that do not answer by ``*``, and those that are going down by ``%`` and ``^``.  With
+    other marks they get jobs.  Those that are kept for maintenance (``$``) or by another reservation run the
+    jobs that ask for it.
 
     Parameters
     ----------
@@ -45,12 +48,13 @@ def usable(state: str, *, reserved: bool = False) -> bool:
     reserved
         Whether the jobs ask for a reservation.
     """
-    return state.rstrip("-~#$" if reserved else "-~#") in (_USABLE | _RESERVED if reserved else _USABLE)
+    usable = _USABLE | _RESERVED if reserved else _USABLE
+    return state.rstrip(_MARKS + "$" if reserved else _MARKS) in usable
 
 
 def _completing(seen: NodeState) -> bool:
     """Return whether a node that answers has not let go of a job yet."""
-    return seen.state.rstrip("-~#$") == "completing"
+    return seen.state.rstrip(_MARKS + "$") == "completing"
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class _Doubt:
     def lost(self, now: float, patience: float) -> str:
         """Return why the node is lost; empty while that is not sure."""
         state, waited = self.seen.state, now - self.since
-        if state.rstrip("*-~#") in _DEFINITE and not state.endswith("*"):
+        if state.rstrip("*" + _MARKS) in _DEFINITE and not state.endswith("*"):
             return f"is {self.seen}" if self.glances >= 2 else ""
         if waited < patience:
             return ""
@@ -103,6 +107,8 @@ class Watch:
     short: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
     _first: dict[str, set[str]] = field(default_factory=dict)
+    _own: set[str] = field(default_factory=set)
+    _held: set[str] = field(default_factory=set)
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
     _silent: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -123,6 +129,7 @@ class Watch:
                 continue
             try:
                 now = states(name)
+                now = {node: now[node] for node in chosen(self.system.partition(side), now)}
             except InfrastructureError as error:
                 lacking.append(f"partition {name}: {error}; is Slurm up?")
                 continue
@@ -144,9 +151,11 @@ class Watch:
         """Return the nodes of a side that could run jobs at the beginning and are not lost, in order."""
         return sorted(self._first.get(side, ()), key=lambda name: (len(name), name))
 
-    def use(self, side: str, nodes: Iterable[str]) -> None:
-        """Watch these nodes of a side, and no others."""
+    def use(self, side: str, nodes: Iterable[str], *, held: bool = False) -> None:
+        """Watch these nodes of a side, and no others; `held` in an allocation, or asked for run by run."""
         with self._asking:
+            self._own.add(side)
+            (self._held.add if held else self._held.discard)(side)
             others = self._first.get(side, set()).difference(used := set(nodes))
             self._first[side] = used
             for node in others:
@@ -164,11 +173,17 @@ class Watch:
             self.stop.clear()
 
     def _usable(self, side: str, seen: NodeState) -> bool:
+        # A node that drains still runs the job that it has.
+        if side in self._held and seen.state.rstrip(_MARKS + "$") == "draining":
+            return True
         return usable(seen.state, reserved=asks_for_reservation(self.system.partition(side)))
 
     def _free(self, side: str, seen: NodeState) -> bool:
-        """Return whether nothing keeps the next job from a node: one that does not finish a job has hung."""
-        return self._usable(side, seen) and not _completing(seen)
+        """Return whether nothing keeps the next job from a node: one that does not finish a job has hung.
+
+        Among all nodes of a partition there are always some that finish a job of somebody else.
+        """
+        return self._usable(side, seen) and not (side in self._own and _completing(seen))
 
     def _wanted(self, side: str) -> int:
         return self.system.native.nodes if side == "native" else self.system.virtual.nodes

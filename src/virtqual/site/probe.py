@@ -52,6 +52,7 @@ def probe_node(system: System, side: str, allocation: str = "") -> Identity:
     try:
         identity = readers.read(gather.parse(done.stdout))
     except gather.GatherError as error:
-        said = done.stderr.strip().splitlines()
+        # What srun says of a queue is no reason.
+        said = [line for line in done.stderr.splitlines() if "error:" in line]
         raise InfrastructureError(f"{failed}: {said[-1] if said else error}") from None
     return identity.on(host_of(system.virtual)) if side == "virtual" else identity

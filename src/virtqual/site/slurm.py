@@ -6,9 +6,11 @@ import datetime
 import itertools
 import os
 import re
+import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from virtqual.errors import InfrastructureError
@@ -81,10 +83,30 @@ def environment(*, bare: bool = False) -> dict[str, str]:
 
 def partition_option(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options that jobs ask with."""
+    return next(_values(partition, "-p", "--partition"), None)
+
+
+def chosen(partition: Partition, nodes: Iterable[str]) -> set[str]:
+    """Return those of a partition's nodes that jobs may get, by the names that they ask for.
+
+    Raises
+    ------
+    SilentError
+        Slurm does not answer which nodes a list of names means.
+    """
+    found = set(nodes)
+    for option, taken in (("-w", "--nodelist"), ("-x", "--exclude")):
+        for names in _values(partition, option, taken):
+            listed = set(_ask(["scontrol", "show", "hostnames", names]).split())
+            found = found & listed if option == "-w" else found - listed
+    return found
+
+
+def _values(partition: Partition, short: str, long: str) -> Iterator[str]:
+    """Yield the values of an option that jobs ask with."""
     words = _words(partition)
-    found = [value for option, value in itertools.pairwise(words) if option in ("-p", "--partition")]
-    found += [word[2:] for word in words if re.match(r"-p\w", word)]
-    return next(iter(found), None)
+    yield from (value for option, value in itertools.pairwise(words) if option in (short, long))
+    yield from (word[2:] for word in words if re.match(rf"{short}\w", word))
 
 
 def asks_for_reservation(partition: Partition) -> bool:
@@ -99,7 +121,9 @@ def names_nodes(partition: Partition) -> bool:
 
 
 def _words(partition: Partition) -> list[str]:
-    return [word for option in partition.access for word in option.replace("=", " ").split()]
+    """Return the options that a session's jobs ask with, names and values apart."""
+    asked = partition.session_options or partition.options
+    return [word for option in asked for word in (option.split("=", 1) if option[0] == "-" else [option])]
 
 
 @dataclass(frozen=True)
@@ -127,8 +151,37 @@ def states(*partitions: str) -> dict[str, NodeState]:
     return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
 
 
-def allocate(partition: Partition, name: str, nodes: int) -> str:
+#: The script of an allocation's job.  Whoever holds it writes something new into a file every minute; where
+#: nothing new comes, because its machine was booted or Slurm's answer did not reach it, the nodes are given
+#: back.
+_HELD = """file={file} quiet=0
+[ -e "$file" ] || exec sleep infinity
+while [ $quiet -lt {minutes} ]; do
+    sleep {seconds}
+    now=$(cat "$file" 2> /dev/null)
+    if [ "$now" = "$before" ]; then quiet=$((quiet + 1)); else quiet=0; fi
+    before=$now
+done
+"""
+#: Minutes without a sign of life after which an allocation ends.
+ABANDONED = 20
+#: Seconds for an order to a controller that is busy: if it is given up, the job may be queued all the same.
+ORDERED = 300
+
+
+def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
     """Ask for so many nodes of a partition, for a whole session; return the job's id.
+
+    Parameters
+    ----------
+    partition
+        Of which partition.
+    name
+        Of the job.
+    nodes
+        How many.
+    alive
+        A file whose content changes as long as the session lives; see `ABANDONED`.
 
     Raises
     ------
@@ -139,13 +192,14 @@ def allocate(partition: Partition, name: str, nodes: int) -> str:
         "sbatch",
         "--parsable",
         f"--job-name={name}",
-        *partition.extras.session_access,
+        *partition.session_options,
         f"--nodes={nodes}",
     ]
     # A node that dies must not take those that are left with it, and nobody asks for it a second time.
     line += ["--exclusive", "--mem=0", "--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"]
+    script = _HELD.format(file=shlex.quote(str(alive)), minutes=ABANDONED, seconds=60)
     try:
-        said = _ask([*line, "--wrap=sleep infinity"])
+        said = _ask([*line, f"--wrap={script}"], ORDERED)
     except SilentError as error:
         asked = " ".join(partition.extras.session_access)
         raise InfrastructureError(
@@ -217,7 +271,9 @@ def cancel(jobs: Mapping[str, float]) -> list[str]:
     """
     if not jobs:
         return []
-    rows = (row.split() for row in _ask(["squeue", "--noheader", "--me", "--format=%i %V"]).splitlines())
+    # `--all`: a partition may be hidden.
+    line = ["squeue", "--noheader", "--all", "--me", "--format=%i %V"]
+    rows = (row.split() for row in _ask(line).splitlines())
     active = [
         job
         for job, submitted in (row for row in rows if len(row) == 2)
@@ -226,6 +282,24 @@ def cancel(jobs: Mapping[str, float]) -> list[str]:
     if active:
         _ask(["scancel", *active])
     return active
+
+
+def end_steps(allocation: str, name: str = "") -> list[str]:
+    """End the steps of an allocation that still run, or those of one name; return which they were.
+
+    Slurm's own (``batch``, ``extern``) are none of them.
+
+    Raises
+    ------
+    SilentError
+        Slurm does not answer.
+    """
+    line = ["squeue", "--noheader", "--all", "--steps", f"--jobs={allocation}", "--format=%i|%j"]
+    rows = (row.partition("|") for row in _ask(line).splitlines())
+    steps = [step for step, _, called in rows if re.search(r"\.\d+$", step) and name in ("", called)]
+    if steps:
+        _ask(["scancel", *steps])
+    return steps
 
 
 def seconds(text: str) -> float:
@@ -259,7 +333,7 @@ def forgotten(jobs: Iterable[str]) -> set[str]:
     return asked - set(done.stdout.split())
 
 
-def _ask(command: Sequence[str]) -> str:
+def _ask(command: Sequence[str], seconds: float = 20) -> str:
     """Return what a command of Slurm printed; one that waits for a controller gives up by itself.
 
     Raises
@@ -268,7 +342,7 @@ def _ask(command: Sequence[str]) -> str:
         The command failed; the message holds its last words.
     """
     try:
-        done = execute.run(command, env=environment() | TIMES, seconds=20)
+        done = execute.run(command, env=environment() | TIMES, seconds=seconds)
     except InfrastructureError as error:
         raise SilentError(str(error)) from error
     if done.returncode:

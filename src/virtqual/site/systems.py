@@ -286,6 +286,11 @@ class Partition(Other):
         """Single words of `access`."""
         return [word for option in self.access for word in shlex.split(option)]
 
+    @property
+    def session_options(self) -> list[str]:
+        """Single words of `extras.session_access`."""
+        return [word for option in self.extras.session_access for word in shlex.split(option)]
+
 
 class VirtualPartition(Partition):
     """The virtual one of the two partitions."""

@@ -32,7 +32,10 @@ def watch(monkeypatch):
     one = SimpleNamespace(nodes=1)
     monkeypatch.setattr(nodes, "asks_for_reservation", lambda partition: False)
     made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
+    monkeypatch.setattr(nodes, "chosen", lambda partition, nodes: set(nodes))
     assert made.begin() == []
+    for side in says:
+        made.use(side, says[side])
 
     def goes_by(seconds, state, reason=""):
         if isinstance(state, Exception):

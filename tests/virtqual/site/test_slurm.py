@@ -1,6 +1,10 @@
 """Questions to Slurm: what it answers is read right, whatever a shell has set."""
 
 import os
+import shlex
+import subprocess
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +33,9 @@ def commands(tmp_path, monkeypatch):
 
 
 def partition(*access, session=()):
-    return SimpleNamespace(access=list(access), extras=SimpleNamespace(session_access=session))
+    words = [word for option in access for word in option.split()]
+    asked = SimpleNamespace(session_access=session)
+    return SimpleNamespace(access=access, options=words, session_options=list(session), extras=asked)
 
 
 def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatch):
@@ -59,14 +65,52 @@ def test_the_hour_that_comes_twice_is_two_hours(commands):
 @pytest.mark.parametrize("said", ["12", "12;cluster", "Welcome to the centre\n12;cluster"])
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
-    assert slurm.allocate(partition(session=["--time=1:00"]), "virtqual-s", 2) == "12"
+    assert slurm.allocate(partition(session=["--time=1:00"]), "virtqual-s", 2, Path("alive")) == "12"
     assert "--no-requeue" in commands.asked()
 
 
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
     with pytest.raises(InfrastructureError, match="said no number of a job: 'job 12 was submitted'"):
-        slurm.allocate(partition(), "virtqual-s", 2)
+        slurm.allocate(partition(), "virtqual-s", 2, Path("alive"))
+
+
+def test_an_allocation_ends_by_itself_when_nobody_gives_a_sign_of_life(tmp_path):
+    alive = tmp_path / "it's alive"
+    script = slurm._HELD.format(file=shlex.quote(str(alive)), minutes=3, seconds=0.2)
+    alive.write_text("0\n")
+    with subprocess.Popen(["sh", "-c", script]) as job:
+        for number in range(10):
+            alive.write_text(f"{number}\n")
+            time.sleep(0.2)
+            assert job.poll() is None
+        assert job.wait(30) == 0
+    # Where the file is not to be seen, Slurm's limit of time ends it.
+    alive.unlink()
+    with subprocess.Popen(["sh", "-c", script]) as job:
+        time.sleep(1.5)
+        assert job.poll() is None
+        job.kill()
+
+
+def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
+    commands("squeue", "7.0|7.1-3\n7.12|7.1-4\n7.batch|batch\n7.extern|extern")
+    commands("scancel", "")
+    assert slurm.end_steps("7", "7.1-4") == ["7.12"]
+    assert slurm.end_steps("7") == ["7.0", "7.12"]
+    assert slurm.end_steps("7", "7.1-5") == []
+    assert commands.asked().count("scancel 7.12\n") == 1
+
+
+def test_nodes_that_access_names_are_those_that_are_watched(commands):
+    commands("scontrol", "vm1\nvm2")
+    nodes = ["vm1", "vm2", "vm3"]
+    assert slurm.chosen(partition("-p", "vm"), nodes) == set(nodes)
+    assert slurm.chosen(partition("--nodelist=vm[1-2]"), nodes) == {"vm1", "vm2"}
+    assert slurm.chosen(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
+    # A session asks with options of its own.
+    assert slurm.chosen(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
+    assert slurm.partition_option(partition("-p", "vm", session=["--partition=long"])) == "long"
 
 
 def test_a_line_that_is_no_answer_is_none(commands):
