@@ -186,7 +186,9 @@ def test_reframes_lines():
     ("state", "good"),
     [
         *(("idle", True), ("mixed", True), ("mixed-", True), ("idle~", True), ("allocated#", True)),
-        *(("down*", False), ("idle*", False), ("drained", False), ("idle~*", False)),
+        # Booted or switched off when its job has ended; some of its jobs are completing.
+        *(("allocated@", True), ("mixed!", True), ("allocated+", True), ("idle^", False), ("idle%", False)),
+        *(("down*", False), ("idle*", False), ("drained", False), ("idle~*", False), ("draining", False)),
     ],
 )
 def test_which_nodes_can_run_jobs(state, good):

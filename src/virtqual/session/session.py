@@ -100,11 +100,6 @@ class Head(BaseModel):
         """How the VMs lie on their hosts, as far as it is told."""
         return dict(self.identity.get("virtual", {}).get("placement", {}))
 
-    @property
-    def native_partition(self) -> str:
-        """Name of the native partition."""
-        return str(self.identity.get("native", {}).get("partition", ""))
-
 
 class Round(BaseModel):
     """One ReFrame run of a session.

@@ -110,6 +110,26 @@ def test_a_node_that_drains_is_left_to_its_job(watch):
     assert made.lost == {"vm1": "node vm1 is drained: night work"}
 
 
+def test_a_held_node_that_is_drained_for_tomorrow_is_left_to_the_session(watch):
+    made, goes_by, _ = watch
+    made.use("virtual", ["vm1"], held=True)
+    goes_by(400, "draining", "rack 7 moves tomorrow")
+    assert (made.lost, made.stop.is_set()) == ({}, False)
+    # A job that is yet to come does not get it.
+    made.use("virtual", ["vm1"])
+    goes_by(100, "draining", "rack 7 moves tomorrow")
+    assert made.lost
+
+
+def test_nodes_that_finish_jobs_of_others_are_no_doubt_of_ours(watch):
+    made, goes_by, _ = watch
+    made.use("virtual", ["vm1"])
+    made._own.clear()
+    goes_by(300, "completing")
+    made.settle()
+    assert made.lost == {}
+
+
 def test_what_becomes_of_a_node_that_the_session_does_not_use_is_no_loss(watch):
     made, goes_by, _ = watch
     goes_by(10, "drained", "night work")
