@@ -1,6 +1,6 @@
 """How long the history of years takes: 1,000 sessions of 200 metrics, from their summaries.
 
-    . ci/activate && python benchmarks/history/years.py [--sessions 1000] [--metrics 200]
+    . ci/activate && python benchmarks/history/years.py [--sessions 1000] [--metrics 200] [--of-a-build 10]
 
 Prints the median of five runs, of reading and of finding what changed, and the ratio to reading the same
 files as plain JSON, all in one process.
@@ -24,16 +24,14 @@ from virtqual.session.log import LOG
 from virtqual.session.summary import FILE, Summary, VerdictSummary, summaries
 from virtqual.verdict import Outcome
 
-SESSIONS_OF_A_BUILD = 10
 
-
-def write(directory: Path, sessions: int, metrics: int) -> None:
+def write(directory: Path, sessions: int, metrics: int, each: int) -> None:
     """Write the summaries of sessions that nobody ran."""
     rng = np.random.default_rng(1)
     for number in range(sessions):
-        build = number // SESSIONS_OF_A_BUILD
+        build = number // each
         logs = 0.05 + rng.normal(0, 0.01, metrics)
-        logs[0] += 0.1 * (build >= 40)
+        logs[0] += 0.1 * (number >= sessions * 2 // 5)
         verdicts = tuple(
             VerdictSummary(
                 metric=f"metric_{index}",
@@ -89,10 +87,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--metrics", type=int, default=200)
+    parser.add_argument("--of-a-build", type=int, default=10, help="sessions of each build")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         there = Path(name)
-        write(there, asked.sessions, asked.metrics)
+        write(there, asked.sessions, asked.metrics, asked.of_a_build)
         plain = seconds(lambda: [json.loads(file.read_bytes()) for file in there.glob(f"*/{FILE}")])
         read = seconds(lambda: [one for _, one in summaries(there)])
         known = [one for _, one in summaries(there) if isinstance(one, Summary)]

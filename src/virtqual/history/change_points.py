@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import ruptures
-from ruptures.base import BaseCost
 from scipy import optimize, special
 
 from virtqual.history.history import LEAST_DF, between
@@ -186,29 +184,26 @@ def _known(history: History, spread: float, df: int) -> float:
     return min((own + spread**2) ** 2 / uncertain, 1e6) if uncertain > 0 else 1e6
 
 
-def _sums(values: Floats) -> list[float]:
-    return [0.0, *map(float, np.cumsum(values))]
-
-
-class _Fit(BaseCost):  # type: ignore[misc]  # ruptures has no types
+class _Fit:
     """Weighted squares around the mean of a stretch of sessions, from sums."""
 
-    model = "weighted squares"
-    min_size = 1
-
     def __init__(self, values: Floats, weights: Floats) -> None:
-        self.signal, self.weights = values[:, None], weights
-        # As lists: it is asked for single numbers, many times.
-        self._weight, self._first, self._second = (_sums(weights * values**power) for power in range(3))
-
-    def fit(self, signal: Floats) -> _Fit:
-        """Do nothing: the values are known."""
-        return self
+        sums = np.cumsum([[0.0, *(weights * values**power)] for power in range(3)], axis=1)
+        self._sums: Floats = sums
+        # As lists, too: it is asked for single numbers, many times.
+        lists: list[list[float]] = sums.tolist()
+        self._weight, self._first, self._second = lists
 
     def error(self, start: int, end: int) -> float:
         """Return the squares of ``[start, end)``."""
         first = self._first[end] - self._first[start]
         return self._second[end] - self._second[start] - first * first * self.variance(start, end)
+
+    def errors(self, starts: Ints, end: int) -> Floats:
+        """Return the squares from each of some places to an end."""
+        weight, first, second = self._sums[:, end, None] - self._sums[:, starts]
+        squares: Floats = second - first * first / weight
+        return squares
 
     def mean(self, start: int, end: int) -> float:
         """Return the weighted mean of ``[start, end)``."""
@@ -223,43 +218,34 @@ class _Fit(BaseCost):  # type: ignore[misc]  # ruptures has no types
         return self.error(start, end) - self.error(start, at) - self.error(at, end)
 
 
-class _OfBuilds(BaseCost):  # type: ignore[misc]
-    """The same with a build as the unit."""
+def _points(fit: _Fit, bounds: Sequence[int], penalty: float) -> list[int]:
+    """Return those of some places between the first and the last at which stretches of one mean meet.
 
-    model = "weighted squares of builds"
-    min_size = 1
-
-    def __init__(self, fit: _Fit, starts: Sequence[int]) -> None:
-        self._fit, self._starts = fit, starts
-        self.signal = np.zeros((len(starts) - 1, 1))
-
-    def fit(self, signal: Floats) -> _OfBuilds:
-        """Do nothing: the values are known."""
-        return self
-
-    def error(self, start: int, end: int) -> float:
-        """Return the squares of some builds."""
-        return self._fit.error(self._starts[start], self._starts[end])
-
-
-def _points(cost: BaseCost, penalty: float) -> list[int]:
-    """Return the change points of a stretch of units, without its end."""
-    if len(cost.signal) < 2:
-        return []
-    found = ruptures.Pelt(custom_cost=cost, min_size=1, jump=1).fit(cost.signal).predict(pen=penalty)
-    return [int(one) for one in found[:-1]]
+    They make the sum of all squares, with a penalty for each, the least that there is: optimal partitioning
+    (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval").
+    """
+    places = np.array(bounds)
+    least, before = np.zeros(len(places)), np.zeros(len(places), dtype=np.int64)
+    for number in range(1, len(places)):
+        costs = least[:number] + fit.errors(places[:number], bounds[number]) + penalty
+        before[number] = int(np.argmin(costs))
+        least[number] = costs[before[number]]
+    found, number = [], int(before[-1])
+    while number:
+        found.append(bounds[number])
+        number = int(before[number])
+    return found[::-1]
 
 
 def _places(history: History, fit: _Fit, penalty: float) -> list[tuple[int, int, int]]:
     """Return the steps with the ends of the stretch around each: between builds, or within one."""
     count = len(history.log)
     starts = [0, *(int(i) for i in np.flatnonzero(np.diff(history.builds)) + 1), count]
-    found = [starts[one] for one in _points(_OfBuilds(fit, starts), penalty)]
+    found = _points(fit, starts, penalty)
     for begin, end in itertools.pairwise(starts):
         # A build of years has steps of its own; they cannot explain more than all there is.
         if fit.error(begin, end) > penalty:
-            own = _Fit(history.log[begin:end], fit.weights[begin:end])
-            found += [begin + one for one in _points(own, penalty)]
+            found += _points(fit, range(begin, end + 1), penalty)
     found = sorted({0, count, *found})
     while len(found) > 2:
         gains = [fit.gain(*found[k - 1 : k + 2]) for k in range(1, len(found) - 1)]
