@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.harness import catalogue
 from virtqual.references.load import known as references
 from virtqual.report import junit, page
@@ -14,7 +14,8 @@ from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.session import Session
-from virtqual.session.store import readable
+from virtqual.session.store import load
+from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NONE, SlowRuns
 
@@ -87,13 +88,21 @@ def concluded(
 
 def _slow_before(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
-    mine = (session.system, session.hypervisor, session.stack.get("hash"))
     before = NONE
-    others = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
-    for one in islice(others, NIGHTS):
+    same = (
+        directory
+        for directory, one in summaries(paths.sessions())
+        if isinstance(one, Summary)
+        and (one.system, one.hypervisor) == (session.system, session.hypervisor)
+        and one.session < session.session
+    )
+    for directory in islice(same, NIGHTS):
+        try:
+            one = load(directory)
+        except (UsageError, ValueError):
+            continue
         seen = one.slow_runs
-        same = (one.system, one.hypervisor, one.stack.get("hash")) == mine
-        if seen and same and one.session < session.session:
+        if seen and one.stack.get("hash") == session.stack.get("hash"):
             before += SlowRuns(seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor)
     return before
 
