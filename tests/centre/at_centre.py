@@ -18,7 +18,7 @@ ROOT = HERE.parents[1]
 
 #: Commands that ask Slurm's controller; `srun` starts steps, which asks it only for the nodes of the first.
 ASKING = ("sinfo", "squeue", "sacct", "scontrol", "sbatch", "scancel")
-COUNTING = '#!/bin/sh\necho "{name} $*" >> {log}\nexec {real} "$@"\n'
+COUNTING = '#!/bin/sh\necho {name} $* >> {log}\nexec {real} "$@"\n'
 
 
 class Site:
