@@ -1,0 +1,103 @@
+"""Ninety nights as a site has them, told by the real `virtqual status --notify` to a webhook."""
+
+import json
+import os
+import subprocess
+import threading
+from datetime import UTC, date, datetime, time, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual.commands import status
+from virtqual.session.log import Log, Resumed
+from virtqual.session.session import Resumption
+
+FIRST, NIGHTS = date(2026, 1, 1), 90
+SLOWER = range(20, 40)
+REQUEUED, WITHOUT_SESSION, SILENT, FULL = 50, 60, (20, 21), 40
+
+
+@pytest.fixture
+def webhook():
+    """A server that keeps what it gets, and fails while it is told to."""
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not server.fails:
+                got.append(content)
+            self.send_response(503 if server.fails else 204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.fails, server.got = False, got
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+@pytest.fixture
+def box(tmp_path):
+    """The outbox, on a file system of its own."""
+    place = tmp_path / "outbox"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,nr_inodes=500", "small", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+class Morning(datetime):
+    """A clock that stands at eight in the morning after a night."""
+
+    night = 0
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.combine(FIRST + timedelta(days=cls.night + 1), time(8), tzinfo=UTC)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a full file system has to be mounted, by root")
+def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "datetime", Morning)
+    (tmp_path / "notify.yaml").write_text(
+        "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
+        f"webhook: {{url: 'http://127.0.0.1:{webhook.server_port}/'}}\n"
+    )
+    told, codes = {}, {}
+    for night in range(NIGHTS):
+        Morning.night = night
+        if night != WITHOUT_SESSION:
+            directory = nights(FIRST + timedelta(days=night), 1.5 if night in SLOWER else 1.0)
+        if night == REQUEUED:
+            Log(directory).append(
+                Resumed(resumption=Resumption(time="2026-02-20T23:00:00+00:00", ended="it"))
+            )
+            Log(directory).conclude(Log(directory).session())
+        webhook.fails = night in SILENT
+        fill, before = box / "fill", len(webhook.got)
+        if night == FULL:
+            subprocess.run(
+                ["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False
+            )
+        codes[night] = CliRunner().invoke(status.app, ["--notify"]).exit_code
+        fill.unlink(missing_ok=True)
+        if new := [(one["kind"], one["metric"]) for one in webhook.got[before:]]:
+            told[night] = new
+    print(*(f"night {night}: {', '.join(map(' '.join, new))}" for night, new in told.items()), sep="\n")
+    assert told == {
+        # The two nights before nobody answered, and nothing is lost.
+        22: [("over", ""), ("over", "x y")],
+        # In the night before there was no room for a receipt.
+        41: [("resolved", ""), ("resolved", "x y")],
+        60: [("none", "")],
+    }
+    assert {night for night, code in codes.items() if code == 5} == {*SILENT, FULL}
+    assert {night for night, code in codes.items() if code == 2} == {*SLOWER} - {*SILENT}
+    assert {night for night, code in codes.items() if code == 3} == {WITHOUT_SESSION}
+    assert len({one["id"] for one in webhook.got}) == len(webhook.got) == 5
