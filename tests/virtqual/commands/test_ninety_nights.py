@@ -75,10 +75,11 @@ def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path,
         if night != WITHOUT_SESSION:
             directory = nights(FIRST + timedelta(days=night), 1.5 if night in SLOWER else 1.0)
         if night == REQUEUED:
-            Log(directory).append(
-                Resumed(resumption=Resumption(time="2026-02-20T23:00:00+00:00", ended="it"))
-            )
-            Log(directory).conclude(Log(directory).session())
+            log, again = Log(directory), Resumption(time="2026-02-20T23:00:00+00:00", ended="requeued")
+            found = log.session()
+            log.append(Resumed(resumption=again))
+            found.resumed.append(again)
+            log.conclude(found)
         webhook.fails = night in SILENT
         fill, before = box / "fill", len(webhook.got)
         if night == FULL:
