@@ -61,12 +61,17 @@ def command(
             state = max(state, WARNING, key=_WORST.index)
         if notify and settings and known:
             told = notices(known, expected=expected, now=now)
-            spans = {place: (nights[0].created, nights[-1].created) for place, nights in by_place(known)}
+            spans = {place: _span(nights) for place, nights in by_place(known)}
             sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), spans)
             say.print(f"{many(sent, 'notice')} sent")
             if failed:
                 raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
     raise typer.Exit(state)
+
+
+def _span(nights: Sequence[Summary]) -> outbox.Span:
+    answered = [night for night in nights if night.answered]
+    return nights[0].created, (answered or nights)[-1].created
 
 
 def _system(one: Summary | UsageError) -> str:

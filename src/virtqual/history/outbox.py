@@ -134,9 +134,9 @@ def deliver(
     ways
         How they are sent, by name.
     spans
-        When the oldest and the newest session of each system and class began.  What was before the newest one
-        when a way is first asked is no news, and is not sent by it; neither is what the oldest session shows
-        where older ones are gone.
+        When the oldest session of each system and class began, and the newest that has come to an end.  What
+        was before the newest one when a way is first asked is no news, and is not sent by it; neither is what
+        the oldest session shows where older ones are gone.
     """
     sent, failed = 0, []
     every = list(notices)

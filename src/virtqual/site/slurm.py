@@ -123,7 +123,9 @@ def names_nodes(partition: Partition) -> bool:
 def _words(partition: Partition) -> list[str]:
     """Return the options that a session's jobs ask with, names and values apart."""
     asked = partition.session_options or partition.options
-    return [word for option in asked for word in (option.split("=", 1) if option[0] == "-" else [option])]
+    return [
+        word for option in asked for word in (option.split("=", 1) if option.startswith("-") else [option])
+    ]
 
 
 @dataclass(frozen=True)
