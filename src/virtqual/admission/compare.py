@@ -127,10 +127,15 @@ def check_runs(
         disturbed.append(policy.finding(item, reason, hypervisor_class, whatever=action))
     # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
     within = policy.without("hca-locality")
+    compared = peers(runs)
+    where: dict[Finding, list[str]] = defaultdict(list)
+    for native, virtual, share in compared:
+        for finding in compare(native, virtual, within if share else policy, hypervisor_class):
+            where[finding].append(f"{native.node} with {virtual.node}")
     findings = [
-        finding
-        for native, virtual, share in peers(runs)
-        for finding in compare(native, virtual, within if share else policy, hypervisor_class)
+        # What is not so everywhere is to be found.
+        finding if len(nodes) == len(compared) else finding.seen_at(nodes)
+        for finding, nodes in where.items()
     ]
     return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
+#: So many nodes are named.
+MOST_NAMED = 3
 ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
 
 
@@ -36,6 +38,11 @@ class Finding(BaseModel):
     reason: str
     remedy: str
     protects: tuple[str, ...]
+
+    def seen_at(self, nodes: Sequence[str]) -> Finding:
+        """Return the finding with the first nodes, of some, at which it was seen."""
+        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+        return self.model_copy(update={"reason": f"{', '.join(nodes[:MOST_NAMED])}{more}: {self.reason}"})
 
     @property
     def text(self) -> str:

@@ -58,8 +58,10 @@ def read(directory: Path, of: Iterable[str] = ()) -> dict[str, Host]:
         A host has none, or a record is not of its form.
     """
     found = files(directory)
-    if lacking := sorted(set(of) - found.keys()) or ([] if found else ["any"]):
+    if lacking := sorted(set(of) - found.keys()):
         raise UsageError(f"{directory}: no record of host {', '.join(lacking)} (HOST.json or HOST.txt)")
+    if not found:
+        raise UsageError(f"{directory}: no record of any host (HOST.json or HOST.txt)")
     return {name: _record(path, path.stat().st_mtime_ns) for name, path in found.items()}
 
 

@@ -211,7 +211,7 @@ class VirtualExtras(PartitionExtras):
             return raw
         directory = Path(told)
         build = NOT_ASKED if raw.get("ask_hosts") else None
-        if directory.is_dir():
+        if directory.is_dir() and (host_records.files(directory) or not raw.get("ask_hosts")):
             try:
                 records = host_records.read(directory)
                 build = host_records.build(host_records.together(records))
@@ -455,10 +455,12 @@ def host_of(extras: VirtualExtras, where: str = "system file") -> Host:
 def _told(extras: VirtualExtras, where: str) -> Host:
     if not isinstance(extras.host, Path):
         return hosts.of(extras.host, where)
-    if extras.host.is_dir():
-        return host_records.together(host_records.read(extras.host, extras.nodes_of_hosts))
-    if extras.ask_hosts and not extras.host.exists():
+    # What the hosts are yet to be asked is looked at when they were: a new host has no record before.
+    if extras.ask_hosts and not (extras.host.is_file() or host_records.files(extras.host)):
         return hosts.of({}, where)
+    if extras.host.is_dir():
+        named = () if extras.ask_hosts else extras.nodes_of_hosts
+        return host_records.together(host_records.read(extras.host, named))
     return hosts.load(extras.host)
 
 

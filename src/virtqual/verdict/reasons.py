@@ -119,8 +119,10 @@ def _margin(row: Ruling) -> str:
     earlier = row.question.earlier
     assert earlier is not None
     pairs, most = len(earlier[0]), float(np.max(row.question.most_margin))
-    resolved = float(np.max(resolved_margin(noise, LOOKS[-1], pairs, BETA / len(LOOKS))))
-    needed = earlier_pairs_needed(noise, most)
+    # Of a rotation each number of a pair stands for one on every node.
+    width = row.question.places.width
+    resolved = float(np.max(resolved_margin(noise, LOOKS[-1] * width, pairs, BETA / len(LOOKS))))
+    needed = np.ceil(earlier_pairs_needed(noise, most, [look * width for look in LOOKS]) / width)
     enough = (
         f"it takes {needed:.0f} pairs (virtqual qualify --pairs {needed:.0f}), or fewer with a history"
         if needed <= LOOKS[-1]

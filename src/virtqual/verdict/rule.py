@@ -240,8 +240,8 @@ class _Series:
     def _resolved(self, looks: Sequence[int], beta: float) -> Floats:
         """Return the margin of a change that the last look resolves, from what is known beforehand."""
         assert self.earlier is not None
-        count = self.earlier[0].shape[-2] // self.earlier_places.width
-        return resolved_margin(self.noise, max(looks[-1], LOOKS[-1]), count, beta / len(looks))
+        last = max(looks[-1], LOOKS[-1]) * self.places.width
+        return resolved_margin(self.noise, last, self.earlier[0].shape[-2], beta / len(looks))
 
     def bounds(self, level: float) -> tuple[Floats, Floats, Floats]:
         """Return mean, lower and upper bound of every series from all of its pairs."""

@@ -1,9 +1,9 @@
 """Every rule finds the fault that it is there for, and nothing in a pair that matches."""
 
 import pytest
-from preflight_pairs import node
+from preflight_pairs import node, run
 
-from virtqual.admission.compare import applied, compare
+from virtqual.admission.compare import applied, check_runs, compare
 from virtqual.admission.rules import RULES
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
@@ -234,3 +234,18 @@ def test_node_interleaving_that_is_stated_is_no_fault():
 def test_without_tuned_on_both_sides_there_is_nothing_to_say():
     found = compare(*pair(NO_TUNED, NO_TUNED, {}), judging.policy(), "production")
     assert not [one for one in found if one.item == "tuned-profile"]
+
+
+def test_what_is_not_so_on_all_nodes_is_said_with_their_names():
+    """One VM of two shows one NUMA node, and both another clock."""
+    clock = {"(current_clocksource):tsc": r"\1:kvm-clock"}
+    odd = node("guest", **clock, **ONE_NODE, **{"(hostname:).*": r"\1vm4"})
+    others = node("guest", **clock), node("bare")
+    runs = [
+        run(side, pair, which, None)
+        for pair, guest in enumerate((others[0], odd))
+        for side, which in (("native", others[1]), ("virtual", guest))
+    ]
+    found = {one.item: one.reason for one in check_runs(runs, judging.policy(), "esxi").findings}
+    assert found["numa-hidden"].startswith(f"{others[1].node} with vm4: ")
+    assert found["clock-differs"].startswith("the clock source is tsc natively")

@@ -687,6 +687,18 @@ def test_of_an_earlier_rotation_whole_rounds_count(metrics, make, judged):
     assert one.change == other.change
 
 
+def test_four_turns_over_many_nodes_are_an_earlier_session_of_many_pairs(metrics, make, judged):
+    """Of pairs by one node after another they are too few, by a noise that is a guess."""
+    guess, hosts = Prior(0.03, 2, "stated"), rotated(4)
+    four, many = (
+        make(metrics["hpl"], steady(0.0, 4, 0.01)),
+        make(metrics["hpl"], steady(0.0, 16, 0.01), hosts=hosts),
+    )
+    alone = judged(steady(0.0, 4, 0.01), CHANGE, prior=guess, before=four)
+    assert alone.reasons[0].startswith("the earlier session has 4 pairs: ")
+    assert judged(steady(0.0, 16, 0.01), CHANGE, prior=guess, before=many, hosts=hosts).passes
+
+
 # -- margins of a change -----------------------------------------------------------------------------------
 
 
