@@ -6,6 +6,8 @@ has ended, so that nothing depends on the report that ReFrame writes at its own 
 
 from __future__ import annotations
 
+import re
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -116,6 +118,7 @@ def failure_of(task: Any) -> Failure:
     """Return why a task left no run, in Slurm's words where Slurm ended its job."""
     check, job = task.check, task.check.job
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
+    reason = re.sub(r"exit code (\d+)$", _with_signal, reason)
     kind = _kind(task)
     if why := ended(job):
         kind, reason = "infrastructure" if job.state in _OF_THE_NODE else "failed", why
@@ -129,6 +132,15 @@ def failure_of(task: Any) -> Failure:
         kind=kind,
         reason=reason,
     )
+
+
+def _with_signal(code: re.Match[str]) -> str:
+    """Return an exit code with the signal that a shell says by it, such as that of a kernel out of memory."""
+    try:
+        name = signal.Signals(int(code[1]) - 128).name
+    except ValueError:
+        return code[0]
+    return f"{code[0]} (killed by {name}{': was its memory used up?' * (name == 'SIGKILL')})"
 
 
 def _key(case: Any) -> tuple[str, str]:

@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from reframe.core.exceptions import SanityError
 
-from virtqual.harness.recorder import ENDED
+from virtqual.harness.recorder import ENDED, failure_of
 from virtqual.harness.steps import StepScheduler
 
 UNCONFIRMED = "srun: error: Unable to confirm allocation for job 5: "
@@ -33,3 +34,23 @@ def test_a_step_that_slurm_did_not_begin_or_end_has_slurms_word_for_it(tmp_path,
     found = StepScheduler._state(job, 1)
     assert found == state
     assert (found in ENDED) == (state != "FAILED")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (137, "exit code 137 (killed by SIGKILL: was its memory used up?)"),
+        (139, "exit code 139 (killed by SIGSEGV)"),
+        (1, "exit code 1"),
+        (255, "exit code 255"),
+    ],
+)
+def test_the_signal_that_killed_a_program_is_named(code, says):
+    check = SimpleNamespace(
+        case="stream", display_name="stream", slot=SimpleNamespace(pair=0, side="virtual"), job=None
+    )
+    where = SimpleNamespace(partition=SimpleNamespace(name="vm"))
+    error = SanityError(f"job exited with exit code {code}")
+    task = SimpleNamespace(check=check, testcase=where, skipped=False, exc_info=(None, error, None))
+    found = failure_of(task)
+    assert (found.kind, found.reason) == ("failed", f"job exited with {says}")
