@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
+ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
 #: So many nodes are named.
 MOST_NAMED = 3
-ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
 
 
 class Finding(BaseModel):

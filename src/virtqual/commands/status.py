@@ -85,7 +85,7 @@ def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | Non
     nights = [night for night in nights if night.answered]
     if not nights:
         return UNKNOWN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
-    stands = list(standings(nights))
+    stands = standings(nights)
     stood = ["OVER" if over and one.exit_code in ANSWERS else one.outcome for one, over in stands]
     last, over = stands[-1]
     same = next((n for n, one in enumerate(reversed(stood)) if one != stood[-1]), len(stood))

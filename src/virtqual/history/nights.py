@@ -7,11 +7,11 @@ with the same ids, so that whoever delivers them need only remember which ids we
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
@@ -24,6 +24,8 @@ ANSWERS = (0, 1, 3)
 SLOW_RUNS = "slow runs"
 
 Kind = Literal["over", "resolved", "undecided", "failed", "none"]
+#: A session, and the metrics that are over budget after it.
+Standing: TypeAlias = tuple[Summary, Set[str]]
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,12 @@ def notices(
     now
         Up to when; with `expected`.
     """
-    found = []
-    for (system, kind), every in by_place(sessions):
-        nights = [night for night in every if night.answered]
-        found += list(_of_build(system, kind, nights))
-        found += list(_of_metrics(system, kind, nights))
+    found: list[Notice] = []
+    for _, every in by_place(sessions):
+        after = standings(night for night in every if night.answered)
+        found += (*_of_build(after), *_of_metrics(after))
         if expected and now:
-            found += list(_missing(system, kind, every, expected, now))
+            found += _missing(every, expected, now)
     return sorted(found, key=lambda one: (one.when, one.subject))
 
 
@@ -107,30 +108,31 @@ def by_place(sessions: Iterable[Summary]) -> Iterator[tuple[tuple[str, str], lis
         yield which, sorted(group, key=lambda one: one.created)
 
 
-def standings(nights: Iterable[Summary]) -> Iterator[tuple[Summary, dict[str, Summary]]]:
-    """Yield with each session of a history what is over budget after it, and since which session.
+def standings(nights: Iterable[Summary]) -> list[Standing]:
+    """Return with each session of a history what is over budget after it.
 
     A metric stays over until a later session that measured it finds it within budget, or accepted by a
     waiver; what a whole session does not measure any more, all of whose metrics are, is over no longer.
     """
-    over: dict[str, Summary] = {}
+    found: list[Standing] = []
+    over: set[str] = set()
+    of_slow_runs: set[str] = set()
     for night in nights:
-        for verdict in night.verdicts:
-            if verdict.passes:
-                over.pop(verdict.name, None)
-            elif verdict.outcome is Outcome.OVER:
-                over.setdefault(verdict.name, night)
         measured = {verdict.name for verdict in night.verdicts}
-        if night.exit_code == 1 and not over.keys() & measured:
-            over.setdefault(SLOW_RUNS, night)
-        elif night.exit_code == 0:
-            slow = over.get(SLOW_RUNS)
-            # They are the session's, not a metric's: one of fewer checks has not looked everywhere.
-            if slow and measured >= {verdict.name for verdict in slow.verdicts}:
-                del over[SLOW_RUNS]
-            if night.complete and measured and all(verdict.passes for verdict in night.verdicts):
-                over.clear()
-        yield night, dict(over)
+        passing = {verdict.name for verdict in night.verdicts if verdict.passes}
+        found_over = {verdict.name for verdict in night.verdicts if verdict.outcome is Outcome.OVER}
+        over = (over | found_over) - passing
+        if night.exit_code == 1 and not over & measured:
+            of_slow_runs = of_slow_runs or measured
+            over |= {SLOW_RUNS}
+        # They are the session's, not a metric's: one of fewer checks has not looked everywhere.
+        elif night.exit_code == 0 and measured >= of_slow_runs:
+            of_slow_runs = set()
+            over -= {SLOW_RUNS}
+        if night.exit_code == 0 and night.complete and measured and measured == passing:
+            over = set()
+        found.append((night, frozenset(over)))
+    return found
 
 
 def gap(nights: Sequence[Summary], expected: timedelta, now: datetime) -> datetime | None:
@@ -145,72 +147,73 @@ def gap(nights: Sequence[Summary], expected: timedelta, now: datetime) -> dateti
     return begin if missing else None
 
 
-def _of_build(system: str, kind: str, nights: Sequence[Summary]) -> Iterator[Notice]:
+def _of_build(after: Sequence[Standing]) -> Iterator[Notice]:
     """Yield the changes of whole sessions: from an answer to none, and from OVER to WITHIN and back."""
     told_over = told_failed = failing = False
-    for night, over in standings(nights):
-
-        def notice(kind_of: Kind, night: Summary = night) -> Notice:
-            text = f"{night.hypervisor}: {night.conclusion}"
-            return Notice(kind_of, system, kind, "", night.session, night.created, text, night is nights[0])
-
+    for night, over in after:
+        kind: Kind | None = None
         if night.exit_code not in ANSWERS:
-            if not failing:
-                yield notice("failed")
+            kind = None if failing else "failed"
             failing = told_failed = True
-            continue
-        failing = False
-        if over and (not told_over or (told_failed and night.exit_code == 1)):
-            yield notice("over")
-            told_over, told_failed = True, False
-        # What is undecided tells nothing of the state before.
-        elif not over and night.exit_code == 0 and (told_over or told_failed):
-            yield notice("resolved")
-            told_over = told_failed = False
+        else:
+            failing = False
+            if over and (not told_over or (told_failed and night.exit_code == 1)):
+                kind, told_over, told_failed = "over", True, False
+            # What is undecided tells nothing of the state before.
+            elif not over and night.exit_code == 0 and (told_over or told_failed):
+                kind, told_over, told_failed = "resolved", False, False
+        if kind:
+            yield _notice(
+                kind, night, "", f"{night.hypervisor}: {night.conclusion}", first=night is after[0][0]
+            )
 
 
-def _of_metrics(system: str, kind: str, nights: Sequence[Summary]) -> Iterator[Notice]:
-    before: dict[str, Summary] = {}
+def _of_metrics(after: Sequence[Standing]) -> Iterator[Notice]:
+    """Yield the changes of every metric."""
+    before: Set[str] = frozenset()
     undecided: dict[str, list[Summary]] = {}
-    for night, over in standings(nights):
+    for night, over in after:
         verdicts = {verdict.name: verdict for verdict in night.verdicts}
-
-        def notice(kind_of: Kind, name: str, text: str, since: Summary, night: Summary = night) -> Notice:
-            text = f"{name}: {text}, {night.hypervisor}"
-            return Notice(kind_of, system, kind, name, night.session, night.created, text, since is nights[0])
-
-        for name in over.keys() - before.keys():
-            yield notice("over", name, f"newly over budget{_factor(verdicts.get(name))}", night)
-        for name in before.keys() - over.keys():
+        # What has changed, the kind of the change, and since which session it is so.
+        told: list[tuple[str, Kind, str, Summary]] = []
+        for name in over - before:
+            told.append((name, "over", f"newly over budget{_factor(verdicts.get(name))}", night))
+        for name in before - over:
             found = verdicts.get(name)
             how = "not found any more" if name == SLOW_RUNS else "not measured any more"
             if found:
                 how = "accepted by a waiver" if found.outcome is Outcome.OVER else "within budget again"
-            yield notice("resolved", name, f"{how}{_factor(found)}", night)
+            told.append((name, "resolved", f"{how}{_factor(found)}", night))
         for name, verdict in verdicts.items():
             in_a_row = [*undecided.get(name, ()), night] if verdict.outcome is Outcome.UNDECIDED else []
             undecided[name] = in_a_row
             if len(in_a_row) == UNDECIDED_NIGHTS:
-                yield notice("undecided", name, f"undecided for {UNDECIDED_NIGHTS} nights", in_a_row[0])
+                told.append((name, "undecided", f"undecided for {UNDECIDED_NIGHTS} nights", in_a_row[0]))
+        for name, kind, text, since in told:
+            yield _notice(
+                kind, night, name, f"{name}: {text}, {night.hypervisor}", first=since is after[0][0]
+            )
         before = over
+
+
+def _notice(kind: Kind, night: Summary, subject: str, text: str, *, first: bool) -> Notice:
+    place = night.system, night.hypervisor_class
+    return Notice(kind, *place, subject, night.session, night.created, text, first)
 
 
 def _factor(verdict: VerdictSummary | None) -> str:
     return "" if verdict is None or verdict.ratio is None else f" ({verdict.ratio:.3g}x)"
 
 
-def _missing(
-    system: str, kind: str, nights: Sequence[Summary], expected: timedelta, now: datetime
-) -> Iterator[Notice]:
+def _missing(nights: Sequence[Summary], expected: timedelta, now: datetime) -> Iterator[Notice]:
     """Yield one notice for each gap between sessions that came to an end, from when it began."""
     answered = [night.created for night in nights if night.answered]
     begins = [begin for begin, after in pairwise(answered) if after - begin > expected]
     if (last := gap(nights, expected, now)) is not None:
         begins.append(last)
     for begin in begins:
-        late = begin + expected
         text = (
             f"no session since {begin:%Y-%m-%d %H:%M} has come to an end: one was expected to begin until "
-            f"{late:%Y-%m-%d %H:%M}"
+            f"{begin + expected:%Y-%m-%d %H:%M}"
         )
-        yield Notice("none", system, kind, "", "", begin, text)
+        yield Notice("none", nights[0].system, nights[0].hypervisor_class, "", "", begin, text)

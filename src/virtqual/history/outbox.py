@@ -36,8 +36,9 @@ PATIENCE = 60
 RECEIPT, ATTEMPT = ".sent", ".attempt"
 #: Sends a notice; returns what went wrong although it was delivered, or nothing.
 Way: TypeAlias = Callable[[Notice], str]
-#: A system and a hypervisor class, and when the oldest and the newest of its sessions began.
+#: A system and a hypervisor class.
 Place: TypeAlias = tuple[str, str]
+#: When the oldest and the newest session of a place began.
 Span: TypeAlias = tuple[datetime, datetime]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 

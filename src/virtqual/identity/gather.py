@@ -62,8 +62,10 @@ FILES = (
 )
 #: What the tools of a VMware guest say of the host's build, where they are installed.
 VMWARE_SESSION = "/vmware-toolbox-cmd/session"
-#: The last line that the script prints: the form of the text.  People keep such files, so it does not change.
-FIRST_LINE, LAST_LINE = "virtqual-look", "virtqual-look/1"
+#: The first line that the script prints.
+FIRST_LINE = "virtqual-look"
+#: The last one: the form of the text.  People keep such files, so it does not change.
+LAST_LINE = "virtqual-look/1"
 _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
-from virtqual.qualify.allocations import alive, hold, release
+from virtqual.qualify.allocations import give_signs_of_life, hold, release
 from virtqual.qualify.between import goes_on, recreate
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
@@ -74,8 +74,7 @@ def _ended(job: Qualification) -> Session:
 def _measured(job: Qualification) -> Session:
     """Run the session's rounds, and return what it comes to."""
     interrupted = False
-    living = ExitStack()
-    living.enter_context(alive(job))
+    end_of_signs = give_signs_of_life(job)
     thread = job.watch.follow()
     try:
         hold(job)
@@ -92,7 +91,7 @@ def _measured(job: Qualification) -> Session:
         with _undisturbed():
             job.watch.end()
             _cancel_what_is_left(job)
-            living.close()
+            end_of_signs()
             thread.join()
     with _undisturbed():
         lost = job.watch.lost.values() if job.watch.stop.is_set() or job.broken else ()

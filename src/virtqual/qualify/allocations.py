@@ -6,8 +6,8 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from virtqual.errors import InfrastructureError
@@ -30,9 +30,11 @@ IDLE = 3600.0
 ALIVE = "alive"
 
 
-@contextmanager
-def alive(job: Qualification) -> Iterator[None]:
-    """Give the session's allocations a sign of life every minute; see `virtqual.site.slurm.ABANDONED`."""
+def give_signs_of_life(job: Qualification) -> Callable[[], None]:
+    """Give the session's allocations a sign of life every minute, until what is returned is called.
+
+    See `virtqual.site.slurm.ABANDONED`.
+    """
     file, ended = job.log.directory / ALIVE, threading.Event()
 
     def live() -> None:
@@ -43,14 +45,14 @@ def alive(job: Qualification) -> Iterator[None]:
             if ended.wait(60):
                 return
 
-    thread = threading.Thread(target=live, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
+    def end() -> None:
         ended.set()
         thread.join()
         file.unlink(missing_ok=True)
+
+    thread = threading.Thread(target=live, daemon=True)
+    thread.start()
+    return end
 
 
 def hold(job: Qualification) -> None:
