@@ -71,8 +71,10 @@ def test_where_long_jobs_are_forbidden_each_run_is_a_job_that_accounting_knows(s
     assert {tuple(known[job]) for job in jobs} == {("COMPLETED", "performance", "qualification")}
 
 
-#: Of the full scope, what there are stand-ins for.
-FULL = ("--full", "-n", "^stream", "-n", "^paging", "-n", "^lammps%.*=lj", "-n", "^osu_.*=(latency|bw)(%|$)")
+#: Of the full scope, what there are stand-ins for.  What runs on all nodes of a side at once is left out:
+#: there no number of pairs tells slow hosts from slow guests, and it is INVALID until the hosts are surveyed.
+CHECKS = ("stream%", "stream_nodes%.*=[24]$", "paging", "lammps%.*=lj", "osu_.*=(latency|bw)(%|$)")
+FULL = ("--full", *(f"--name=^{check}" for check in CHECKS))
 
 
 @pytest.mark.parametrize("scope", [(), FULL], ids=["quick", "full"])
