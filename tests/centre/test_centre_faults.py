@@ -182,6 +182,9 @@ def test_nodes_that_are_kept_for_maintenance_are_used_by_those_who_ask_for_it(si
         "nodes=bare[1-8],vm[1-8]",
     )
     try:
+        # Slurm needs some seconds to show it; a session that begins before waits until it is over.
+        while "maint" not in site.slurm("sinfo", "--noheader", "--format=%T", "--nodes=vm1"):
+            time.sleep(1)
         done = site.centre.run("virtqual", "qualify", "--system", "centre", *ON, **site.env)
         assert done.returncode == 5, done.stdout + done.stderr
         assert "bare1 is maint" in " ".join(done.stderr.split())
