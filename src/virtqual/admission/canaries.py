@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 Curve = Mapping[float, float]
 State = Literal["present", "missing", "unknown"]
-_WORDS = {"present": "is there", "missing": "is missing", "unknown": "is not observable"}
+_WORDS = {"present": "is there", "missing": "seems to be missing", "unknown": "is not observable"}
 
 
 class Canary(BaseModel):
@@ -248,9 +248,9 @@ def virtual_numa(
 
 # Triad of one VM against all of its host of two nodes, natively: what each level means (S24, S25).
 LEVELS = {
-    1.0: "it uses both nodes, its memory beside its CPUs",
-    0.7: "it is spread over both nodes and half of its accesses are remote",
-    0.5: "it has the bandwidth of one node",
+    1.0: "as with both nodes, its memory beside its CPUs",
+    0.7: "as when it is spread over both nodes and half of its accesses are remote",
+    0.5: "as with one node",
 }
 # As far below the least of them as that is below the next.
 LEAST = 0.5 / math.sqrt(0.7 / 0.5)

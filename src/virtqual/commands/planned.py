@@ -46,16 +46,16 @@ def _costs(found: Forecast) -> list[str]:
     lines = [f"{len(found.cases)} cases, {runs} runs in the first round with its warm-ups: {jobs}."]
     if found.rotated > 1:
         lines.append(f"Checks of one node go over {found.rotated} nodes a side, all of them at work at once.")
-    unknown = sum(None in case.seconds for case in found.cases)
     if found.least is None or found.most is None or found.node_seconds is None:
-        return [*lines, "How long it takes is not known: none of these cases was ever run here."]
+        lines.append("How long it takes is not known: none of these cases was ever run here.")
+        return [*lines, "`virtqual sweep` runs the short ones in minutes, on all nodes at once."]
     waits = "" if found.nodes else ", and what the jobs wait in the queue"
     least, most, cost = _minutes(found.least), _minutes(found.most), f"{found.node_seconds / 3600:.2g}"
     lines += [
         f"About {least} where every metric is decided by the first round, {most} where none is before the "
         f"last{waits}; the first round costs {cost} node-hours."
     ]
-    if unknown:
+    if unknown := sum(None in case.seconds for case in found.cases):
         lines.append(f"{unknown} of the cases were never run here: what they take comes on top.")
     return lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -11,12 +11,16 @@ from rich.table import Table
 
 from virtqual import qualify as main_job
 from virtqual.commands.speaking import speaking, verbatim
+from virtqual.files.wording import by_number
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
+from virtqual.verdict.record import VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
 #: The tag of the checks that it runs.
 TAG = "sweep"
+#: Columns of the terminal for one figure, such as ``+10.3%``.
+_CELL = 8
 
 
 def command(
@@ -41,7 +45,7 @@ def command(
 
 
 def _show(session: Session, console: Console) -> None:
-    """Print how much slower each host was than the mean of its kind, in each metric."""
+    """Print how much slower each host was than the others of its kind, in each metric."""
     told = [verdict for verdict in session.verdicts if verdict.hosts]
     if not told:
         console.print(
@@ -49,31 +53,37 @@ def _show(session: Session, console: Console) -> None:
             "(docs/system-file.md, All nodes at once)."
         )
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("host", no_wrap=True)
-    for number, _ in enumerate(told, 1):
-        table.add_column(f"[{number}]", justify="right", no_wrap=True)
     sides = {
         side: {h for run in session.runs if run.side == side for h in run.hosts.values()} for side in _SIDES
     }
-    for side, hosts in sides.items():
-        for host in sorted(hosts, key=_by_number):
-            effects = (math.log(verdict.hosts[host]) if host in verdict.hosts else None for verdict in told)
-            cells = ("-" if one is None else f"{math.expm1(one):+.1%}" for one in effects)
-            table.add_row(f"{host} ({side})", *cells)
-    console.print("\nTime by host, above (+) or below (-) the mean of its kind:")
-    console.print(table)
-    for number, verdict in enumerate(told, 1):
-        console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
+    kinds = [(host, side, hosts) for side, hosts in sides.items() for host in sorted(hosts, key=by_number)]
+    console.print("\nTime by host, above (+) or below (-) the others of its kind:")
+    numbered = list(enumerate(told, 1))
+    widest = max(len(f"{host} ({side})") for host, side, _ in kinds)
+    # As many metrics beside each other as are legible.
+    beside = max(1, (console.width - widest) // _CELL)
+    for part in (numbered[at : at + beside] for at in range(0, len(numbered), beside)):
+        table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim")
+        table.add_column("host", no_wrap=True)
+        for number, _ in part:
+            table.add_column(f"[{number}]", justify="right", no_wrap=True, min_width=_CELL - 2)
+        for host, side, others in kinds:
+            table.add_row(f"{host} ({side})", *(_beside(verdict, host, others) for _, verdict in part))
+        console.print(table)
+        for number, verdict in part:
+            console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
+
+
+def _beside(verdict: VerdictRecord, host: str, kind: Collection[str]) -> str:
+    """Return by how much a host is slower than the mean of the others of its kind."""
+    known = verdict.hosts.keys() & kind
+    if host not in known or len(known) < 2:
+        return "-"
+    # What is known is how much it differs from the mean of all of them, itself among them.
+    return f"{verdict.hosts[host] ** (len(known) / (len(known) - 1)) - 1:+.1%}"
 
 
 _SIDES = ("native", "virtual")
-
-
-def _by_number(name: str) -> tuple[str, int]:
-    """Return what `vm10` is sorted by, after `vm9`."""
-    letters = name.rstrip("0123456789")
-    return letters, int(name[len(letters) :] or 0)
 
 
 app = typer.Typer(add_completion=False)

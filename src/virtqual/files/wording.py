@@ -98,3 +98,8 @@ def _keys(kind: Any, key: Key) -> set[str]:
         # A list, a tuple or a mapping: what it holds is one key further down.
         arguments, key = arguments[-1:] if get_origin(kind) is dict else arguments, key[1:]
     return set().union(*(_keys(argument, key) for argument in arguments)) if arguments else set()
+
+
+def by_number(node: str) -> tuple[int, str]:
+    """Return what names of nodes are sorted by: `vm10` after `vm9`."""
+    return len(node), node

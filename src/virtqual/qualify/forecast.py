@@ -16,7 +16,7 @@ from virtqual.qualify.allocations import among, may_rotate
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
-from virtqual.site.slurm import environment, partition_option, states
+from virtqual.site.slurm import chosen, environment, partition_option, states
 from virtqual.site.systems import SIDES, System
 
 
@@ -89,14 +89,15 @@ def forecast(request: Request) -> Forecast:
     entries = _listed(request)
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
-    chosen = plan.asked(request, entries)
-    here = [e for e in entries if e.paired and e.case in chosen and e.absent(features, nodes) is None]
+    asked = plan.asked(request, entries)
+    here = [e for e in entries if e.paired and e.case in asked and e.absent(features, nodes) is None]
     rotated = _rotated(system)
     turns = request.pairs or looks[0]
     known = plan.earlier(request, request.system)
     known = plan.Durations(known.times, {entry.case: entry.nodes for entry in entries})
     cases = tuple(_case(entry, turns, known, rotated) for entry in here)
-    held_nodes = system.native.nodes + system.virtual.nodes if system.native.session_access else 0
+    every = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
+    held_nodes = every if system.native.session_access else 0
     # A warm-up takes as long as a turn does.
     least, most = (known.of(count + 1, rotated) if known.times else None for count in (turns, looks[-1]))
     runs = sum(case.runs for case in cases)
@@ -129,8 +130,12 @@ def _rotated(system: System) -> dict[str, list[str]]:
     """Return the nodes among which runs would rotate, if Slurm gave the first ones."""
     if not may_rotate(system):
         return {}
-    partitions = map(system.partition, SIDES)
-    return among({p.name: list(states(partition_option(p) or p.name)) for p in partitions}, system)
+    kept = {}
+    for partition in map(system.partition, SIDES):
+        known = states(partition_option(partition) or partition.name)
+        allowed = chosen(partition, known)
+        kept[partition.name] = [node for node in known if node in allowed]
+    return among(kept, system)
 
 
 def _case(entry: Entry, turns: int, known: plan.Durations, rotated: held.Nodes) -> Case:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
+from virtqual.files.wording import by_number
 from virtqual.site.slurm import NodeState, asks_for_reservation, chosen, forgotten, partition_option, states
 from virtqual.site.systems import System
 
@@ -128,8 +129,8 @@ class Watch:
             if name is None:
                 continue
             try:
-                now = states(name)
-                now = {node: now[node] for node in chosen(self.system.partition(side), now)}
+                every = states(name)
+                now = {node: every[node] for node in chosen(self.system.partition(side), every)}
             except InfrastructureError as error:
                 lacking.append(f"partition {name}: {error}; is Slurm up?")
                 continue
@@ -137,8 +138,11 @@ class Watch:
             wanted = self._wanted(side)
             if len(self._first[side]) < wanted:
                 bad = [_described(node, seen) for node, seen in now.items() if not self._usable(side, seen)]
-                more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-                why = f": {', '.join(bad[:5])}{more}" if bad else "; sinfo knows no node of it"
+                why = f": {_listed(bad)}" if bad else ""
+                if not every:
+                    why = "; sinfo knows no node of it"
+                elif left_out := sorted(every.keys() - now.keys(), key=by_number):
+                    why += f"; the system file leaves out {_listed(left_out)}"
                 said = f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 (self.short if len(self._first[side]) >= (suffice or wanted) else lacking).append(said)
         return lacking
@@ -149,7 +153,7 @@ class Watch:
 
     def nodes(self, side: str) -> list[str]:
         """Return the nodes of a side that could run jobs at the beginning and are not lost, in order."""
-        return sorted(self._first.get(side, ()), key=lambda name: (len(name), name))
+        return sorted(self._first.get(side, ()), key=by_number)
 
     def use(self, side: str, nodes: Iterable[str], *, held: bool = False) -> None:
         """Watch these nodes of a side, and no others; `held` in an allocation, or asked for run by run."""
@@ -326,6 +330,11 @@ class Watch:
             )
             self.stop.set()
         return now
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _described(node: str, seen: NodeState) -> str:

@@ -46,8 +46,14 @@ def planned(job: BuildJob, locked: Lock) -> BuildPlan:
 
 def outlined(job: BuildJob) -> BuildPlan:
     """Return what can be said of a build whose lock Spack has still to work out."""
-    only_install = job.request.choices.side == "virtual"
-    return plan.outline(job.names, job.made.store, job.request.mirror, only_install=only_install)
+    choices = job.request.choices
+    return plan.outline(
+        job.names,
+        job.made.store,
+        job.request.mirror,
+        choices.site,
+        only_install=choices.side == "virtual",
+    )
 
 
 def build(job: BuildJob, say: Say, show: Show = lambda plan: None) -> Manifest:

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from virtqual.errors import UsageError
 from virtqual.files import execute
 from virtqual.stack import lock, manifest, pins
 from virtqual.stack.lock import Lock, Package
 
 SITE = "config/site/packages.yaml"
+_NAME_AND_VERSION = re.compile(r"([\w-]+)@=?([\w.-]+)")
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,17 @@ def make(
 
 
 def outline(
-    names: Iterable[str], store: Path, mirror: Path | None = None, *, only_install: bool = False
+    names: Iterable[str],
+    store: Path,
+    mirror: Path | None = None,
+    site: Path | None = None,
+    *,
+    only_install: bool = False,
 ) -> BuildPlan:
     """Return what can be said before there is a lock: which commands and sources are lacking.
 
-    Parameters are those of :func:`make`; no packages are in it.
+    Parameters are those of :func:`make`, and the directory of the site's configuration, whose own packages
+    have to be there; no packages are in what is returned.
     """
     wanted = list(names)
     return BuildPlan(
@@ -154,7 +165,7 @@ def outline(
         build=(),
         installed=0,
         machine=(),
-        missing=tuple(_commands(wanted)),
+        missing=(*_commands(wanted), *(() if only_install else _lacking(_of_site(site)))),
         by_hand=() if only_install else tuple(_by_hand(wanted, store.parent / "by-hand", mirror)),
         free=shutil.disk_usage(_existing(store)).free,
         sizes={},
@@ -174,6 +185,28 @@ def _missing(build: list[Package], machine: list[Package]) -> Iterator[str]:
     if not build:
         return
     yield from _commands([package.name for package in build])
+    yield from _lacking(machine)
+
+
+def _of_site(site: Path | None) -> Iterator[Package]:
+    """Yield what a site says that its machines have, as far as it can be read without Spack."""
+    file = (site or Path()) / "packages.yaml"
+    if site is None or not file.is_file():
+        return
+    try:
+        stated = YAML(typ="safe").load(file.read_text(encoding="utf-8"))["packages"]
+        for entry in stated.values():
+            for external in entry.get("externals", ()):
+                if (spec := _NAME_AND_VERSION.match(external["spec"])) and "prefix" in external:
+                    yield Package(spec[1], spec[2], "", Path(external["prefix"]), {"external": external})
+    except (YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{file}: not a Spack configuration of packages (docs/stack.md): {type(error).__name__} {error}"
+        ) from error
+
+
+def _lacking(machine: Iterable[Package]) -> Iterator[str]:
+    """Yield what is not there, or of another version, of packages that are taken from the machine."""
     for package in machine:
         wanted, prefix = pins.programs()["externals"].get(package.name, {}), package.external or Path()
         compilers = package.raw["external"].get("extra_attributes") or {}
@@ -205,9 +238,12 @@ def _of_another_version(package: Package, command: list[str]) -> Iterator[str]:
     said = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     if not said or not manifest.of_one_version(said[0], package.version):
         told = f"that it is {said[0]}" if said else "no version"
+        whose, anew = "the lock", ", and lock it anew (`virtqual stack lock`)"
+        if not package.hash:
+            whose, anew = "the configuration", ""
         yield (
-            f"{' '.join(command)} says {told}, the lock has {package.name}@{package.version}: state yours in "
-            f"{SITE}, and lock it anew (`virtqual stack lock`)"
+            f"{' '.join(command)} says {told}, {whose} has {package.name}@{package.version}: state yours in "
+            f"{SITE}{anew}"
         )
 
 

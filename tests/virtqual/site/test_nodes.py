@@ -63,6 +63,14 @@ def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
     assert not made.stop.is_set()
 
 
+def test_a_node_that_the_system_file_leaves_out_is_named(watch, monkeypatch):
+    made = watch[0]
+    monkeypatch.setattr(nodes, "chosen", lambda partition, nodes: set(nodes) - {"vm1"})
+    assert made.begin() == ["partition virtual: 0 of 1 nodes can run jobs; the system file leaves out vm1"]
+    monkeypatch.setattr(nodes, "states", lambda *_: {})
+    assert "partition virtual: 0 of 1 nodes can run jobs; sinfo knows no node of it" in made.begin()
+
+
 @pytest.mark.parametrize("state", ["down", "drained", "fail", "idle*", "unknown", "allocated*", "completing"])
 def test_one_glance_decides_nothing(watch, state):
     """M7: a controller that restarts calls every node unknown for some seconds."""

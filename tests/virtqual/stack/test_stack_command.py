@@ -50,6 +50,27 @@ def test_a_plan_without_a_lock_says_what_a_person_must_do(stack, fake, tmp_path,
     assert "csh" not in said
 
 
+def test_a_plan_says_what_a_site_states_and_its_machine_has_not(stack, checkout, tmp_path):
+    site = checkout / "config/site"
+    site.mkdir()
+    sinfo = tmp_path / "slurm/bin/sinfo"
+    sinfo.parent.mkdir(parents=True)
+    sinfo.write_text("#!/bin/sh\necho slurm 22.05.8\n")
+    sinfo.chmod(0o755)
+    (tmp_path / "slurm/include/slurm").mkdir(parents=True)
+    (tmp_path / "slurm/include/slurm/pmi2.h").touch()
+    (site / "packages.yaml").write_text(
+        "packages:\n"
+        f"  slurm::\n    externals:\n    - {{spec: slurm@23.11.10, prefix: {tmp_path}/slurm}}\n"
+        "  hpcx-mpi:\n    externals:\n    - {spec: hpcx-mpi@2.20, prefix: /opt/nowhere/ompi}\n"
+    )
+    said = stack("build", "--dry-run")
+    assert "MISSING: hpcx-mpi is taken from /opt/nowhere/ompi, which is not there: say in config/site" in said
+    assert f"MISSING: {sinfo} -V says that it is 22.05.8, the configuration has slurm@23.11.10" in said
+    (site / "packages.yaml").write_text("packages: [slurm]\n")
+    assert "not a Spack configuration of packages" in stack("build", "--dry-run", code=2)
+
+
 def test_a_site_may_write_umlauts_whatever_the_locale(checkout, tmp_path):
     (checkout / "config/site").mkdir()
     (checkout / "config/site/packages.yaml").write_text("packages: {}  # für uns\n", encoding="utf-8")
