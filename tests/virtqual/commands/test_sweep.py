@@ -12,7 +12,7 @@ SLOW = math.log(1.1)
 
 
 def session(metrics):
-    """Return what a sweep over eight nodes a side has found: the third VM host is 10 % slower than the others."""
+    """Return what a sweep over eight nodes a side has found: VM host 3 is 10 % slower than the others."""
     names = {"native": [f"bare{n}" for n in range(1, 9)], "virtual": [f"host{n}" for n in range(1, 9)]}
     # As verdicts have them: from the mean of the kind, the slow host among them.
     hosts = dict.fromkeys(names["native"], 1.0)
