@@ -35,11 +35,14 @@ BATCH_ONLY = ("--job-name", "--output", "--error")
 
 
 @contextmanager
-def allocations(name: str) -> Iterator[dict[str, str]]:
-    """Hold an allocation of one side each; gives the environment by which ReFrame is told of them."""
+def allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
+    """Hold an allocation of one side each; gives the environment by which ReFrame is told of them.
+
+    Where `alive` is not there, they last until they are cancelled.
+    """
     system = load_system(name)
     known = {one.name: one for one in map(system.partition, SIDES)}
-    jobs = {part: slurm.allocate(one, "benchmark", one.extras.nodes) for part, one in known.items()}
+    jobs = {part: slurm.allocate(one, "benchmark", one.extras.nodes, alive) for part, one in known.items()}
     try:
         while slurm.waiting(jobs.values()):
             time.sleep(1)
@@ -143,7 +146,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as work,
-        allocations(options.system) if options.held else nullcontext({}) as told,
+        allocations(options.system, Path(work) / "alive") if options.held else nullcontext({}) as told,
     ):
         print("running the suite ...", flush=True)
         cases = reframe_cases(options.system, options.name, options.pairs, Path(work), told)
