@@ -1,6 +1,8 @@
 """`virtqual qualify --plan`: what would run, how long, and at what cost, before anything does."""
 
-from test_rotation import ON_TWO
+import json
+
+from test_rotation import ON_THREE, ON_TWO
 
 
 def planned(site, *options, **env):
@@ -33,6 +35,14 @@ def test_nodes_that_are_held_and_all_work_at_once(site):
         "1 cases, 20 runs in the first round with its warm-ups: 2 jobs, held for the whole session." in said
     )
     assert "Checks of one node go over 2 nodes a side, all of them at work at once." in said
+
+
+def test_nodes_that_the_system_file_leaves_out_are_not_planned_for(site):
+    cloud = json.loads(ON_THREE["FAKE_EXTRAS_cloud"])
+    cloud["session_access"] = [*cloud["session_access"], "--exclude=cloud-3"]
+    said = planned(site, **ON_THREE | {"FAKE_EXTRAS_cloud": json.dumps(cloud)})
+    assert "Checks of one node go over 2 nodes a side" in said
+    assert "Checks of one node go over 3 nodes a side" in planned(site, **ON_THREE)
 
 
 def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):

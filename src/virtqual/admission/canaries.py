@@ -45,9 +45,14 @@ class Canary(BaseModel):
     remedy: str
 
     @property
+    def answer(self) -> str:
+        """What it says of the feature, without the numbers."""
+        return f"{self.feature} {_WORDS[self.state]}"
+
+    @property
     def text(self) -> str:
         """One sentence."""
-        return f"{self.feature} {_WORDS[self.state]}: {self.evidence}"
+        return f"{self.answer}: {self.evidence}"
 
     def says(self, state: State, evidence: str) -> Canary:
         """Return what this canary says of some values."""

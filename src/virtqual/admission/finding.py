@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from virtqual.files.wording import listed
+
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
 ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
@@ -41,8 +43,7 @@ class Finding(BaseModel):
 
     def seen_at(self, nodes: Sequence[str]) -> Finding:
         """Return the finding with the first nodes, of some, at which it was seen."""
-        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
-        return self.model_copy(update={"reason": f"{', '.join(nodes[:MOST_NAMED])}{more}: {self.reason}"})
+        return self.model_copy(update={"reason": f"{listed(nodes, MOST_NAMED)}: {self.reason}"})
 
     @property
     def text(self) -> str:

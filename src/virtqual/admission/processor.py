@@ -6,6 +6,7 @@ import re
 from fnmatch import fnmatchcase
 
 from virtqual.admission.rules import Found, Limits, differs, rule, sides
+from virtqual.files.wording import listed
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
 
@@ -140,6 +141,5 @@ def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
         both = sorted(here.keys() & there.keys())
         other = [name for name in both if _mitigate_otherwise(here[name], there[name])]
         if other:
-            shown = "; ".join(f"{name}: {here[name]!r} against {there[name]!r}" for name in other[:2])
-            more = f" and {len(other) - 2} more" if len(other) > 2 else ""
-            yield f"mitigations differ ({shown}{more})"
+            shown = [f"{name}: {here[name]!r} against {there[name]!r}" for name in other]
+            yield f"mitigations differ ({listed(shown, 2, '; ')})"

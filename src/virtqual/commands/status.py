@@ -12,7 +12,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files.wording import many
+from virtqual.files.wording import listed, many
 from virtqual.history import outbox
 from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
 from virtqual.session.summary import Summary, summaries
@@ -93,8 +93,7 @@ def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | Non
     line = f"{last.system} {last.hypervisor_class}: {stood[-1]} since {nights[-same].created:%Y-%m-%d} "
     line += f"({same} in a row), {last.hypervisor}"
     if over:
-        names = sorted(over)
-        line += f"; OVER: {', '.join(names[:3])}{', ...' if names[3:] else ''}"
+        line += f"; OVER: {listed(sorted(over), 3)}"
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
     if expected and (since := gap(every, expected, now)):

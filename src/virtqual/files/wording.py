@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from textwrap import shorten
 from typing import Annotated, Any, get_args, get_origin
@@ -23,6 +23,17 @@ def dotted(key: Key) -> str:
 def many(count: int, noun: str) -> str:
     """Return such as ``1 node`` and ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first of some names, and how many more there are: ``vm1, vm2 and 6 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
+
+def by_number(node: str) -> tuple[int, str]:
+    """Return what names of nodes are sorted by: `vm10` after `vm9`."""
+    return len(node), node
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -98,8 +109,3 @@ def _keys(kind: Any, key: Key) -> set[str]:
         # A list, a tuple or a mapping: what it holds is one key further down.
         arguments, key = arguments[-1:] if get_origin(kind) is dict else arguments, key[1:]
     return set().union(*(_keys(argument, key) for argument in arguments)) if arguments else set()
-
-
-def by_number(node: str) -> tuple[int, str]:
-    """Return what names of nodes are sorted by: `vm10` after `vm9`."""
-    return len(node), node

@@ -45,7 +45,7 @@ def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool
     """Print what canaries say, what is missing first; `briefly` only names those that saw nothing."""
     for canary in canaries:
         if canary.state == "missing":
-            head = Text("canary ", style="bold red").append(f"{canary.feature} seems to be missing", "bold")
+            head = Text("canary ", style="bold red").append(canary.answer, "bold")
             console.print(head.append(f"  (protects claims {', '.join(canary.protects)})", "not bold dim"))
             console.print(Padding(Text(canary.evidence), (0, 0, 0, 4)))
             console.print(Padding(Text(f"-> {canary.remedy}", style="dim"), (0, 0, 0, 4)))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
-from virtqual.files.wording import by_number
+from virtqual.files.wording import by_number, listed
 from virtqual.site.slurm import NodeState, asks_for_reservation, chosen, forgotten, partition_option, states
 from virtqual.site.systems import System
 
@@ -138,11 +138,11 @@ class Watch:
             wanted = self._wanted(side)
             if len(self._first[side]) < wanted:
                 bad = [_described(node, seen) for node, seen in now.items() if not self._usable(side, seen)]
-                why = f": {_listed(bad)}" if bad else ""
+                why = f": {listed(bad, 5)}" if bad else ""
                 if not every:
                     why = "; sinfo knows no node of it"
                 elif left_out := sorted(every.keys() - now.keys(), key=by_number):
-                    why += f"; the system file leaves out {_listed(left_out)}"
+                    why += f"; the system file leaves out {listed(left_out, 5)}"
                 said = f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 (self.short if len(self._first[side]) >= (suffice or wanted) else lacking).append(said)
         return lacking
@@ -330,11 +330,6 @@ class Watch:
             )
             self.stop.set()
         return now
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _described(node: str, seen: NodeState) -> str:

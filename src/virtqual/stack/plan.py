@@ -238,9 +238,8 @@ def _of_another_version(package: Package, command: list[str]) -> Iterator[str]:
     said = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     if not said or not manifest.of_one_version(said[0], package.version):
         told = f"that it is {said[0]}" if said else "no version"
-        whose, anew = "the lock", ", and lock it anew (`virtqual stack lock`)"
-        if not package.hash:
-            whose, anew = "the configuration", ""
+        locked = ("the lock", ", and lock it anew (`virtqual stack lock`)")
+        whose, anew = locked if package.hash else ("the configuration", "")
         yield (
             f"{' '.join(command)} says {told}, {whose} has {package.name}@{package.version}: state yours in "
             f"{SITE}{anew}"
