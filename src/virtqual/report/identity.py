@@ -16,7 +16,10 @@ LabelledValue = tuple[str, object]
 # What of the features tells one processor from another, the widest first.
 _WIDEST = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2")
 
-_WORDS = {"numa": "NUMA", "vcpu": "vCPU", "iommu": "IOMMU", "qemu": "QEMU"}
+_WORDS = {
+    "numa": "NUMA", "vcpu": "vCPU", "cpu mode": "CPU mode", "vms": "VMs", "smt": "SMT", "mib": "MiB",
+    "iommu": "IOMMU", "qemu": "QEMU",
+}  # fmt: skip
 
 
 def show(identity: Identity, console: Console) -> None:

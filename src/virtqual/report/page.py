@@ -295,7 +295,7 @@ def _content(session: Session) -> dict[str, Any]:
         "not_run": not_run(session),
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
-        "identity": list(_identity(first)),
+        "identity": _identity(first),
         "nodes": {side: f", {run.nodes[0]}" if run else "" for side, run in first.items()},
         "hosts": list(_hosts(session)),
         "reported": [one for one in session.preflight if one.action != "unseen"],
@@ -493,17 +493,30 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 100 else f"{minutes} min"
 
 
-def _identity(first: Mapping[Side, Run | None]) -> Iterator[tuple[str, str, str]]:
-    """Yield what the first node of either side is, name by name."""
-    said = []
-    for run in first.values():
+def _identity(first: Mapping[Side, Run | None]) -> dict[str, Any]:
+    """Return what the first node of either side is: what differs, what is alike, and what only one has."""
+    said: dict[Side, dict[tuple[str, str], str]] = {}
+    for side, run in first.items():
         known = run.identity.get(run.nodes[0]) if run else None
-        said.append({f"{title} {name}": value for title, name, value in (words(known) if known else ())})
-    for name in dict.fromkeys(name for facts in said for name in facts):
-        one, other = (facts.get(name, "not there") for facts in said)
-        if one != other and len(one) + len(other) > LONG:
-            one, other = _only(one, other), _only(other, one)
-        yield name, one, other
+        said[side] = {(title, name): value for title, name, value in (words(known) if known else ())}
+    titles = {side: dict.fromkeys(title for title, _ in facts) for side, facts in said.items()}
+    both = titles["native"].keys() & titles["virtual"].keys()
+    differ: list[tuple[str, str, str]] = []
+    alike: list[tuple[str, str, str]] = []
+    for fact in dict.fromkeys(fact for facts in said.values() for fact in facts if fact[0] in both):
+        one, other = (facts.get(fact, "not there") for facts in said.values())
+        (alike if one == other else differ).append((" ".join(fact), *_beside(one, other)))
+    only = []
+    for side, facts in said.items():
+        rows = [(f"{title} {name}", value) for (title, name), value in facts.items() if title not in both]
+        only += [(side, [title for title in titles[side] if title not in both], rows)] if rows else []
+    return {"differ": differ, "alike": alike, "only": only}
+
+
+def _beside(one: str, other: str) -> tuple[str, str]:
+    if one == other or len(one) + len(other) <= LONG:
+        return one, other
+    return _only(one, other), _only(other, one)
 
 
 def _only(text: str, other: str) -> str:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from made_runs import made_run, session_of
-from virtqual.identity import gather, readers
+from virtqual.identity import Host, gather, readers
 from virtqual.report import page
 from virtqual.runs import Declared, Result
 from virtqual.session.conclusion import conclude
@@ -158,6 +158,21 @@ def test_a_session_with_runs_of_one_side_has_a_report(side):
     text = page.render(found)
     assert "no node answered" in text
     assert f"{side}, n1" in text
+
+
+def test_what_only_one_side_has_stands_apart_from_what_differs():
+    node = readers.read(gather.NodeFiles({}, {}))
+    guest = node.on(Host(source="host1.json", module_parameters={"kvm_amd.npt": "Y"}))
+    runs = [made_run("native", 0, identity={"n1": node}), made_run("virtual", 0, identity={"n1": guest})]
+    found = session_of(runs, created="2026-01-01T00:00:00+00:00")
+    conclude(found, judge(found), broken=["no node answered"])
+    text = page.render(found)
+    section = text[text.index('id="identity"') : text.index('id="preflight"')]
+    assert "0 of 0" not in section
+    assert re.search(r"<p>0 of \d\d facts that both nodes have differ", section)
+    only = section[section.index("Only on virtual, n1: its host") :]
+    assert only.index("kvm_amd.npt=Y") < only.index("both sides are alike")
+    assert ">not there<" not in section
 
 
 def test_the_command_that_measures_again_selects_what_was_over_and_in_its_scope():
