@@ -2,10 +2,12 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
-from virtqual.session.judge import judge
+from virtqual.references.load import known
+from virtqual.session.judge import judge, policy_in
 from virtqual.session.log import Log
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
@@ -48,7 +50,7 @@ def recreated(site):
     return site, {"FAKE_EXTRAS_cloud": json.dumps({"recreate_vms": [str(command), "--all"]})}
 
 
-def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated):
+def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkeypatch):
     site, extras = recreated
     site.fault("slow.cloud", "1.5")
     done = site.virtqual(*ON, **extras)
@@ -71,6 +73,9 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated):
         for node in run.identity.values()
     }
     assert boots == {False: "boot-0", True: "boot-1"}
+    # By the same rules as the session: what else the machine of the tests does refuses no run.
+    rules = policy_in(Path(site.env["VIRTQUAL_REFERENCES"]), known())
+    monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
     (verdict,) = judge(session).verdict.verdicts
     assert verdict.places.boot.tolist() == [0] * 4 + [1] * 4
 
