@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -47,12 +49,16 @@ def command(
             _say.print(str(output), soft_wrap=True)
             return
         names = letters(len(found))
+        each = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
         for name, session in zip(names, found, strict=True):
-            about = f"{session.session}  {session.hypervisor}"
-            _say.print(Text(f"{name}  ", "bold").append(about, "default"))
+            outcome = str(session.outcome or "")
+            each.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
+        differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+        differ.add_column(style="dim")
         for fact, words in differing(found):
             said = "; ".join(f"{name}: {word}" for name, word in zip(names, words, strict=True))
-            _say.print(Text(f"{fact}: ", "dim").append(said, "default"))
+            differ.add_row(Text(fact), Text(said))
+        _say.print(each, differ, sep="\n")
         _say.print(_table(rows, names))
         _say.print(
             "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
@@ -68,12 +74,21 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     table.add_column("")
     for title in ("virtual/native", "", f"native/{names[0]}", f"virtual/{names[0]}", ""):
         table.add_column(title, justify="right", no_wrap=True)
-    before = ""
-    for row in rows:
-        name = row.series.replace("@", " ") if row.series != before else ""
-        before = row.series
-        first, *others = ("-" if x is None else f"{x:.3f}" for x in (row.overhead, row.native, row.virtual))
-        table.add_row(name, names[row.session], first, row.interval, *others, row.mark)
+    for series, group in groupby(rows, key=attrgetter("series")):
+        # One row a series, so that its name may take several lines.
+        lines = [
+            (
+                names[row.session],
+                *("-" if x is None else f"{x:.3f}" for x in (row.overhead, row.native, row.virtual)),
+                row.interval,
+                row.mark,
+            )
+            for row in group
+        ]
+        name, overhead, native, virtual, interval, mark = (
+            "\n".join(column) for column in zip(*lines, strict=True)
+        )
+        table.add_row(series.replace("@", " "), name, overhead, interval, native, virtual, mark)
     return table
 
 

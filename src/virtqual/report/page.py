@@ -107,6 +107,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
         "compare.html.j2",
         f"{len(sessions)} sessions side by side",
         sessions=list(zip(names, sessions, strict=True)),
+        when=_when,
         differs=list(differing(sessions)),
         forest=drawn,
         metrics=[(name.replace("@", " "), better.get(name, ""), each) for name, each in metrics.items()],
