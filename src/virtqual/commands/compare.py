@@ -17,6 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.session.store import find, load
+from virtqual.verdict.outcome import times
 
 _say = verbatim()
 
@@ -79,7 +80,7 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
         lines = [
             (
                 names[row.session],
-                *("-" if x is None else f"{x:.3f}" for x in (row.overhead, row.native, row.virtual)),
+                *("-" if x is None else times(x) for x in (row.overhead, row.native, row.virtual)),
                 row.interval,
                 row.mark,
             )

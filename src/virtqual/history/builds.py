@@ -18,7 +18,7 @@ from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
 from virtqual.verdict.estimate import MOST_DF, Floats, Ints
-from virtqual.verdict.outcome import times
+from virtqual.verdict.outcome import short, times
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
@@ -40,7 +40,7 @@ class Level:
         """Such as ``1.05x (1.03-1.07)``, with the ends of an interval of 95 %."""
         sign = 1 if self.better == "lower" else -1
         ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
-        return f"{times(math.exp(sign * self.log))} ({ends[0]:.2f}-{ends[1]:.2f})"
+        return f"{times(math.exp(sign * self.log))} ({short(ends[0])}-{short(ends[1])})"
 
 
 @dataclass(frozen=True)

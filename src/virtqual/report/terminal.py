@@ -20,7 +20,7 @@ from virtqual.report import preflight
 from virtqual.session.session import Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.outcome import number
+from virtqual.verdict.outcome import number, short
 from virtqual.verdict.outliers import outliers
 from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.record import EstimateRecord
@@ -276,7 +276,7 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
 def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
-        mid, low, high = (_short(value) for value in (estimate.ratio, estimate.low, estimate.high))
+        mid, low, high = (short(value) for value in (estimate.ratio, estimate.low, estimate.high))
         shown = f"{mid} ({low}-{high})" if estimate.lower is not None else mid
     else:
         shown = "-"
@@ -285,15 +285,6 @@ def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: boo
     if beside:
         return ("  change", "", "", "", shown, word, str(verdict.pairs))
     return (f"{verdict.metric} {verdict.setting}", *values, verdict.unit, shown, word, str(verdict.pairs))
-
-
-def _short(ratio: float | None) -> str:
-    if ratio is None:
-        return "?"
-    if ratio < 0.1:
-        return f"{ratio:#.2g}"
-    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2
-    return f"{ratio:.{digits}f}"
 
 
 def _duration(seconds: float) -> str:

@@ -80,6 +80,16 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
 
 
+def short(ratio: float | None) -> str:
+    """Return a ratio as it stands in an interval, such as ``1.05``; ``?`` for one that is not known."""
+    if ratio is None:
+        return "?"
+    if ratio < 0.1:
+        return f"{ratio:#.2g}"
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2
+    return f"{ratio:.{digits}f}"
+
+
 def number(value: float) -> str:
     """Return a value with four significant digits and no exponent for everyday sizes."""
     if abs(value) >= 1e12:

@@ -77,8 +77,8 @@ def test_what_does_not_count_is_not_compared(two):
 def test_the_command_shows_them_side_by_side(two):
     done = run("compare", "20260101", "20260102")
     assert done.exit_code == 0, done.output
-    assert re.search(r"A +0\.740 +0\.7\d-0\.7\d +1\.000 +0\.740 +worst", done.output)
-    assert re.search(r"B +0\.985 +0\.9\d-1\.0\d +0\.822 +0\.810 +best", done.output)
+    assert re.search(r"A +0\.74x +0\.7\d-0\.7\d +1\.000x +0\.74x +worst", done.output)
+    assert re.search(r"B +0\.985x +0\.9\d-1\.0\d +0\.822x +0\.810x +best", done.output)
     assert re.search(r"^A +20260101\S+ +UNDECIDED +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: False; B: True", done.output)
     assert "[bold]on[/bold]" in done.output
@@ -94,8 +94,8 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, mon
     ]
     concluded(Log(keep(alone, paths.sessions())), None)
     done = run("compare", "20260103", "20260101")
-    assert re.search(r"1 thread +A +0\.740 +\S+ +1\.000 +0\.740", done.output), done.output
-    assert re.search(r"2 threads +B +0\.740 +\S+ +- +-", done.output), done.output
+    assert re.search(r"1 thread +A +0\.74x +\S+ +1\.000x +0\.74x", done.output), done.output
+    assert re.search(r"2 threads +B +0\.74x +\S+ +- +-", done.output), done.output
 
 
 def test_sizes_of_another_curve_are_held_against_nothing():
