@@ -42,7 +42,7 @@ def _assert_quiet(browser, path: Path) -> None:
 
 
 def _assert_narrow(browser, path: Path) -> None:
-    """A page of 320 pixels is read by scrolling in one direction."""
+    """A page of 320 pixels is read by scrolling in one direction, and no text is squeezed into a column."""
     page = browser.new_page(viewport={"width": 320, "height": 640})
     page.goto(path.as_uri())
     page.evaluate(OPEN_ALL)
@@ -51,6 +51,12 @@ def _assert_narrow(browser, path: Path) -> None:
         "&& e.getBoundingClientRect().right > 321).slice(0, 3).map(e => e.outerHTML.slice(0, 120))"
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 320, widest
+    squeezed = page.evaluate(
+        "[...document.querySelectorAll('p, li, caption, td, th, figcaption, summary')].filter(e => "
+        "!e.closest('thead') && e.getClientRects().length && e.innerText.length > 60 "
+        "&& e.getBoundingClientRect().width < 80).map(e => e.outerHTML.slice(0, 120))"
+    )
+    assert squeezed == []
     page.close()
 
 
