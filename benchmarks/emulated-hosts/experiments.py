@@ -5,10 +5,10 @@
 
 Each experiment brings the one-machine cluster up with its options, runs `virtqual qualify` while its fault is
 at work, and appends a line of JSON to the file.  Sessions that the file has are not run again, so that the
-script goes on where it was stopped.  Without names all are run, in the order of the list; at the end, and
-with `--list`, all that the file has is printed as two tables: by session, and by metric over the sessions of
-the same build.  A newer QEMU is one of another distribution, such as Debian's backports, unpacked with
-`dpkg-deb -x`.
+script goes on where it was stopped.  Without names all are run, in the order of the list, once each before
+any is run again; at the end, and with `--list`, all that the file has is printed as two tables: by session,
+and by metric over the sessions of the same build.  A newer QEMU is one of another distribution, such as
+Debian's backports, unpacked with `dpkg-deb -x`.
 """
 
 from __future__ import annotations
@@ -302,7 +302,9 @@ def main() -> None:
             f"no experiment {', '.join(sorted(unknown))}; there are: {', '.join(o.name for o in known)}"
         )
     wanted = [] if asked.list else [one for one in known if not asked.names or one.name in asked.names]
-    for one, number in [(each, k) for each in wanted for k in range(1, each.times + 1)]:
+    # All of them once before any a second time, so that a drift of the machine falls on all.
+    turns = range(1, max((one.times for one in wanted), default=0) + 1)
+    for one, number in [(each, k) for k in turns for each in wanted if k <= each.times]:
         if any((line["experiment"], line["number"]) == (one.name, number) for line in lines_of(asked.out)):
             continue
         print(f"== {one.name} {number} of {one.times}", flush=True)
