@@ -15,7 +15,7 @@ from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.report import page
-from virtqual.report.comparison import ComparedSeries, compare, differing, letters
+from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
 from virtqual.session.store import find, load
 from virtqual.verdict.outcome import times
 
@@ -57,8 +57,7 @@ def command(
         differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
         differ.add_column(style="dim")
         for fact, words in differing(found):
-            said = "; ".join(f"{name}: {word}" for name, word in zip(names, words, strict=True))
-            differ.add_row(Text(fact), Text(said))
+            differ.add_row(Text(fact), Text("\n".join(f"{who}: {word}" for who, word in shared(words))))
         _say.print(each, differ, sep="\n")
         _say.print(_table(rows, names))
         _say.print(

@@ -120,3 +120,18 @@ def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:
         words = [one.get(name, "not said") for one in flat]
         if len(set(words)) > 1:
             yield name, words
+
+
+def shared(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each different word of the sessions, once, with the letters of those that say it.
+
+    Examples
+    --------
+    >>> shared(["7.2", "10.0", "7.2"])
+    [('A, C', '7.2'), ('B', '10.0')]
+    """
+    names = letters(len(words))
+    return [
+        (", ".join(name for name, said in zip(names, words, strict=True) if said == word), word)
+        for word in dict.fromkeys(words)
+    ]

@@ -30,7 +30,7 @@ from virtqual.references.load import known as references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
 from virtqual.report import plots
-from virtqual.report.comparison import compare, differing, letters
+from virtqual.report.comparison import compare, differing, letters, shared
 from virtqual.report.identity import words
 from virtqual.report.terminal import details, not_run
 from virtqual.runs import Run
@@ -108,7 +108,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
         f"{len(sessions)} sessions side by side",
         sessions=list(zip(names, sessions, strict=True)),
         when=_when,
-        differs=list(differing(sessions)),
+        differs=[(fact, shared(words)) for fact, words in differing(sessions)],
         forest=drawn,
         metrics=[(name.replace("@", " "), better.get(name, ""), each) for name, each in metrics.items()],
     )
