@@ -76,19 +76,12 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for series, group in groupby(rows, key=attrgetter("series")):
         # One row a series, so that its name may take several lines.
-        lines = [
-            (
-                names[row.session],
-                *("-" if x is None else times(x) for x in (row.overhead, row.native, row.virtual)),
-                row.interval,
-                row.mark,
-            )
-            for row in group
-        ]
-        name, overhead, native, virtual, interval, mark = (
-            "\n".join(column) for column in zip(*lines, strict=True)
-        )
-        table.add_row(series.replace("@", " "), name, overhead, interval, native, virtual, mark)
+        lines = []
+        for row in group:
+            ratios = (row.overhead, row.native, row.virtual)
+            first, *others = ("-" if x is None else times(x) for x in ratios)
+            lines.append((names[row.session], first, row.interval, *others, row.mark))
+        table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table
 
 
