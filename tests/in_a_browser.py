@@ -5,7 +5,7 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 
 #: Everything that a keyboard must reach.
-REACHABLE = "a[href], summary, pre[tabindex]"
+REACHABLE = "a[href], summary, [tabindex]"
 OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 

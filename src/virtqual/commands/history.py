@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import track
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +16,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim, write
 from virtqual.errors import UsageError
-from virtqual.history.builds import Place, notes, place_of, said
+from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
 from virtqual.references.load import known as references
 from virtqual.references.marks import load_marks
@@ -54,12 +55,13 @@ def command(
             return
         for place in places:
             _say.print(Text(place.title, "bold"))
-            for metric in place.metrics:
-                for first, *others in said(place, metric, marks):
-                    _say.print(Text(f"{metric.name}: ", "bold").append(first, "default"))
-                    for text in others:
-                        _say.print(f"  {text}", style="dim")
-            _say.print(_table(place))
+            for change in told(place, marks):
+                _say.print(Text(f"\n{change.where}"))
+                for name, size in change.metrics:
+                    _say.print(_indented(Text(f"{name}: ", "bold").append(size, "default")))
+                for note in change.notes:
+                    _say.print(_indented(Text(note, "dim")))
+            _say.print("", _table(place))
             for note in notes(place, marks, references().waivers):
                 _say.print(note, style="dim")
         for unreadable in left:
@@ -82,12 +84,17 @@ def _read(sessions: Path) -> Iterator[Summary | UsageError]:
         yield one
 
 
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2))
+
+
 def _table(place: Place) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("metric and setting", overflow="fold", max_width=26)
-    for title in ("sessions", "first build", "last build"):
+    table.add_column("metric and setting", overflow="fold")
+    table.add_column("sessions", justify="right")
+    for title in ("first build", "last build"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("what changed")
+    table.add_column("changes", no_wrap=True)
     for one in place.metrics:
         first, last = one.levels[0], one.levels[-1]
         table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.summary)

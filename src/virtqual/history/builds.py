@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +24,12 @@ from virtqual.verdict.outcome import short, times
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
-#: Facts that differ from session to session by themselves, or say the same as another one.
-_OWN = ("label", "system", "class", "hypervisor build")
+#: The fact that is the build's name.
+_NAME = BUILD + "build"
+#: Facts that differ from session to session by themselves.
+_OWN = ("label", "system", "class")
+#: Of a digest people compare the beginning.
+_DIGEST = re.compile(r"\b[0-9a-f]{40,}\b")
 
 
 @dataclass(frozen=True)
@@ -94,9 +100,9 @@ class MetricHistory:
 
     @property
     def summary(self) -> str:
-        """What changed, in a few words; empty if nothing did."""
-        words = [f"{math.exp(abs(one.size)):.3g}x {_which(one.size)}" for one in self.changes.steps]
-        return ", ".join(words + (["a drift"] if self.changes.drift else []))
+        """How much changed, such as ``2 steps``; empty if nothing did."""
+        steps = [many(len(self.changes.steps), "step")] if self.changes.steps else []
+        return " and ".join(steps + ["a drift"] * bool(self.changes.drift))
 
     def in_time(self, number: int) -> Summary:
         """Return a session by its place in time."""
@@ -131,10 +137,10 @@ class Place:
     @property
     def title(self) -> str:
         """System, class, and of what it is made."""
-        began = sorted(one.created for one in self.sessions)
+        days = sorted(f"{one.created:%Y-%m-%d}" for one in self.sessions)
         return (
             f"{self.system} {self.hypervisor_class}: {many(len(self.sessions), 'session')} of "
-            f"{many(len(self.builds), 'build')}, {began[0]:%Y-%m-%d} to {began[-1]:%Y-%m-%d}"
+            f"{many(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         )
 
     def build(self, session: Summary) -> str:
@@ -231,70 +237,114 @@ def _largest(one: MetricHistory) -> float:
 
 
 def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
-    """Yield what else two sessions differ in, beside the build's name: fact, before, after."""
+    """Yield what else two sessions differ in, beside the build's name: the facts, before, after.
+
+    Facts that changed alike are named together.
+    """
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in dict.fromkeys((*before.facts, *after.facts)):
-        words = [one.facts.get(name, "not said") for one in (before, after)]
-        if name not in _OWN and words[0] != words[1]:
-            yield name, words[0], words[1]
+        then, now = (one.facts.get(name, "not said") for one in (before, after))
+        if name not in _OWN and then != now:
+            alike[_differing(then, now)].append(name)
+    for (then, now), names in alike.items():
+        # What says the same as the build's name is told by that.
+        if _NAME not in names:
+            yield ", ".join(names), then, now
 
 
-def said(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> list[list[str]]:
-    """Return what is to be said of each change of a metric: what it is, and then what belongs to it."""
-    known = [told(place, one, step, marks) for step in one.changes.steps]
-    return known + ([[drifted(one, drift)]] if (drift := one.changes.drift) else [])
+def _differing(then: str, now: str) -> tuple[str, str]:
+    """Return two words of a fact as people compare them: settings that differ, the start of a digest."""
+    words = [_DIGEST.sub(lambda digest: digest[0][:12], word).split() for word in (then, now)]
+    if any("=" in word for word in words[0] + words[1]):
+        own = [[word for word in words[side] if word not in words[1 - side]] for side in (0, 1)]
+        words = own if any(own) else words
+    before, after = (" ".join(side) or "nothing" for side in words)
+    return before, after
 
 
-def told(place: Place, one: MetricHistory, step: Step, marks: Sequence[Mark]) -> list[str]:
-    """Return what is to be said of a step, a sentence each: what and where, why, and what to do next."""
+@dataclass(frozen=True)
+class Told:
+    """What people are told of a change: where it is, and in which metrics.
+
+    Attributes
+    ----------
+    where
+        Such as ``between QEMU 9.1 and QEMU 9.2``.
+    metrics
+        The name of each metric that changed there, and how it did.
+    notes
+        What changed with it, what people marked there, and what to measure next; a sentence each.
+    """
+
+    where: str
+    metrics: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+def told(place: Place, marks: Sequence[Mark]) -> list[Told]:
+    """Return all changes in the order of builds, and drifts after them."""
+    steps: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
+    for one in place.metrics:
+        for step in one.changes.steps:
+            ends = one.sessions[step.first - 1], one.sessions[step.last]
+            within = [end.session for end in ends] if step.cause == "within" else []
+            steps[*map(place.number, ends), step.cause, *within].append((one, step))
+    drifts = [(one, one.changes.drift) for one in place.metrics if one.changes.drift]
+    return [_step(place, steps[key], marks) for key in sorted(steps)] + [_drift(*each) for each in drifts]
+
+
+def _step(place: Place, those: Sequence[tuple[MetricHistory, Step]], marks: Sequence[Mark]) -> Told:
+    """Return what is to be said of the steps of several metrics that lie at one place."""
+    one, step = those[0]
     first, last = one.sessions[step.first - 1], one.sessions[step.last]
-    before, after = _nearest(place, one, first, last)
-    factor = f"{math.exp(abs(step.size)):.3g}x {_which(step.size)}"
-    said = []
+    before, after = (first, last) if step.cause == "within" else _nearest(place, first, last)
+    where = f"between {place.build(first)} and {place.build(last)}"
     if step.cause == "within":
-        said.append(
-            f"{factor} between two sessions of {place.build(after)}, {first.session} and {last.session}: "
-            "the machine's, or the boot's"
-        )
-    else:
-        said.append(f"{factor} between {place.build(first)} and {place.build(last)}")
-    if step.cause == "native":
-        said[0] += ", by the native side alone: the machine's, and not the build's"
-    for name, then, now in changed(before, after):
-        said.append(f"changed with it: {name}: {then} -> {now}")
+        sessions = f"{first.session} and {last.session}"
+        where = f"between two sessions of {place.build(last)}, {sessions}: the machine's, or the boot's"
+    elif step.cause == "native":
+        where += ", by the native side alone: the machine's, and not the build's"
+    said = [f"changed with it: {names}: {then} -> {now}" for names, then, now in changed(before, after)]
     for mark in marks_between(marks, place.system, *sorted((before.created, after.created))):
         said.append(f"marked between them: {mark.what}, {mark.date}")
     if step.cause == "build":
         said.append(_next(place, place.number(first), place.number(last)))
-    return said
+    return Told(where, tuple((one.name, _size(step)) for one, step in those), tuple(said))
 
 
-def _nearest(place: Place, one: MetricHistory, first: Summary, last: Summary) -> tuple[Summary, Summary]:
-    """Return two sessions of the builds between which a step lies: those that are nearest in time."""
-    builds = place.number(first), place.number(last)
-    if builds[0] == builds[1]:
-        return first, last
-    these, those = ([each for each in one.sessions if place.number(each) == build] for build in builds)
+def _nearest(place: Place, first: Summary, last: Summary) -> tuple[Summary, Summary]:
+    """Return two sessions of the builds of two others: those that are nearest in time."""
+    these, those = (
+        [one for one in place.sessions if place.number(one) == place.number(end)] for end in (first, last)
+    )
     return min(product(these, those), key=lambda pair: abs(pair[1].created - pair[0].created))
 
 
-def _which(change: float) -> str:
+def _size(step: Step) -> str:
+    """Return such as ``1.22x slower (1.20-1.24)``, with the ends of an interval of 95 %."""
+    size, reach = abs(step.size), 1.96 * step.error
+    ends = "-".join(short(math.exp(end)) for end in (size - reach, size + reach))
+    return f"{times(math.exp(size))} {_way(step.size)} ({ends})"
+
+
+def _way(change: float) -> str:
     return "slower" if change > 0 else "faster"
 
 
 def _next(place: Place, first: int, last: int) -> str:
     """Return which build to measure next: the middle one of those that the step may lie at."""
-    if last - first == 1:
-        return "test next: a build from between the two, the one in the middle, if there are any"
-    return f"test next: {place.builds[(first + last) // 2]}, to halve that"
+    if last - first > 1:
+        return f"test next: {place.builds[(first + last) // 2]}, which is in the middle of these"
+    return "test next: a build from between these two, if there is one; else what changed, one at a time"
 
 
-def drifted(one: MetricHistory, drift: Drift) -> str:
+def _drift(one: MetricHistory, drift: Drift) -> Told:
     """Return what is to be said of a drift."""
-    which = _which(drift.rate)
-    return (
-        f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%}) {which} from each session to "
-        f"the next since {one.in_time(drift.since).session}; noticed at {one.in_time(drift.noticed).session}"
+    since, noticed = (one.in_time(number).session for number in (drift.since, drift.noticed))
+    rate = (
+        f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%}) {_way(drift.rate)} a session"
     )
+    return Told(f"a drift since {since}, noticed at {noticed}", ((one.name, rate),), ())
 
 
 def notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:

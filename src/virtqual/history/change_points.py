@@ -165,7 +165,8 @@ def changes(history: History, metrics: int) -> Changes:
 
 def _spread(history: History) -> tuple[float, int]:
     """Return what sessions of one build vary by; without builds of several, from one session to the next."""
-    builds = [np.flatnonzero(history.builds == build) for build in np.unique(history.builds)]
+    starts = np.flatnonzero(np.diff(history.builds)) + 1
+    builds = [build for build in np.split(np.arange(len(history.log)), starts) if len(build) > 1]
     # Of years in short stretches: their own steps and drifts are no noise.
     parts = [part for build in builds for part in np.array_split(build, math.ceil(len(build) / STRETCH))]
     spread, df = between([history.log[one] for one in parts], [history.variance[one] for one in parts])
@@ -199,11 +200,10 @@ class _Fit:
         first = self._first[end] - self._first[start]
         return self._second[end] - self._second[start] - first * first * self.variance(start, end)
 
-    def errors(self, starts: Ints, end: int) -> Floats:
-        """Return the squares from each of some places to an end."""
-        weight, first, second = self._sums[:, end, None] - self._sums[:, starts]
-        squares: Floats = second - first * first / weight
-        return squares
+    def sums(self, places: Ints) -> Floats:
+        """Return the sums of weights, values and squares before each of some places; shape (3, n)."""
+        sums: Floats = self._sums[:, places]
+        return sums
 
     def mean(self, start: int, end: int) -> float:
         """Return the weighted mean of ``[start, end)``."""
@@ -224,12 +224,14 @@ def _points(fit: _Fit, bounds: Sequence[int], penalty: float) -> list[int]:
     They make the sum of all squares, with a penalty for each, the least that there is: optimal partitioning
     (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval").
     """
-    places = np.array(bounds)
-    least, before = np.zeros(len(places)), np.zeros(len(places), dtype=np.int64)
-    for number in range(1, len(places)):
-        costs = least[:number] + fit.errors(places[:number], bounds[number]) + penalty
-        before[number] = int(np.argmin(costs))
-        least[number] = costs[before[number]]
+    weight, first, _ = fit.sums(np.array(bounds))
+    # Least sums up to each place, less the squares before it: these are the same wherever a stretch begins.
+    least, before = np.zeros(len(bounds)), np.zeros(len(bounds), dtype=np.int64)
+    for number in range(1, len(bounds)):
+        values = first[number] - first[:number]
+        costs = least[:number] - values * values / (weight[number] - weight[:number])
+        before[number] = int(costs.argmin())
+        least[number] = costs[before[number]] + penalty
     found, number = [], int(before[-1])
     while number:
         found.append(bounds[number])
@@ -278,6 +280,7 @@ def _moved(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
     cause: Cause = "build"
     if not between_builds[at]:
         cause = "within"
+        likely = [i for i in likely if history.builds[i - 1] == history.builds[i] == history.builds[at]]
     else:
         likely = [i for i in likely if between_builds[i]]
         before, after = slice(max(begin, at - NEAR), at), slice(at, min(end, at + NEAR))

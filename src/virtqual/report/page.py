@@ -24,8 +24,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from virtqual import paths
+from virtqual.files.wording import listed
 from virtqual.harness.process import pattern
-from virtqual.history.builds import MetricHistory, Place, notes, said
+from virtqual.history.builds import MetricHistory, Place, notes, told
 from virtqual.references.load import known as references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
@@ -118,15 +119,17 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     """Return the history of builds; `left` says which sessions could not be read, and why."""
     changed = [f"{one.name} on {place.system}" for place in places for one in place.metrics if one.summary]
     several = "metrics have" if len(changed) > 1 else "metric has"
-    shown = ", ".join(changed[:3]) + (", ..." if changed[3:] else "")
     return _page(
         "history.html.j2",
         "The history of hypervisor builds",
-        answer=f"{len(changed)} {several} changed: {shown}" if changed else "No metric has changed",
+        answer=f"{len(changed)} {several} changed: {listed(changed, 3)}"
+        if changed
+        else "No metric has changed",
         places=[
             {
                 "title": place.title,
-                "metrics": [_course(place, one, marks) for one in place.metrics],
+                "told": told(place, marks),
+                "metrics": [_course(one) for one in place.metrics],
                 "builds": list(_builds(place)),
                 "notes": list(notes(place, marks, references().waivers)),
             }
@@ -136,18 +139,17 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     )
 
 
-def _course(place: Place, one: MetricHistory, marks: Sequence[Mark]) -> dict[str, Any]:
+def _course(one: MetricHistory) -> dict[str, Any]:
     """Return a metric of a history: where something changed by session, else by build."""
     steps, levels = one.changes.steps, one.levels
-    told, history = said(place, one, marks), one.history
+    history = one.history
     values = [(level.build, level.log, level.error) for level in levels]
-    if told:
+    if one.summary:
         errors = np.sqrt(one.variances).tolist()
         values = list(zip(history.builds.tolist(), history.log.tolist(), errors, strict=True))
     return {
         "name": one.name,
         "better": f"{one.better} is better",
-        "said": told,
         "course": plots.course(values, [step.at for step in steps], WIDE, HEIGHT),
         "sessions": len(one.sessions),
         "first": levels[0].text,

@@ -7,7 +7,7 @@ import pytest
 from made_nights import night
 
 from in_a_browser import assert_fit_for_people
-from virtqual.history.builds import place_of, said, told
+from virtqual.history.builds import changed, place_of, told
 from virtqual.references.marks import Mark
 from virtqual.report import page
 from virtqual.session.summary import VerdictSummary
@@ -60,11 +60,85 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
     assert (first.metric, second.metric) == ("page_touch_time", "fork_time")
     assert second.changes.steps == ()
     (step,) = first.changes.steps
-    words = told(place, first, step, [Mark(date=date(2026, 1, 16), what="new BIOS")])
-    assert words[0] == "1.22x slower between QEMU 9.4 and QEMU 9.5"
-    assert "changed with it: native microcode: 0x1 -> 0x2" in words
-    assert "marked between them: new BIOS, 2026-01-16" in words
-    assert words[-1].startswith("test next: a build from between the two")
+    assert abs(step.size - 0.2) < 1.96 * step.error
+    (one,) = told(place, [Mark(date=date(2026, 1, 16), what="new BIOS")])
+    assert one.where == "between QEMU 9.4 and QEMU 9.5"
+    ((name, size),) = one.metrics
+    assert name == "page_touch_time s"
+    assert size == "1.22x slower (1.21-1.23)"
+    assert one.notes[:2] == (
+        "changed with it: native microcode: 0x1 -> 0x2",
+        "marked between them: new BIOS, 2026-01-16",
+    )
+    assert one.notes[2].startswith("test next: a build from between these two")
+    assert first.summary == "1 step"
+
+
+def test_metrics_that_changed_at_one_place_are_told_together():
+    given = nights(microcode=lambda build: "0x2" if build >= 5 else "0x1")
+    both = [
+        row.model_copy(
+            update={
+                "verdicts": (row.verdicts[0], verdict("fork_time", 0.3 * (number >= 15) + 0.001 * number % 3))
+            }
+        )
+        for number, row in enumerate(given)
+    ]
+    (one,) = told(place_of("site", "kvm", both), [])
+    assert [name for name, _ in one.metrics] == ["fork_time s", "page_touch_time s"]
+    assert len(one.notes) == 2
+
+
+def test_places_are_told_in_the_order_of_builds():
+    given = nights(step=0.4, at=6)
+    two = [
+        row.model_copy(update={"verdicts": (row.verdicts[0], verdict("fork_time", 0.2 * (number >= 9)))})
+        for number, row in enumerate(given)
+    ]
+    place = place_of("site", "kvm", two)
+    assert [one.metric for one in place.metrics] == ["page_touch_time", "fork_time"]
+    assert [one.where for one in told(place, [])] == [
+        "between QEMU 9.2 and QEMU 9.3",
+        "between QEMU 9.5 and QEMU 9.6",
+    ]
+
+
+def test_facts_that_changed_are_told_as_people_compare_them():
+    before, after = (
+        night(
+            number,
+            {},
+            facts={
+                "label": f"night {number}",
+                "hypervisor build": build,
+                "hypervisor host build": build,
+                "hypervisor machine": machine,
+                "hypervisor host hardware": machine,
+                "hypervisor details sha256": digit * 64,
+                "hypervisor details kvm": f"kvm.halt_poll_ns={number} kvm_amd.avic=N kvm_amd.npt=Y",
+                "native command line": line,
+                "native hosts": "host1",
+                "guest memory mib": str(2048 * (1 + number)),
+            },
+        )
+        for number, build, machine, digit, line in [
+            (0, "9.0", "pc-9.0", "a", "quiet nohz=off"),
+            (1, "9.1", "pc-9.1", "b", "quiet"),
+        ]
+    )
+    assert list(changed(before, after)) == [
+        ("hypervisor machine, hypervisor host hardware", "pc-9.0", "pc-9.1"),
+        ("hypervisor details sha256", "a" * 12, "b" * 12),
+        ("hypervisor details kvm", "kvm.halt_poll_ns=0", "kvm.halt_poll_ns=1"),
+        ("native command line", "nohz=off", "nothing"),
+        ("guest memory mib", "2048", "4096"),
+    ]
+    assert list(changed(before, before)) == []
+
+
+def test_settings_in_another_order_are_told_as_they_stand():
+    one, other = (night(0, {}, facts={"native command line": line}) for line in ("a=1 b=2", "b=2 a=1"))
+    assert list(changed(one, other)) == [("native command line", "a=1 b=2", "b=2 a=1")]
 
 
 def test_a_setting_of_one_build_is_a_build_of_its_own():
@@ -94,8 +168,8 @@ def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
     place = place_of("site", "kvm", rows)
     (step,) = place.metrics[0].changes.steps
     assert step.last - step.first >= 1
-    *_, next_one = told(place, place.metrics[0], step, [])
-    assert next_one.startswith("test next: QEMU 9.")
+    (one,) = told(place, [])
+    assert one.notes[-1].startswith("test next: QEMU 9.")
 
 
 def test_an_old_build_that_is_measured_again_stands_with_its_own():
@@ -108,8 +182,8 @@ def test_an_old_build_that_is_measured_again_stands_with_its_own():
     assert [place.number(one) for one in place.sessions] == sorted(
         place.number(one) for one in place.sessions
     )
-    (step,) = place.metrics[0].changes.steps
-    assert told(place, place.metrics[0], step, [])[0] == "1.22x slower between QEMU 9.3 and QEMU 9.4"
+    (one,) = told(place, [])
+    assert one.where == "between QEMU 9.3 and QEMU 9.4"
 
 
 def test_what_changed_with_it_is_that_of_the_builds_that_are_named_and_nearest_in_time():
@@ -126,11 +200,9 @@ def test_what_changed_with_it_is_that_of_the_builds_that_are_named_and_nearest_i
         for k, one in enumerate(given[9:12])
     ]
     place = place_of("site", "kvm", [*given, *again])
-    (step,) = place.metrics[0].changes.steps
-    marks = [Mark(date=again[0].created.date(), what="new firmware")]
-    words = told(place, place.metrics[0], step, marks)
-    assert words[0] == "1.22x slower between QEMU 9.3 and QEMU 9.4"
-    assert not [word for word in words if "microcode" in word or "firmware" in word]
+    (one,) = told(place, [Mark(date=again[0].created.date(), what="new firmware")])
+    assert one.where == "between QEMU 9.3 and QEMU 9.4"
+    assert not [note for note in one.notes if "microcode" in note or "firmware" in note]
 
 
 def test_a_session_that_measured_nothing_is_no_build_of_its_own():
@@ -158,9 +230,12 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
         for n in range(60)
     ]
     place = place_of("site", "kvm", rows)
-    *_, (text,) = said(place, place.metrics[0], [])
-    assert "% (standard error" in text
-    assert "slower from each session to the next since night-" in text
+    (one,) = told(place, [])
+    assert one.where.startswith("a drift since night-")
+    ((_, size),) = one.metrics
+    assert "% (standard error" in size
+    assert size.endswith("slower a session")
+    assert place.metrics[0].summary == "a drift"
 
 
 def test_builds_of_one_name_are_named_by_what_not_all_of_them_have():

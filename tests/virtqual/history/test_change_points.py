@@ -48,6 +48,16 @@ def test_its_size_is_told_with_its_error(rng):
     assert all(step.first <= 18 <= step.last for step in found)
 
 
+def test_a_step_within_a_build_ends_within_it(rng):
+    """However unsure its place is: it is told as one between two sessions of that build."""
+    of = np.repeat(np.arange(3), 12)
+    virtual = 0.012 * (of >= 1) + 0.03 * (np.arange(len(of)) >= 15)
+    found = [step for _ in range(600) for step in changes(history(rng, virtual, of=of), 1).steps]
+    within = [step for step in found if step.cause == "within"]
+    assert len(within) > 100
+    assert all(of[step.first - 1] == of[step.at] == of[step.last] for step in within)
+
+
 def test_a_machine_that_becomes_faster_as_a_whole_makes_no_step(rng):
     faster = -0.15 * (np.arange(len(OF)) >= 18)
     assert not any(changes(history(rng, faster, faster), METRICS).steps for _ in range(50))
