@@ -50,8 +50,8 @@ def test_its_size_is_told_with_its_error(rng):
 
 def test_a_step_within_a_build_ends_within_it(rng):
     """However unsure its place is: it is told as one between two sessions of that build."""
-    of = np.repeat(np.arange(3), 12)
-    virtual = 0.012 * (of >= 1) + 0.03 * (np.arange(len(of)) >= 15)
+    of = np.repeat(np.arange(3), 6)
+    virtual = 0.05 * (np.arange(len(of)) >= 9) - 0.02 * (of >= 1)
     found = [step for _ in range(600) for step in changes(history(rng, virtual, of=of), 1).steps]
     within = [step for step in found if step.cause == "within"]
     assert len(within) > 100
