@@ -208,6 +208,7 @@ def run(one: Experiment, number: int) -> dict[str, object]:
         done = subprocess.run(
             ["virtqual", "qualify", "--system", "vcluster", "--label", label, *one.qualify], check=False
         )
+    subprocess.run(["vcluster", "down"], check=True, capture_output=True)
     if done.returncode == INTERRUPTED:
         raise KeyboardInterrupt
     took = time.monotonic() - began - booted

@@ -20,7 +20,7 @@ from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
 from virtqual.verdict.estimate import MOST_DF, Floats, Ints
-from virtqual.verdict.outcome import short, times
+from virtqual.verdict.outcome import span, times
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
@@ -46,7 +46,7 @@ class Level:
         """Such as ``1.05x (1.03-1.07)``, with the ends of an interval of 95 %."""
         sign = 1 if self.better == "lower" else -1
         ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
-        return f"{times(math.exp(sign * self.log))} ({short(ends[0])}-{short(ends[1])})"
+        return f"{times(math.exp(sign * self.log))} ({span(*ends)})"
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def _nearest(place: Place, first: Summary, last: Summary) -> tuple[Summary, Summ
 def _size(step: Step) -> str:
     """Return such as ``1.22x slower (1.20-1.24)``, with the ends of an interval of 95 %."""
     size, reach = abs(step.size), 1.96 * step.error
-    ends = "-".join(short(math.exp(end)) for end in (size - reach, size + reach))
+    ends = span(math.exp(size - reach), math.exp(size + reach))
     return f"{times(math.exp(size))} {_way(step.size)} ({ends})"
 
 

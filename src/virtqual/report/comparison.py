@@ -18,7 +18,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import VerdictRecord
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.outcome import short
+from virtqual.verdict.outcome import span
 from virtqual.verdict.pairs import Series
 
 
@@ -56,7 +56,7 @@ class ComparedSeries:
         judged = self.verdict.overhead if self.verdict else None
         if judged is None or judged.low is None or judged.high is None:
             return ""
-        return f"{short(judged.low)}-{short(judged.high)}"
+        return span(judged.low, judged.high)
 
 
 def letters(count: int) -> list[str]:

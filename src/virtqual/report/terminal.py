@@ -20,7 +20,7 @@ from virtqual.report import preflight
 from virtqual.session.session import Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.outcome import number, short
+from virtqual.verdict.outcome import number, short, span
 from virtqual.verdict.outliers import outliers
 from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.record import EstimateRecord
@@ -276,8 +276,9 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
 def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
     if estimate:
-        mid, low, high = (short(value) for value in (estimate.ratio, estimate.low, estimate.high))
-        shown = f"{mid} ({low}-{high})" if estimate.lower is not None else mid
+        shown = short(estimate.ratio)
+        if estimate.lower is not None:
+            shown += f" ({span(estimate.low, estimate.high)})"
     else:
         shown = "-"
     outcome = verdict.outcome.value

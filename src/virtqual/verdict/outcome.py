@@ -90,6 +90,11 @@ def short(ratio: float | None) -> str:
     return f"{ratio:.{digits}f}"
 
 
+def span(low: float | None, high: float | None) -> str:
+    """Return the ends of an interval of a ratio, such as ``1.03-1.07``."""
+    return f"{short(low)}-{short(high)}"
+
+
 def number(value: float) -> str:
     """Return a value with four significant digits and no exponent for everyday sizes."""
     if abs(value) >= 1e12:
