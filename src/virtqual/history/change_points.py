@@ -26,9 +26,9 @@ from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
 #: less than the promised 1 %: how sessions of a build vary is an estimate, too.
 ALPHA = 0.005
 ALPHA_DRIFT = 0.002
-#: What a place within a build's sessions must be better by, in squares of standard errors, than the place
-#: between two builds: builds change at every such place, machines seldom.
-WITHIN = 9.0
+#: What explains sessions otherwise than by a new build (a step within one, a native side that moved, a drift)
+#: must be better by, in squares of standard errors: builds change at every such place, machines seldom.
+UNLIKELY = 9.0
 #: Places that are no worse than the best by so much may be the true ones, too (a likelihood ratio of 95 %).
 LIKELY = 3.84
 #: The shift, in standard errors of a session, that cumulative sums are most sensitive to is twice this.
@@ -37,7 +37,6 @@ SLACK = 0.5
 USUAL = 3
 #: How many sessions on either side of a step say which side moved.
 NEAR = 6
-
 #: So many sessions of a build in a row say how much they vary.
 STRETCH = 5
 
@@ -143,46 +142,44 @@ def changes(history: History, metrics: int) -> Changes:
     """
     count = len(history.log)
     spread, df = _spread(history)
-    if count < USUAL:
+    if count < USUAL or df < 1:
         return Changes((), None, spread, df)
     variance = history.variance + spread**2
-    known = _known(history, spread, df)
-    penalty = float(special.stdtrit(known, 1 - ALPHA / (2 * metrics * (count - 1)))) ** 2
+    penalty = float(special.stdtrit(df, 1 - ALPHA / (2 * metrics * (count - 1)))) ** 2
     fit = _Fit(history.log, 1 / variance)
-    steps = [_moved(history, fit, *one) for one in _places(history, fit, penalty)]
-    bounds = [0, *(step.at for step in steps), count]
-    level = np.concatenate([np.full(b - a, fit.mean(a, b)) for a, b in itertools.pairwise(bounds)])
     in_time = np.argsort(history.order)
     limit = _limit(ALPHA_DRIFT / (2 * metrics), count)
-    rest = float(((history.log - level) ** 2 / variance).sum()) + penalty * len(steps)
-    drift = _drift(history.log[in_time], variance[in_time], limit, known)
-    # Steps alarm as drifts do, and a long drift looks like steps: which of them explains more?
-    if drift is not None and drift[1] + penalty < rest:
+    drift = _drift(history.log[in_time], variance[in_time], limit, df)
+    places = _places(history, fit, penalty)
+    if drift is not None and not places:
+        # Something changed; was it at one place?
+        places = [(0, _likeliest(history.builds, fit), count)]
+    bounds = [0, *(at for _, at, _ in places), count]
+    level = np.concatenate([np.full(b - a, fit.mean(a, b)) for a, b in itertools.pairwise(bounds)])
+    # Steps alarm as drifts do, and a long drift looks like steps: which of them explains more?  Within a build,
+    # where none is likelier, it is a drift unless the steps are clearly better.
+    rest = float(((history.log - level) ** 2 / variance).sum()) + penalty * (len(places) - 1)
+    by_builds = any(history.builds[at] > history.builds[at - 1] for _, at, _ in places)
+    if drift is not None and drift[1] < rest + (-UNLIKELY if by_builds else LIKELY):
         return Changes((), drift[0], spread, df)
-    drift = _drift((history.log - level)[in_time], variance[in_time], limit, known)
-    return Changes(tuple(steps), drift and drift[0], spread, df)
+    drift = _drift((history.log - level)[in_time], variance[in_time], limit, df)
+    steps = tuple(_moved(history, fit, *one) for one in places)
+    return Changes(steps, drift and drift[0], spread, df)
 
 
 def _spread(history: History) -> tuple[float, int]:
-    """Return what sessions of one build vary by; without builds of several, from one session to the next."""
+    """Return what sessions of a build vary by; where these are few, from what each differs from the next."""
     starts = np.flatnonzero(np.diff(history.builds)) + 1
     builds = [build for build in np.split(np.arange(len(history.log)), starts) if len(build) > 1]
     # Of years in short stretches: their own steps and drifts are no noise.
     parts = [part for build in builds for part in np.array_split(build, math.ceil(len(build) / STRETCH))]
     spread, df = between([history.log[one] for one in parts], [history.variance[one] for one in parts])
-    if df >= LEAST_DF or len(history.log) < LEAST_DF:
-        return spread, df
     # Whatever steps there are: most sessions have none before them.
     next_to = np.diff(history.log)
+    if df >= max(LEAST_DF, len(next_to) // 3):
+        return spread, df
     seen = (MAD_TO_SIGMA * float(np.median(np.abs(next_to)))) ** 2 / 2
     return math.sqrt(max(seen - float(history.variance.mean()), 0.0)), len(next_to) // 3
-
-
-def _known(history: History, spread: float, df: int) -> float:
-    """Return the degrees of freedom of a session's variance, as a whole (Satterthwaite)."""
-    own = float(history.variance.mean())
-    uncertain = spread**4 / max(df, 1)
-    return min((own + spread**2) ** 2 / uncertain, 1e6) if uncertain > 0 else 1e6
 
 
 class _Fit:
@@ -262,6 +259,13 @@ def _places(history: History, fit: _Fit, penalty: float) -> list[tuple[int, int,
     return placed
 
 
+def _likeliest(builds: Ints, fit: _Fit) -> int:
+    """Return the best place of a single step: between builds, unless one within a build is far better."""
+    within = UNLIKELY * (np.diff(builds) == 0)
+    gains = [fit.gain(0, at, len(builds)) for at in range(1, len(builds))]
+    return 1 + int(np.argmax(np.array(gains) - within))
+
+
 def _best(builds: Ints, fit: _Fit, begin: int, at: int, end: int) -> int:
     """Return the best place of a step near one: between builds, unless one within a build is far better."""
     near = range(begin + 1, end)
@@ -269,7 +273,7 @@ def _best(builds: Ints, fit: _Fit, begin: int, at: int, end: int) -> int:
     if not within:
         return at
     best = max(within, key=lambda i: fit.gain(begin, i, end))
-    return best if fit.gain(begin, best, end) > fit.gain(begin, at, end) + WITHIN else at
+    return best if fit.gain(begin, best, end) > fit.gain(begin, at, end) + UNLIKELY else at
 
 
 def _moved(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
@@ -283,14 +287,21 @@ def _moved(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
         likely = [i for i in likely if history.builds[i - 1] == history.builds[i] == history.builds[at]]
     else:
         likely = [i for i in likely if between_builds[i]]
-        before, after = slice(max(begin, at - NEAR), at), slice(at, min(end, at + NEAR))
-        native, virtual = (
-            abs(float(side[after].mean() - side[before].mean())) for side in (history.native, history.virtual)
-        )
-        if virtual < abs(size) / 2 <= native:
+        native, night = _move(history.native, begin, at, end)
+        virtual, _ = _move(history.virtual, begin, at, end)
+        # Nights that differ much move both sides by chance: then it is the build's, as most changes are.
+        if virtual < abs(size) / 2 <= native and native**2 > virtual**2 + UNLIKELY * night:
             cause = "native"
     error = math.sqrt(fit.variance(begin, at) + fit.variance(at, end))
     return Step(at, min(likely), max(likely), size, error, cause)
+
+
+def _move(side: Floats, begin: int, at: int, end: int) -> tuple[float, float]:
+    """Return by how much the sessions near a step differ before and after it, and the variance of that."""
+    parts = side[max(begin, at - NEAR) : at], side[at : min(end, at + NEAR)]
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+    variance = squares / max(sum(map(len, parts)) - 2, 1)
+    return abs(float(parts[1].mean() - parts[0].mean())), variance * sum(1 / len(part) for part in parts)
 
 
 def _limit(alpha: float, count: int) -> float:
@@ -306,7 +317,7 @@ def _limit(alpha: float, count: int) -> float:
     return float(optimize.brentq(missing, 0.5, 200))
 
 
-def _alarm(log: Floats, variance: Floats, limit: float, df: float) -> int | None:
+def _alarm(log: Floats, variance: Floats, limit: float, df: int) -> int | None:
     """Return the session, in the order of time, at which a drift shows; None where none does."""
     weights = 1 / variance
     known, usual = np.cumsum(weights)[:-1], np.cumsum(weights * log)[:-1]
@@ -322,7 +333,7 @@ def _alarm(log: Floats, variance: Floats, limit: float, df: float) -> int | None
     return None
 
 
-def _drift(log: Floats, variance: Floats, limit: float, df: float) -> tuple[Drift, float] | None:
+def _drift(log: Floats, variance: Floats, limit: float, df: int) -> tuple[Drift, float] | None:
     """Return the drift of sessions in the order of time, and the squares around it; None where none shows."""
     noticed = _alarm(log, variance, limit, df)
     if noticed is None:

@@ -32,10 +32,23 @@ def test_where_nothing_changed_nothing_is_found(rng, boots):
     assert sum(any(one.drift for one in each) for each in found) <= 150 * 2 * ALPHA_DRIFT + 2
 
 
-def test_a_step_is_laid_to_its_build(rng):
+@pytest.mark.parametrize(
+    ("builds", "sessions", "boots"), [(3, 1, 0.02), (5, 1, 0.02), (12, 1, 0.03), (4, 2, 0.03), (6, 3, 0.02)]
+)
+def test_nor_in_a_short_history(rng, builds, sessions, boots):
+    """Of few sessions little is known of what boots vary by: it must not pass for knowledge."""
+    of = np.repeat(np.arange(builds), sessions)
+    found = [
+        [changes(history(rng, 0.0, of=of, boots=boots), METRICS) for _ in range(METRICS)] for _ in range(200)
+    ]
+    assert sum(any(one.steps or one.drift for one in each) for each in found) <= 5
+
+
+@pytest.mark.parametrize("at", [2, 6, 9])
+def test_a_step_is_laid_to_its_build(rng, at):
+    """Be it early or late, when it could be the begin of a drift."""
     right = 0
     for _ in range(100):
-        at = int(rng.integers(2, BUILDS - 2))
         (*steps,) = changes(history(rng, (at <= OF) * 0.05), METRICS).steps
         right += [(OF[step.at], step.cause) for step in steps] == [(at, "build")]
     assert right >= 95
@@ -69,6 +82,18 @@ def test_the_native_side_alone_is_the_machines_matter(rng, since):
     found = [changes(history(rng, 0.0, faster), METRICS).steps for _ in range(50)]
     assert all(len(steps) == 1 for steps in found)
     assert all(steps[0].cause != "build" for steps in found)
+
+
+def test_nights_that_differ_much_make_no_step_the_machines_matter(rng):
+    """By chance the native side moves as the overhead does: that acquits no build."""
+    causes = []
+    for _ in range(100):
+        plain = history(rng, (OF >= 6) * 0.15)
+        night = rng.normal(0, 0.1, len(OF))
+        loud = History(OF, plain.log, plain.variance, night, night + plain.log, plain.order)
+        causes += [step.cause for step in changes(loud, METRICS).steps]
+    assert len(causes) >= 95
+    assert causes.count("native") <= 1
 
 
 def test_between_sessions_of_a_build_it_is_no_builds_matter(rng):
