@@ -156,8 +156,8 @@ def changes(history: History, metrics: int) -> Changes:
         places = [(0, _likeliest(history.builds, fit), count)]
     bounds = [0, *(at for _, at, _ in places), count]
     level = np.concatenate([np.full(b - a, fit.mean(a, b)) for a, b in itertools.pairwise(bounds)])
-    # Steps alarm as drifts do, and a long drift looks like steps: which of them explains more?  Within a build,
-    # where none is likelier, it is a drift unless the steps are clearly better.
+    # Steps alarm as drifts do, and a long drift looks like steps: which of them explains more?
+    # Within a build, where neither is likelier, it is a drift unless the steps are clearly better.
     rest = float(((history.log - level) ** 2 / variance).sum()) + penalty * (len(places) - 1)
     by_builds = any(history.builds[at] > history.builds[at - 1] for _, at, _ in places)
     if drift is not None and drift[1] < rest + (-UNLIKELY if by_builds else LIKELY):
