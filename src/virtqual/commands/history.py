@@ -97,7 +97,7 @@ def _table(place: Place) -> Table:
     table.add_column("changes", no_wrap=True)
     for one in place.metrics:
         first, last = one.levels[0], one.levels[-1]
-        table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.summary)
+        table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.outcome)
     return table
 
 

@@ -104,6 +104,13 @@ class MetricHistory:
         steps = [many(len(self.changes.steps), "step")] if self.changes.steps else []
         return " and ".join(steps + ["a drift"] * bool(self.changes.drift))
 
+    @property
+    def outcome(self) -> str:
+        """What changed, or from what size on a step would have shown."""
+        if math.isinf(self.changes.least):
+            return "too few sessions"
+        return self.summary or f"none of {times(math.exp(self.changes.least))} or more"
+
     def in_time(self, number: int) -> Summary:
         """Return a session by its place in time."""
         return self.sessions[int(np.argsort(self.history.order)[number])]

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from scipy import optimize, special
 
-from virtqual.history.history import LEAST_DF, between
+from virtqual.history.history import between
 from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
 
 #: How often a history in which nothing changed shows a step, or a drift, on any of its metrics.  Together
@@ -35,6 +35,8 @@ LIKELY = 3.84
 SLACK = 0.5
 #: So many sessions say what is usual before one can differ from it.
 USUAL = 3
+#: In standard errors: a step larger than what shows by so much shows in 90 %.
+NINE_OF_TEN = 1.2816
 #: How many sessions on either side of a step say which side moved.
 NEAR = 6
 #: So many sessions of a build in a row say how much they vary.
@@ -122,12 +124,16 @@ class Changes:
         None where there is none.
     between, df
         What sessions of one build vary by beyond their own errors, and how well that is known.
+    least
+        The step of ln(virtual/native) in the middle that nine of ten such histories show; infinite where
+        there are too few sessions to show any.
     """
 
     steps: tuple[Step, ...]
     drift: Drift | None
     between: float
     df: int
+    least: float
 
 
 def changes(history: History, metrics: int) -> Changes:
@@ -143,10 +149,11 @@ def changes(history: History, metrics: int) -> Changes:
     count = len(history.log)
     spread, df = _spread(history)
     if count < USUAL or df < 1:
-        return Changes((), None, spread, df)
+        return Changes((), None, spread, df, math.inf)
     variance = history.variance + spread**2
     penalty = float(special.stdtrit(df, 1 - ALPHA / (2 * metrics * (count - 1)))) ** 2
     fit = _Fit(history.log, 1 / variance)
+    least = (math.sqrt(penalty) + NINE_OF_TEN) * min(fit.difference(0, at, count) for at in range(1, count))
     in_time = np.argsort(history.order)
     limit = _limit(ALPHA_DRIFT / (2 * metrics), count)
     drift = _drift(history.log[in_time], variance[in_time], limit, df)
@@ -161,10 +168,10 @@ def changes(history: History, metrics: int) -> Changes:
     rest = float(((history.log - level) ** 2 / variance).sum()) + penalty * (len(places) - 1)
     by_builds = any(history.builds[at] > history.builds[at - 1] for _, at, _ in places)
     if drift is not None and drift[1] < rest + (-UNLIKELY if by_builds else LIKELY):
-        return Changes((), drift[0], spread, df)
+        return Changes((), drift[0], spread, df, least)
     drift = _drift((history.log - level)[in_time], variance[in_time], limit, df)
     steps = tuple(_moved(history, fit, *one) for one in places)
-    return Changes(steps, drift and drift[0], spread, df)
+    return Changes(steps, drift and drift[0], spread, df, least)
 
 
 def _spread(history: History) -> tuple[float, int]:
@@ -176,7 +183,7 @@ def _spread(history: History) -> tuple[float, int]:
     spread, df = between([history.log[one] for one in parts], [history.variance[one] for one in parts])
     # Whatever steps there are: most sessions have none before them.
     next_to = np.diff(history.log)
-    if df >= max(LEAST_DF, len(next_to) // 3):
+    if df >= len(next_to) // 3:
         return spread, df
     seen = (MAD_TO_SIGMA * float(np.median(np.abs(next_to)))) ** 2 / 2
     return math.sqrt(max(seen - float(history.variance.mean()), 0.0)), len(next_to) // 3
@@ -209,6 +216,10 @@ class _Fit:
     def variance(self, start: int, end: int) -> float:
         """Return the variance of this mean."""
         return 1 / (self._weight[end] - self._weight[start])
+
+    def difference(self, start: int, at: int, end: int) -> float:
+        """Return the standard error of the difference of two means."""
+        return math.sqrt(self.variance(start, at) + self.variance(at, end))
 
     def gain(self, start: int, at: int, end: int) -> float:
         """Return by how much two means are better than one."""
@@ -292,8 +303,7 @@ def _moved(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
         # Nights that differ much move both sides by chance: then it is the build's, as most changes are.
         if virtual < abs(size) / 2 <= native and native**2 > virtual**2 + UNLIKELY * night:
             cause = "native"
-    error = math.sqrt(fit.variance(begin, at) + fit.variance(at, end))
-    return Step(at, min(likely), max(likely), size, error, cause)
+    return Step(at, min(likely), max(likely), size, fit.difference(begin, at, end), cause)
 
 
 def _move(side: Floats, begin: int, at: int, end: int) -> tuple[float, float]:

@@ -119,12 +119,12 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     """Return the history of builds; `left` says which sessions could not be read, and why."""
     changed = [f"{one.name} on {place.system}" for place in places for one in place.metrics if one.summary]
     several = "metrics have" if len(changed) > 1 else "metric has"
+    shown = any(math.isfinite(one.changes.least) for place in places for one in place.metrics)
+    nothing = "No metric has changed" if shown else "There are too few sessions to show a change"
     return _page(
         "history.html.j2",
         "The history of hypervisor builds",
-        answer=f"{len(changed)} {several} changed: {listed(changed, 3)}"
-        if changed
-        else "No metric has changed",
+        answer=f"{len(changed)} {several} changed: {listed(changed, 3)}" if changed else nothing,
         places=[
             {
                 "title": place.title,
@@ -155,6 +155,7 @@ def _course(one: MetricHistory) -> dict[str, Any]:
         "first": levels[0].text,
         "last": levels[-1].text,
         "summary": one.summary,
+        "outcome": one.outcome,
     }
 
 

@@ -71,7 +71,8 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
         "marked between them: new BIOS, 2026-01-16",
     )
     assert one.notes[2].startswith("test next: a build from between these two")
-    assert first.summary == "1 step"
+    assert first.summary == first.outcome == "1 step"
+    assert second.outcome.startswith("none of 1.0")
 
 
 def test_metrics_that_changed_at_one_place_are_told_together():
@@ -221,6 +222,12 @@ def test_what_was_refused_is_no_part_of_it():
     by_name = {one.metric: one for one in place.metrics}
     assert len(by_name["page_touch_time"].sessions) == len(given) - 1
     assert not any(one.summary for one in place.metrics)
+
+
+def test_of_three_builds_measured_once_it_is_said_that_they_are_too_few():
+    place = place_of("site", "kvm", nights()[:9:3])
+    assert [one.outcome for one in place.metrics] == ["too few sessions"] * 2
+    assert "There are too few sessions to show a change" in page.render_history([place], [], [])
 
 
 def test_a_drift_is_told_with_its_rate_and_since_when():

@@ -54,6 +54,20 @@ def test_a_step_is_laid_to_its_build(rng, at):
     assert right >= 95
 
 
+@pytest.mark.parametrize(("builds", "sessions", "boots"), [(12, 3, 0.0), (6, 3, 0.02), (4, 2, 0.02)])
+def test_nine_of_ten_show_the_least_step_that_it_says(rng, builds, sessions, boots):
+    of = np.repeat(np.arange(builds), sessions)
+    step = of >= builds // 2
+    least = np.median([changes(history(rng, 0.0, of=of, boots=boots), METRICS).least for _ in range(100)])
+
+    def shown(size):
+        found = [changes(history(rng, step * size, of=of, boots=boots), METRICS) for _ in range(100)]
+        return sum(bool(one.steps) for one in found)
+
+    assert shown(least) >= 80
+    assert shown(least / 2) <= 50
+
+
 def test_its_size_is_told_with_its_error(rng):
     found = [changes(history(rng, (OF >= 6) * 0.1), METRICS).steps[0] for _ in range(50)]
     within = [abs(step.size - 0.1) < 1.96 * step.error for step in found]
