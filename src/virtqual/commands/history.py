@@ -89,9 +89,10 @@ def _indented(text: Text) -> Padding:
 
 
 def _table(place: Place) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    # So narrow that names of metrics stay whole in 80 columns.
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold")
-    table.add_column("sessions", justify="right")
+    table.add_column("sessions", justify="right", no_wrap=True)
     for title in ("first build", "last build"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("changes", no_wrap=True)

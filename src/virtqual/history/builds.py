@@ -20,7 +20,7 @@ from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary, VerdictSummary
 from virtqual.verdict import Outcome
 from virtqual.verdict.estimate import MOST_DF, Floats, Ints
-from virtqual.verdict.outcome import span, times
+from virtqual.verdict.outcome import short, span, times
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
@@ -109,7 +109,7 @@ class MetricHistory:
         """What changed, or from what size on a step would have shown."""
         if math.isinf(self.changes.least):
             return "too few sessions"
-        return self.summary or f"none of {times(math.exp(self.changes.least))} or more"
+        return self.summary or f"none >= {short(math.exp(self.changes.least))}x"
 
     def in_time(self, number: int) -> Summary:
         """Return a session by its place in time."""
