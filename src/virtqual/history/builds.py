@@ -28,6 +28,8 @@ BUILD = "hypervisor "
 _NAME = BUILD + "build"
 #: Facts that differ from session to session by themselves.
 _OWN = ("label", "system", "class")
+#: A history that would show no smaller change of ln(virtual/native) than this says nothing.
+MOST = math.log(100)
 #: Of a digest people compare the beginning.
 _DIGEST = re.compile(r"\b[0-9a-f]{40,}\b")
 
@@ -107,7 +109,7 @@ class MetricHistory:
     @property
     def outcome(self) -> str:
         """What changed, or from what size on a step would have shown."""
-        if math.isinf(self.changes.least):
+        if not self.summary and self.changes.least > MOST:
             return "too few sessions"
         return self.summary or f"none >= {short(math.exp(self.changes.least))}x"
 

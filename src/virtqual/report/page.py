@@ -26,7 +26,7 @@ from markupsafe import Markup
 from virtqual import paths
 from virtqual.files.wording import listed
 from virtqual.harness.process import pattern
-from virtqual.history.builds import MetricHistory, Place, notes, told
+from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
 from virtqual.references.load import known as references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
@@ -119,7 +119,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     """Return the history of builds; `left` says which sessions could not be read, and why."""
     changed = [f"{one.name} on {place.system}" for place in places for one in place.metrics if one.summary]
     several = "metrics have" if len(changed) > 1 else "metric has"
-    shown = any(math.isfinite(one.changes.least) for place in places for one in place.metrics)
+    shown = any(one.changes.least < MOST for place in places for one in place.metrics)
     nothing = "No metric has changed" if shown else "There are too few sessions to show a change"
     return _page(
         "history.html.j2",
