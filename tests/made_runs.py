@@ -19,15 +19,19 @@ def keep(session: Session, sessions: Path) -> Path:
         log.append(Failed(failure=failure))
     if session.outcome != Conclusion().outcome:
         log.conclude(session)
+        log.write()
     return directory
 
 
 def session_of(runs, hypervisor_class="kvm", name="s", **more) -> Session:
     """Return a session that has these runs."""
-    fields = {"created": "2026-01-01", "system": "site", "identity": {}, "stack": {}}
+    fields = {"created": "2026-01-01T00:00:00+00:00", "system": "site", "identity": SIDES, "stack": STACK}
     return Session(session=name, hypervisor_class=hypervisor_class, runs=runs, **{**fields, **more})
 
 
+#: What the heads of made sessions say of both partitions and of the stack.
+SIDES = {"native": {}, "virtual": {}}
+STACK = {"name": "test", "hash": "0", "programs": []}
 _HEAD = {field.alias or name for name, field in Head.model_fields.items()}
 
 

@@ -32,3 +32,18 @@ class InfrastructureError(VirtqualError):
     """A node, Slurm, a file or a program is missing or broken."""
 
     exit_code = 5
+
+
+class DamagedError(InfrastructureError):
+    """A record is not as it was written.
+
+    Parameters
+    ----------
+    place
+        The file, and the number of the line from 1.
+    why
+        The damage.
+    """
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place}: the line is damaged ({why}); `virtqual repair` copies what is intact")

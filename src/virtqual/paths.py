@@ -6,6 +6,8 @@
 ``VIRTQUAL_STATE``
     What is written: stacks, sessions, the results database.  Default: ``.virtqual`` in the root.
     On a cluster it must be on a file system that every node sees at the same path.
+``VIRTQUAL_STATE_SHARED``
+    ``1``: other users may own the state directory and write to it.  They can then run commands as this user.
 ``VIRTQUAL_SHARED``
     What several people use and no session changes: stacks and fetched inputs.  It may be read-only to those
     who only run sessions.  Default: the state directory.
@@ -64,16 +66,26 @@ def database() -> Path:
     return state() / "results.db"
 
 
+def is_state_shared() -> bool:
+    """Return whether the state directory may be written by other users."""
+    return os.environ.get("VIRTQUAL_STATE_SHARED") == "1"
+
+
+def is_trusted(status: os.stat_result) -> bool:
+    """Return whether a file belongs to this user or to root, or the state directory is shared."""
+    return status.st_uid in (0, os.geteuid()) or is_state_shared()
+
+
 def make(directory: Path) -> Path:
-    """Make a directory that virtqual writes to, unless it is there.
+    """Make a directory that virtqual writes to, unless it exists.
 
     Raises
     ------
     InfrastructureError
-        It cannot be made, or not be written to.
+        The directory cannot be made or written, or other users can write to it.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         why = "" if os.access(directory, os.W_OK) else "it may not be written"
     except OSError as error:
         why = error.strerror or str(error)
@@ -81,4 +93,23 @@ def make(directory: Path) -> Path:
         raise InfrastructureError(
             f"{directory}: {why}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
         )
+    for checked in dict.fromkeys((state(), directory)):
+        _check_owner(checked)
     return directory
+
+
+def _check_owner(directory: Path) -> None:
+    """Refuse a directory in which other users can replace files."""
+    if is_state_shared() or not directory.exists():
+        return
+    status = directory.stat()
+    if not is_trusted(status):
+        why, remedy = f"it belongs to user {status.st_uid}", "let VIRTQUAL_STATE name a directory of your own"
+    elif status.st_mode & 0o022:
+        why, remedy = "other users can write to it", f"run: chmod go-w {directory}"
+    else:
+        return
+    raise InfrastructureError(
+        f"{directory}: {why}, and its files name commands to run and jobs to cancel; {remedy}. "
+        "VIRTQUAL_STATE_SHARED=1 allows it (SECURITY.md)"
+    )

@@ -20,6 +20,11 @@ from virtqual.stack.same import Seen
 Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
 
+#: Names from outside: text that is safe in a path, a command line and a terminal.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}$")]
+#: The name of a host or VM, which may hold blanks.
+HostName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f/]{1,255}$")]
+
 
 class Declared(BaseModel):
     """A metric as the check that measures it declares it, in the place of the files under ``references/``.
@@ -67,7 +72,7 @@ class Result(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    metric: str
+    metric: Name
     setting: str
     points: tuple[float, ...] = ()
     values: tuple[float, ...]
@@ -269,8 +274,8 @@ class Run(BaseModel):
     end: float
     clock: str
     job: str
-    nodes: tuple[str, ...]
-    hosts: dict[str, str] = {}
+    nodes: tuple[Name, ...]
+    hosts: dict[Name, HostName] = {}
     results: tuple[Result, ...]
     answers: tuple[Answer, ...] = ()
     inputs: dict[str, str] = {}

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim, write
-from virtqual.errors import UsageError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
 from virtqual.references.load import known as references
@@ -43,7 +43,7 @@ def command(
         found = list(_read(paths.sessions()))
         known = [one for one in found if isinstance(one, Summary) and system in ("", one.system)]
         known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
-        left = [one for one in found if isinstance(one, UsageError)]
+        left = [one for one in found if isinstance(one, VirtqualError)]
         if not known:
             unread = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
             raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
@@ -68,7 +68,7 @@ def command(
             _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
 
 
-def _read(sessions: Path) -> Iterator[Summary | UsageError]:
+def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
     """Yield all sessions in short; those that nobody has listed yet take a moment each."""
     console = Console(stderr=True)
     every = summaries(sessions)

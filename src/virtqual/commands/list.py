@@ -8,7 +8,7 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim
-from virtqual.errors import UsageError
+from virtqual.errors import DamagedError, VirtqualError
 from virtqual.session.summary import summaries
 
 
@@ -25,8 +25,10 @@ def command() -> None:
         table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
         unreadable = []
         for directory, session in summaries(paths.sessions()):
-            if isinstance(session, UsageError):
-                unreadable.append(f"{directory.name}: {session}")
+            if isinstance(session, VirtqualError):
+                unreadable.append(str(session))
+                if isinstance(session, DamagedError):
+                    table.add_row(directory.name, "BROKEN", "-", "", "")
                 continue
             about = Text(session.label), Text(session.hypervisor)
             table.add_row(session.session, session.outcome, str(session.runs), *about)

@@ -13,6 +13,7 @@ from virtqual.admission.admit import admit
 from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
+from virtqual.files.records import write_file
 from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.references import References, load_references
 from virtqual.session import store
@@ -137,7 +138,7 @@ def show(proposals: Sequence[Proposal], write: bool) -> None:
         typer.echo(proposal.diff, nl=False)
         if write:
             proposal.path.parent.mkdir(parents=True, exist_ok=True)
-            proposal.path.write_text(proposal.after, encoding="utf-8")
+            write_file(proposal.after, proposal.path)
             typer.echo(f"# written: {proposal.path}", err=True)
     changed = [proposal for proposal in proposals if proposal.diff]
     if not changed:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.speaking import speaking, verbatim
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import listed, many
 from virtqual.history import outbox
 from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
@@ -54,9 +54,9 @@ def command(
         if not known:
             say.print(f"no session below {paths.sessions()}", soft_wrap=True)
             state = UNKNOWN
-        for unreadable in (one for one in found if isinstance(one, UsageError)):
+        for unreadable in (one for one in found if isinstance(one, VirtqualError)):
             say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
-        if isinstance(next(iter(found), None), UsageError):
+        if isinstance(next(iter(found), None), VirtqualError):
             # The newest one: what it says is not known.
             state = max(state, WARNING, key=_WORST.index)
         if notify and settings and known:
@@ -74,7 +74,7 @@ def _span(nights: Sequence[Summary]) -> outbox.Span:
     return nights[0].created, (answered or nights)[-1].created
 
 
-def _system(one: Summary | UsageError) -> str:
+def _system(one: Summary | VirtqualError) -> str:
     return one.system if isinstance(one, Summary) else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from pathlib import Path
 
@@ -12,26 +13,36 @@ RECORD = 256 * 2**20
 REVIEWED = 2**20
 
 
-def bytes_of(file: Path, most: int, *, pipes: bool = False) -> bytes:
+def bytes_of(file: Path, most: int, *, pipes: bool = False, links: bool = True) -> bytes:
     """Return what a file holds.
 
     Parameters
     ----------
     file
-        A regular file, or a link to one.
+        A regular file.
     most
         Largest size of the file in bytes.
     pipes
         Whether it may also be a pipe or a terminal, as a person may name one on the command line.
+    links
+        Whether it may be a link to the file.
 
     Raises
     ------
     OSError
         The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
-    if not pipes and not stat.S_ISREG(file.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(file))
-    with file.open("rb") as stream:
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    flags |= (0 if pipes else os.O_NONBLOCK) | (0 if links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(file, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(file)) from None
+        raise
+    with os.fdopen(descriptor, "rb") as stream:
+        if not pipes and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(file))
         content = stream.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(file))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,13 +68,43 @@ def first_mistake(error: ValidationError, model: type[BaseModel], text: str) -> 
 
 
 def write_whole(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:
-    """Write a record as JSON, whole or not at all."""
+    """Write a record as JSON; see `write_file`."""
     return write_file(record.model_dump_json(by_alias=True, indent=indent) + "\n", path)
 
 
-def write_file(text: str, path: Path) -> Path:
-    """Write a file whole or not at all: nobody who reads it meanwhile gets half of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+def write_file(content: str | bytes, path: Path) -> Path:
+    """Write a file whole or not at all; it is on the disk when this returns.
+
+    A link at the path is replaced, not followed.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; the file that was there is unchanged.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return path
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names of a directory's files to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

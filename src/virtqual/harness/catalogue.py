@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from virtqual.files.records import write_file
 from virtqual.files.wording import near
 from virtqual.harness.kinds import VERDICT
 
@@ -135,7 +136,7 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
 
 def write(entries: Sequence[Entry], path: Path) -> None:
     """Write entries for whoever started ReFrame."""
-    path.write_bytes(_ENTRIES.dump_json(tuple(entries), indent=1))
+    write_file(_ENTRIES.dump_json(tuple(entries), indent=1), path)
 
 
 def read(path: Path) -> tuple[Entry, ...]:

@@ -10,8 +10,7 @@ from functools import cache
 from itertools import islice
 
 from virtqual import paths
-from virtqual.session.session import Session
-from virtqual.session.store import readable
+from virtqual.session.summary import Summary, summaries
 
 #: So many times the longest run of a case: a hypervisor that is much slower is to be measured, not ended.
 TIMES = 3
@@ -43,13 +42,14 @@ def seconds(case: str, system: str, stack: str, least: float, most: float) -> fl
 @cache
 def _longest(system: str, stack: str) -> dict[str, float]:
     """Return the longest run of each case, seconds; of one that has reached its limit nothing is known."""
-    found: dict[str, float] = {}
-    sessions = (one for _, one in readable(paths.sessions()) if isinstance(one, Session))
-    mine = (one for one in sessions if one.system == system and one.stack.get("name") == stack)
-    for session in islice(mine, RECENT):
-        for run in session.runs:
-            found[run.check] = max(found.get(run.check, 0.0), run.end - run.start)
-        for failure in session.failures:
-            if "TIMEOUT" in failure.reason:
-                found[failure.check] = math.inf
-    return found
+    longest: dict[str, float] = {}
+    earlier = (
+        summary
+        for _, summary in summaries(paths.sessions())
+        if isinstance(summary, Summary) and (summary.system, summary.stack) == (system, stack)
+    )
+    for summary in islice(earlier, RECENT):
+        for case, durations in summary.durations.items():
+            seconds = math.inf if durations.longest is None else durations.longest
+            longest[case] = max(longest.get(case, 0.0), seconds)
+    return longest

@@ -14,6 +14,7 @@ import os
 import re
 import smtplib
 import ssl
+import stat
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,10 +26,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
-from virtqual.files import execute
+from virtqual.files import execute, reading
 from virtqual.files.datafile import DataModel, parse
-from virtqual.files.records import write_file
+from virtqual.files.records import sync_directory, write_file
 from virtqual.history.nights import Notice
 
 #: A way that takes longer than this has failed, seconds.
@@ -116,9 +118,20 @@ def read(file: Path) -> Notify:
     Raises
     ------
     virtqual.errors.UsageError
-        With every mistake, by file, line and key.
+        With every mistake, by file, line and key; or other users can write the file, which names commands.
     """
-    return parse(file).read(Notify)
+    status = file.lstat()
+    if not paths.is_trusted(status):
+        raise UsageError(
+            f"{file}: it belongs to user {status.st_uid}, and names commands to run; write your own"
+        )
+    if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not paths.is_state_shared():
+        raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
+    try:
+        text = reading.bytes_of(file, reading.REVIEWED, links=False).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
+    return parse(file, text).read(Notify)
 
 
 def deliver(
@@ -164,8 +177,9 @@ def deliver(
 @contextmanager
 def _held(box: Path) -> Iterator[Path]:
     """Hold the outbox of a way: nobody else delivers from it meanwhile."""
-    box.mkdir(parents=True, exist_ok=True)
-    with (box / "lock").open("ab") as lock:
+    paths.make(box)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(box / "lock", flags, 0o644), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield box
 
@@ -178,13 +192,11 @@ def _begun(box: Path, place: Place, first: datetime) -> datetime:
 
 
 def _send(box: Path, notice: Notice, send: Way) -> str:
-    attempt = box / f"{notice.id}{ATTEMPT}"
-    with attempt.open("wb") as file:
-        # A full disk is noticed before anything is sent.
-        file.write(b"\n")
-        os.fsync(file.fileno())
+    # A full disk is noticed before anything is sent.
+    attempt = write_file("\n", box / f"{notice.id}{ATTEMPT}")
     odd = send(notice)
     attempt.rename(box / f"{notice.id}{RECEIPT}")
+    sync_directory(box)
     return odd
 
 

@@ -70,10 +70,10 @@ def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> 
         waiting = min(waited / 1e6 / seconds, 1.0) if seconds > 0 else _no("no time passed")
     drift = _difference(begin, end, "memory_kib")
     return Load(
-        seconds=seconds,
-        steal=steal,
-        foreign=foreign,
-        waiting=waiting,
+        seconds=round(seconds, 6),
+        steal=_rounded(steal),
+        foreign=_rounded(foreign),
+        waiting=_rounded(waiting),
         ballooned=_sum(begin, end, "balloon_inflate", "balloon_deflate"),
         swapped=_sum(begin, end, "pswpin", "pswpout"),
         memory_drift_mib=drift // 1024 if seen(drift) else drift,
@@ -87,6 +87,10 @@ def worst(loads: Sequence[Load]) -> Load:
         values = [getattr(load, name) for load in loads]
         found[name] = max(filter(seen, values), key=abs, default=values[0])
     return Load(**found)
+
+
+def _rounded(share: Share) -> Share:
+    return round(share, 6) if seen(share) else share
 
 
 def _no(reason: str) -> NotObservable:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
 from itertools import islice
+from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.references.load import known as references
 from virtqual.report import junit, page
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
-from virtqual.session.session import Session
-from virtqual.session.store import load
+from virtqual.session.provenance import provenance
+from virtqual.session.session import Basis, Session, SlowRunsRecord
 from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NONE, SlowRuns
@@ -59,52 +61,80 @@ def concluded(
     """
     session = log.session()
     session.not_run = list(not_run)
+    session.basis = Basis(
+        runs=session.measured,
+        looks=tuple(looks),
+        share=share,
+        slow_before=SlowRunsRecord.of(_slow_before(session)),
+        today=date.today(),
+        interrupted=interrupted,
+        broken=tuple(broken),
+        provenance=provenance(),
+    )
+    try:
+        draw(session, earlier, log.directory)
+    except Exception as error:
+        # What cannot be judged has been measured all the same, and is kept.
+        ended_by(log, error)
+        raise
+    write(log, session)
+    return session
+
+
+def draw(session: Session, earlier: Session | None, directory: Path) -> None:
+    """Write into a session what its runs come to, by its basis.
+
+    Parameters
+    ----------
+    session
+        Is changed.
+    earlier
+        The session that it is compared with, or None.
+    directory
+        Of the session, with the catalogue of its checks.
+    """
+    basis = session.basis
+    assert basis is not None
     failed = [
         f"{failure.case} on {failure.partition}: {failure.reason}"
         for failure in session.failures
         # Where nothing was measured at all it is no matter of the checks.
         if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
-    try:
-        judged = judge(session, earlier=earlier, looks=looks, share=share, slow_before=_slow_before(session))
-    except Exception as error:
-        # What cannot be judged has been measured all the same, and is kept.
-        ended_by(log, error)
-        raise
+    slow_before = basis.slow_before.counted if basis.slow_before else NONE
+    judged = judge(
+        session,
+        earlier=earlier,
+        looks=basis.looks,
+        share=basis.share,
+        slow_before=slow_before,
+        today=basis.today,
+    )
     asked = references().qualifications.get(session.hypervisor_class)
     conclude(
         session,
         judged,
-        interrupted=interrupted,
-        broken=[*broken, *failed],
+        interrupted=basis.interrupted,
+        broken=[*basis.broken, *failed],
         unqualified=references().hypervisor_class(session.hypervisor_class).unqualified,
         asked=asked,
-        cases=catalogue.cases(catalogue.read(log.directory / catalogue.FILE), asked.scope) if asked else (),
+        cases=catalogue.cases(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
-    write(log, session)
-    return session
 
 
 def _slow_before(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
-    before = NONE
     same = (
-        directory
-        for directory, one in summaries(paths.sessions())
-        if isinstance(one, Summary)
-        and (one.system, one.hypervisor) == (session.system, session.hypervisor)
-        and one.session < session.session
+        summary.slow_runs
+        for _, summary in summaries(paths.sessions())
+        if isinstance(summary, Summary)
+        and (summary.system, summary.hypervisor) == (session.system, session.hypervisor)
+        and summary.stack_hash == session.stack["hash"]
+        and summary.created < datetime.fromisoformat(session.created)
     )
-    for directory in islice(same, NIGHTS):
-        try:
-            one = load(directory)
-        except (UsageError, ValueError):
-            continue
-        seen = one.slow_runs
-        if seen and one.stack.get("hash") == session.stack.get("hash"):
-            before += SlowRuns(seen.virtual, seen.virtual_runs, seen.native, seen.native_runs, seen.factor)
-    return before
+    counted = (slow.counted for slow in islice(same, NIGHTS) if slow)
+    return sum(counted, NONE)
 
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
@@ -122,7 +152,13 @@ def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
 
 
 def write(log: Log, session: Session) -> None:
-    """Write the documents of a session that has ended."""
+    """Append the conclusion of a session to its log, and write its documents."""
     log.conclude(session)
+    write_documents(log, session)
+
+
+def write_documents(log: Log, session: Session) -> None:
+    """Write the documents of a session that has a conclusion."""
+    log.write()
     junit.write(session, log.directory / junit.FILE)
     page.write(session, log.directory)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError
-from virtqual.qualify.concluding import ended_by
+from virtqual.errors import InfrastructureError, VirtqualError
+from virtqual.qualify.concluding import ended_by, write_documents
+from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel
 
@@ -22,15 +23,22 @@ def end_leftovers(system: str) -> Iterator[str]:
         Slurm does not answer: whether a job still runs is not known, and the session stays as it is.
     """
     for log in unconcluded(paths.sessions()):
+        name = log.directory.name
+        if not paths.is_trusted(log.path.lstat()):
+            yield f"session {name} belongs to another user: its jobs are left alone"
+            continue
         try:
             session = log.session()
-        except UsageError:
-            # Of a version before an upgrade: nothing is concluded from it, but its jobs are ended.
+        except VirtqualError as error:
+            # Damaged, or of a version before an upgrade: nothing is concluded from it.
             if ended := cancel(log.submitted(system)):
-                name = log.directory.name
-                yield f"session {name}, of another version, had left jobs: {', '.join(ended)} cancelled"
+                yield f"session {name} had left jobs: {', '.join(ended)} cancelled; {error}"
             continue
         if session.system != system:
+            continue
+        if session.outcome != Conclusion().outcome:
+            # It ended between its conclusion and its documents.
+            write_documents(log, session)
             continue
         ended = cancel(log.unfinished())
         jobs = (

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
@@ -27,10 +29,19 @@ from virtqual.references.load import known as references
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
-from virtqual.session.log import Begun, Log, Resumed
+from virtqual.session.log import Begun, Log, Probed, Resumed
 from virtqual.session.pairing import series_of
-from virtqual.session.session import Head, Request, Resumption, Session
-from virtqual.session.summary import good
+from virtqual.session.provenance import provenance
+from virtqual.session.session import (
+    MAX_LABEL_CHARS,
+    Head,
+    Partitions,
+    Request,
+    Resumption,
+    Session,
+    StackFacts,
+)
+from virtqual.session.summary import find_for, good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.nodes import GLANCE, OFTEN, Watch
@@ -38,11 +49,10 @@ from virtqual.site.slurm import cancel
 from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
+from virtqual.verdict.pairs import SIDES
 
 #: Names the last session that later ones may be held against (`Summary.good`); none where there is none.
 GOOD = "good"
-#: So much of a label is kept; what no terminal shows is replaced.
-LABEL = 200
 
 
 def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
@@ -120,9 +130,9 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     # Whoever ran it is gone: nobody else holds the lock.
     cancel(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
+    log.reopen()
     ended = log.session().conclusion.removesuffix(begun.goes_on) or "It ended before anything was concluded."
     log.append(Resumed(resumption=Resumption(time=now, ended=ended)))
-    log.reopen()
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
     notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
     looks = plan.affordable(request)
@@ -154,7 +164,7 @@ def _ready(job: Qualification, notes: list[str]) -> Qualification:
 
 def _resumable(name: str, on: str) -> tuple[Log, Request]:
     """Return the log of a session that can go on, and what was asked for in it."""
-    log = Log(store.find(name, paths.sessions(), on))
+    log = Log(find_for(name, paths.sessions(), on))
     session = log.session()
     if on not in ("", session.system):
         raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
@@ -169,13 +179,14 @@ def _resumable(name: str, on: str) -> tuple[Log, Request]:
     return log, session.request
 
 
-def _changed(begun: Session, identity: dict[str, dict[str, object]], stack: dict[str, Any]) -> list[str]:
+def _changed(begun: Session, identity: Partitions, stack: StackFacts) -> list[str]:
     """Return what is not any more as it was when a session began, in words."""
     changed = []
     if stack["hash"] != begun.stack["hash"]:
         changed.append(f"its stack {stack['name']!r} is another one")
-    for side, now in identity.items():
-        then = begun.identity[side]
+    for side in SIDES:
+        now: dict[str, Any] = {**identity[side]}
+        then: dict[str, Any] = {**begun.identity[side]}
         others = sorted(key for key in now if json.loads(json.dumps(now[key])) != then.get(key))
         changed += [f"the system file states another {key} of the {side} partition" for key in others]
     return changed
@@ -200,7 +211,7 @@ def check(request: Request, resumed: str | None = None) -> None:
     except InfrastructureError:
         # It is not there at the moment: what depends on it is checked when the session begins.
         if request.against and request.against != GOOD:
-            store.load_earlier(store.find(request.against, paths.sessions(), request.system))
+            store.load_earlier(find_for(request.against, paths.sessions(), request.system))
         return
     chosen = _class(request.hypervisor_class, system)
     _asked_for(request, system, chosen)
@@ -265,18 +276,18 @@ def plain(
 def _opened(
     system: System,
     chosen: HypervisorClass,
-    stack: dict[str, Any],
+    stack: StackFacts,
     earlier: Session | None,
     request: Request | None,
 ) -> tuple[Head, Log]:
     """Make the session's directory and begin its log."""
-    now = datetime.datetime.now(datetime.UTC).astimezone()
+    now = datetime.datetime.now(datetime.UTC)
     directory = _directory(now, system.name)
     label = _shown(request.label) if request else "reframe"
     head = Head(
         session=directory.name,
         label=label,
-        created=now.isoformat(timespec="seconds"),
+        created=now.astimezone().isoformat(timespec="seconds"),
         system=system.name,
         hypervisor_class=chosen.name,
         identity=_identity(system),
@@ -284,32 +295,39 @@ def _opened(
         against=earlier.session if earlier else None,
         repetitions=repetitions.of(earlier) if earlier else {},
         request=request and request.model_copy(update={"label": label}),
+        provenance=provenance(),
     )
     log = Log(directory)
     log.append(Begun(head=head))
     return head, log
 
 
-def _described(stack: Manifest) -> dict[str, Any]:
-    programs = [program.model_dump(mode="json") for program in stack.programs]
-    return {"name": stack.name, "hash": stack.hash, "programs": programs}
+def _described(stack: Manifest) -> StackFacts:
+    facts = {"name", "version", "origin", "features", "sha256"}
+    programs = [program.model_dump(mode="json", include=facts) for program in stack.programs]
+    described = {"name": stack.name, "hash": stack.hash, "programs": programs}
+    return TypeAdapter(StackFacts).validate_python(described)
 
 
 def _shown(label: str) -> str:
     """Return a label as it can be shown: text of bounded length, without control characters."""
     # Where the locale is ASCII, arguments are bytes in disguise.
-    text = label[: 4 * LABEL].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    most = MAX_LABEL_CHARS
+    text = label[: 4 * most].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return text if len(text) <= LABEL else text[: LABEL - 1] + "\u2026"
+    return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def _directory(now: datetime.datetime, system: str) -> Path:
-    """Make the session's directory, whose name is its id: of two in one second, one takes the next second."""
+    """Make the session's directory, whose name is its id, with the time in UTC.
+
+    Of two sessions in one second, one takes the next second.
+    """
     sessions = paths.make(paths.sessions())
     while True:
         directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
         try:
-            directory.mkdir()
+            directory.mkdir(mode=0o755)
         except FileExistsError:
             now += datetime.timedelta(seconds=1)
         except OSError as error:
@@ -361,7 +379,7 @@ def _earlier(against: str, system: System) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not against:
         return None
-    directory = store.find(against, paths.sessions(), system.name)
+    directory = find_for(against, paths.sessions(), system.name)
     earlier = store.load_earlier(directory)
     if earlier.system != system.name:
         raise RefusedError(f"session {earlier.session} was measured on system {earlier.system!r}")
@@ -407,33 +425,32 @@ def refused_beforehand(job: Qualification) -> Session | None:
         side: probe.probe_node(job.system, side, job.held.get(names[side], "")) for side in systems.SIDES
     }
     native, virtual = nodes["native"], nodes["virtual"]
-    for side, identity in (("native", native), ("virtual", virtual)):
-        job.head.identity[side]["node"] = identity.plain()
+    job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
     findings = compare(native, virtual, policy(), job.head.hypervisor_class)
     if reasons := refusals(findings):
         session = job.log.session()
-        session.identity, session.preflight = job.head.identity, findings
+        session.preflight = findings
         conclusion.refuse(session, len(reasons))
         concluding.write(job.log, session)
         return session
-    job.log.append(Begun(head=job.head))
     return None
 
 
-def _identity(system: System) -> dict[str, dict[str, object]]:
-    virtual = system.virtual
-    sides: dict[str, dict[str, object]] = {
-        side: {
-            "partition": known.name,
-            "processor": known.processor,
-            "features": systems.offers(known.features, known.extras),
+def _identity(system: System) -> Partitions:
+    virtual, sides = system.virtual, {}
+    for side in systems.SIDES:
+        partition = system.partition(side)
+        sides[side] = {
+            "partition": partition.name,
+            "processor": partition.processor,
+            "features": systems.offers(partition.features, partition.extras),
         }
-        for side in systems.SIDES
-        for known in [system.partition(side)]
+    sides["virtual"] |= {
+        "hypervisor": virtual.hypervisor.model_dump(),
+        "guest": virtual.guest,
+        "placement": placement.of(system),
     }
-    sides["virtual"] |= {"hypervisor": virtual.hypervisor.model_dump(), "guest": virtual.guest}
-    sides["virtual"]["placement"] = placement.of(system)
-    return sides
+    return TypeAdapter(Partitions).validate_python(sides)
 
 
 def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: Manifest) -> list[str]:

@@ -18,7 +18,7 @@ from virtqual.runs import Run
 from virtqual.session.judge import Judged
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
-from virtqual.session.store import readable
+from virtqual.session.summary import Summary, summaries
 from virtqual.site import held
 from virtqual.site.held import Rotation
 from virtqual.verdict.rule import LOOKS
@@ -166,13 +166,18 @@ def earlier(request: Request, system: str) -> Durations:
     """Return how long runs of the cases that are asked for took when they were last run."""
     cases: set[str] | None = None
     found = Durations({}, {})
-    for directory, session in islice(readable(paths.sessions()), RECENT):
+    for directory, summary in islice(summaries(paths.sessions()), RECENT):
         # A session of another version would only tell how long a run may take.
-        if not isinstance(session, Session) or session.system != system or not session.runs:
+        if not isinstance(summary, Summary) or summary.system != system or not summary.runs:
             continue
         if cases is None:
             cases = asked(request, catalogue.read(directory / catalogue.FILE))
-        times = _times([run for run in session.runs if run.check in cases])
+        times = {
+            (case, side): [seconds]
+            for case, durations in summary.durations.items()
+            if case in cases
+            for side, seconds in durations.medians.items()
+        }
         found = Durations(times | found.times, _nodes(directory) | found.nodes)
     return found
 

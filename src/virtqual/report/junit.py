@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from virtqual.files.records import write_file
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, VerdictRecord
 
@@ -20,7 +21,7 @@ _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def write(session: Session, path: Path) -> None:
     """Write a session's verdicts to a file."""
-    path.write_bytes(ElementTree.tostring(suite(session), encoding="utf-8", xml_declaration=True))
+    write_file(ElementTree.tostring(suite(session), encoding="utf-8", xml_declaration=True), path)
 
 
 def suite(session: Session) -> ElementTree.Element:

@@ -24,6 +24,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from virtqual import paths
+from virtqual.files.records import write_file
 from virtqual.files.wording import listed
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
@@ -76,7 +77,7 @@ def write(session: Session, directory: Path) -> None:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         text = _page("failed.html.j2", _title(session), session=session, why=why)
-    (directory / FILE).write_text(text, encoding="utf-8")
+    write_file(text, directory / FILE)
 
 
 def render_comparison(sessions: Sequence[Session]) -> str:
@@ -466,7 +467,7 @@ def _raw(series: Series, began: float) -> str:
 
 
 def _facts(session: Session) -> Iterator[tuple[str, str]]:
-    virtual = session.identity.get("virtual", {})
+    virtual = session.identity["virtual"]
     guest = virtual.get("guest", {})
     yield "build", session.hypervisor
     yield from details(virtual.get("hypervisor", {}).get("details", {})).items()
@@ -480,8 +481,8 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
     yield "system", session.system
     yield "class", session.hypervisor_class
     yield "compared with", session.against or "no earlier session"
-    programs = ", ".join(f"{one['name']} {one['version']}" for one in session.stack.get("programs", ()))
-    yield "stack", f"{session.stack.get('name')} ({session.stack.get('hash')}): {programs}"
+    programs = ", ".join(f"{one['name']} {one['version']}" for one in session.stack["programs"])
+    yield "stack", f"{session.stack['name']} ({session.stack['hash']}): {programs}"
     ends = [run.end for run in session.runs]
     took = f", {_duration(max(ends) - min(run.start for run in session.runs))}" if ends else ""
     yield "measured", f"{_when(session.created)}, {len(session.runs)} runs{took}"

@@ -116,16 +116,7 @@ def _keep(session: Session, judged: Judged | None) -> None:
 
 def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
     """Return what a session file keeps of slow runs."""
-    seen = verdict.slow_runs
-    return SlowRunsRecord(
-        virtual=int(seen.virtual),
-        virtual_runs=int(seen.virtual_runs),
-        native=int(seen.native),
-        native_runs=int(seen.native_runs),
-        factor=seen.factor,
-        found=verdict.slow_found,
-        text=verdict.slow_text if verdict.slow_found else "",
-    )
+    return SlowRunsRecord.of(verdict.slow_runs, verdict.slow_text if verdict.slow_found else "")
 
 
 def _qualified(session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str) -> str:
@@ -144,7 +135,11 @@ def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], ac
     name = session.hypervisor_class
     if asked is None:
         return f"no (no file in references/qualifications/ says which checks class {name} asks for)"
-    sides = [side["features"] for side in session.identity.values() if "features" in side]
+    sides = [
+        side["features"]
+        for side in (session.identity["native"], session.identity["virtual"])
+        if "features" in side
+    ]
     wanted, without = asked.of(set().union(*sides) if sides else None)
     short = []
     for one in wanted:

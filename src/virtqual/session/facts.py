@@ -12,16 +12,16 @@ from virtqual.site.host_records import BUILD, text_of
 
 def facts(session: Session) -> dict[str, str]:
     """Return the facts of a session, by their names as people read them."""
-    virtual = session.identity.get("virtual", {})
-    stated = {
+    virtual = session.identity["virtual"]
+    stated: dict[str, Any] = {
         "label": session.label or "none",
         "system": session.system,
         "class": session.hypervisor_class,
         "hypervisor": virtual.get("hypervisor", {}),
         "placement": virtual.get("placement", {}),
         "guest": virtual.get("guest", {}),
-        "native processor": session.identity.get("native", {}).get("processor", {}),
-        "stack": f"{session.stack.get('name', '?')} ({session.stack.get('hash', '?')})",
+        "native processor": session.identity["native"].get("processor", {}),
+        "stack": f"{session.stack['name']} ({session.stack['hash']})",
     }
     return dict(_flattened(stated)) | dict(_of_nodes(session))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 
@@ -71,6 +71,7 @@ def judge(
     looks: Sequence[int] = LOOKS,
     share: int = 1,
     slow_before: SlowRuns = NONE,
+    today: date | None = None,
 ) -> Judged:
     """Judge a session from its runs and failures: the only place where a verdict is made.
 
@@ -86,6 +87,8 @@ def judge(
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
     slow_before
         Slow runs of earlier sessions of this build.
+    today
+        The day on which waivers must hold; None for today.
 
     Raises
     ------
@@ -120,6 +123,7 @@ def judge(
             looks=looks,
             share=share,
             slow_before=slow_before,
+            today=today,
         )
     return Judged(admitted, canaries(admitted.runs), verdict)
 

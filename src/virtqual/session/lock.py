@@ -6,19 +6,24 @@ free exactly when both are gone, however they ended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError
 
 #: How long a session whose virtqual died may take to cancel its jobs, seconds: ReFrame waits for their end.
 PATIENCE = 90.0
+#: Seconds between two signs of life of a holder, and seconds after which one without any is taken for dead.
+TOUCH_S, STALE_S = 60.0, 300.0
 
 
 @contextmanager
@@ -50,16 +55,47 @@ def measuring(
     InfrastructureError
         Another session measures there now; which one, since when and by which process.
     """
-    path = state / f"measuring-{system}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    path = paths.make(state) / f"measuring-{system}.lock"
     try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise InfrastructureError(f"{path}: the lock cannot be taken: {why}") from error
+    ended = threading.Event()
+    try:
+        if not paths.is_trusted(os.fstat(descriptor)):
+            raise InfrastructureError(f"{path}: the lock belongs to another user (SECURITY.md)")
         _acquire(descriptor, path, say, patience)
+        _refuse_live_holder(descriptor, path)
         name_holder(descriptor, who)
-        yield descriptor
+        thread = threading.Thread(target=_touch, args=(descriptor, ended), daemon=True)
+        thread.start()
+        try:
+            yield descriptor
+        finally:
+            ended.set()
+            thread.join()
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _touch(descriptor: int, ended: threading.Event) -> None:
+    """Give the lock's file the present time every minute, so that other nodes see that its holder lives."""
+    while not ended.wait(TOUCH_S):
+        with suppress(OSError):
+            os.utime(descriptor)
+
+
+def _refuse_live_holder(descriptor: int, path: Path) -> None:
+    """Refuse a lock whose holder lives on another node: the file system may lock on one node only."""
+    who, host, _ = _holder(path)
+    age = time.time() - os.fstat(descriptor).st_mtime
+    if host not in ("", socket.gethostname()) and age < STALE_S:
+        raise InfrastructureError(
+            f"{who} measures on this system now, or did {age:.0f} s ago: wait for its end, or for "
+            f"{STALE_S:.0f} s if it has died (lock: {path}, on a file system that locks on one node only)"
+        )
 
 
 def name_holder(descriptor: int, who: str) -> None:
@@ -75,7 +111,7 @@ def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: 
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who, dead = _holder(path)
+            who, _, dead = _holder(path)
             if not dead or time.monotonic() > until:
                 raise InfrastructureError(
                     f"{who} measures on this system now: two at once would disturb each other; "
@@ -94,13 +130,13 @@ def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: 
             return
 
 
-def _holder(path: Path) -> tuple[str, bool]:
-    """Return who holds the lock, in words, and whether that process is known to be dead."""
+def _holder(path: Path) -> tuple[str, str, bool]:
+    """Return who holds the lock, in words, on which node, and whether that process is known to be dead."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         since = time.strftime("%H:%M:%S", time.localtime(holder["since"]))
         who = f"{holder['who']} (process {holder['pid']} on {holder['host']}, since {since})"
-        here = holder["host"] == socket.gethostname()
-        return who, here and not Path(f"/proc/{int(holder['pid'])}").exists()
+        is_here = holder["host"] == socket.gethostname()
+        return who, str(holder["host"]), is_here and not Path(f"/proc/{int(holder['pid'])}").exists()
     except (OSError, ValueError, KeyError, TypeError):
-        return "another session", False
+        return "another session", "", False

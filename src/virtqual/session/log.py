@@ -1,27 +1,47 @@
 """The log of a session: one line of JSON for everything that happened, appended at once and never changed.
 
 Whatever dies - a VM, Slurm's controller, ReFrame, virtqual itself - what was measured before is in the log.
-Several processes append to it: virtqual, and the ReFrame that it started.
+Several processes append to it: virtqual, and the ReFrame that it started.  Each line is sealed
+(`virtqual.session.seal`), so that a damaged line is refused; facts that runs share are written once
+(`virtqual.session.shared`).
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
-from virtqual.files.records import first_mistake, write_whole
+from virtqual.files.records import sync_directory, write_file
+from virtqual.files.wording import dotted, mistakes
+from virtqual.identity import Identity
 from virtqual.runs import Run
-from virtqual.session.session import SCHEMA, Failure, Head, Loss, Resumption, Round, Session
+from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
+from virtqual.session.session import (
+    SCHEMA,
+    Conclusion,
+    Document,
+    Failure,
+    Head,
+    Loss,
+    Resumption,
+    Round,
+    Session,
+)
+from virtqual.session.shared import Facts, compact, packed, shorten, unpacked
+from virtqual.stack.same import Seen
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
@@ -42,6 +62,20 @@ class RoundBegun(_Event):
 
     event: Literal["round"] = "round"
     round: Round
+
+
+class Probed(_Event):
+    """One node of each partition, as it was before the first run."""
+
+    event: Literal["probed"] = "probed"
+    nodes: dict[Literal["native", "virtual"], Identity]
+
+
+class FactsWritten(_Event):
+    """Parts of later lines, which refer to them by their digests; see `virtqual.session.shared`."""
+
+    event: Literal["facts"] = "facts"
+    zlib: str
 
 
 class Submitted(_Event):
@@ -114,13 +148,28 @@ class Concluded(_Event):
     """The session as it was judged; the runs stand in the lines before."""
 
     event: Literal["concluded"] = "concluded"
-    session: Session
+    conclusion: Conclusion
 
 
 Event = (
-    Begun | RoundBegun | Submitted | Finished | WarmedUp | Failed | Released | Returned | Resumed | Concluded
+    Begun
+    | RoundBegun
+    | Probed
+    | FactsWritten
+    | Submitted
+    | Finished
+    | WarmedUp
+    | Failed
+    | Released
+    | Returned
+    | Resumed
+    | Concluded
 )
-_EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
+#: The events by the names that lines have for them.
+EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
+#: Events whose lines `Basis.runs` is the digest of; they refer to facts by digests.
+_MEASURED = ("finished", "failed")
+_VERSION = re.compile(rb'"schema": ?"(virtqual-session/\d+)"')
 
 
 @dataclass(frozen=True)
@@ -128,6 +177,8 @@ class Log:
     """The log of the session in a directory."""
 
     directory: Path
+    #: Digests of the facts that are known to be in the file.
+    _written: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -140,66 +191,123 @@ class Log:
         Raises
         ------
         InfrastructureError
-            It could not be written, and where: a full disk, for one.
+            The event cannot be written, e.g. to a full disk, or the log would be too large to be read.
         """
-        line = event.model_dump_json(by_alias=True).encode() + b"\n"
+        facts: dict[str, str] = {}
+        lines = [_encoded(event, facts)]
+        if facts and not self._written:
+            self._written.update(self._digests())
+        new = {digest: text for digest, text in facts.items() if digest not in self._written}
+        if new:
+            lines.insert(0, _encoded(FactsWritten(zlib=packed(new)), {}))
         try:
-            with self.path.open("ab", buffering=0) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                # What a writer that died in the middle of a line has left is ended, and read as nothing.
-                if file.tell() and not _ends_a_line(self.path):
-                    line = b"\n" + line
-                written = file.write(line)
-                if written != len(line):
-                    raise OSError(f"{written} of {len(line)} bytes were written; is the disk full?")
-                os.fsync(file.fileno())
+            self._write(lines)
         except OSError as error:
             why = error.strerror or str(error)
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
+        self._written.update(new)
 
-    def events(self) -> Iterator[Event]:
-        """Yield what happened, in its order; a line that is not whole was never written.
+    def _digests(self) -> Iterator[str]:
+        """Yield the digests of all facts in the file."""
+        if self.path.exists():
+            for event in self.events(lenient=True):
+                if isinstance(event, FactsWritten):
+                    yield from unpacked(event.zlib)
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        """Append sealed lines, after what a writer that died in a line has left is cut off."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.path, flags, 0o644), "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            end, crc = self._end(file.fileno())
+            content = b""
+            for line in lines:
+                sealed, crc = seal(line, crc)
+                content += sealed
+            if end + len(content) > reading.RECORD:
+                raise OSError(f"it would be larger than {reading.RECORD // 2**20} MiB; begin a new session")
+            file.truncate(end)
+            try:
+                written = os.write(file.fileno(), content)
+                if written != len(content):
+                    raise OSError(f"{written} of {len(content)} bytes were written; is the disk full?")
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(end)
+                raise
+        if end == 0:
+            sync_directory(self.directory)
+
+    def _end(self, descriptor: int) -> tuple[int, int]:
+        """Return where the last whole line of the file ends, and the checksum in its seal."""
+        start = os.fstat(descriptor).st_size
+        while start:
+            start = max(0, start - 2**16)
+            feed = os.pread(descriptor, 2**16, start).rfind(b"\n")
+            if feed >= 0:
+                end = start + feed
+                crc = sealed_crc(os.pread(descriptor, SEAL_BYTES, max(0, end - SEAL_BYTES)))
+                if crc is None:
+                    raise DamagedError(str(self.path), "the last one has no checksum")
+                return end + 1, crc
+        return 0, 0
+
+    def _lines(self, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
+        """Yield number and content of each whole line; see `virtqual.session.seal.intact_lines`."""
+        try:
+            content = reading.bytes_of(self.path, reading.RECORD, links=False)
+        except OSError as error:
+            raise UsageError(f"{self.path}: no session ({error.strerror})") from error
+        version = _VERSION.search(content[:200])
+        if version and version[1].decode() != SCHEMA:
+            raise UsageError(
+                f"{self.path}:1: no log of this version ({SCHEMA}) but of {version[1].decode()}: "
+                f"`virtqual convert {self.directory}` converts it"
+            )
+        return intact_lines(content, str(self.path), lenient=lenient)
+
+    def events(self, *, lenient: bool = False) -> Iterator[Event]:
+        """Yield what happened, in its order.
+
+        Parameters
+        ----------
+        lenient
+            Pass over lines that cannot be read.
 
         Raises
         ------
+        DamagedError
+            A line is not as it was written.
         UsageError
-            There is no log, it is of another version, or a whole line of it is none of a session's.
+            There is no log, it is of another version, or a line of it is none of a session's.
         """
-        try:
-            lines = reading.bytes_of(self.path, reading.RECORD).split(b"\n")
-        except OSError as error:
-            raise UsageError(f"{self.path}: no session ({error.strerror})") from error
-        for number, line in enumerate(lines, 1):
-            try:
-                content = json.loads(line)
-            except ValueError:
-                # The broken end of a write, which the next writer has ended with a line feed.
-                continue
-            yield self._event(content, line, number)
+        return (event for event, _ in self._read(lenient=lenient))
 
-    def _event(self, content: Any, line: bytes, number: int) -> Event:
-        kind = content.get("event") if isinstance(content, dict) else None
-        if kind not in _EVENTS:
-            raise UsageError(f"{self.path}:{number}: no line of a session's log")
-        model = _EVENTS[kind]
-        try:
-            return model.model_validate_json(line)
-        except ValidationError as error:
-            why = first_mistake(error, model, line.decode("utf-8", "replace"))
-            if any(problem["loc"][-1:] == ("schema",) for problem in error.errors()):
-                why = f"no log of this version ({SCHEMA}): begin a new session with this virtqual"
-            raise UsageError(f"{self.path}:{number}: {why}") from None
+    def _read(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
+        """Yield each event with its line."""
+        facts = Facts()
+        for number, line in self._lines(lenient=lenient):
+            try:
+                yield _decoded(line, facts), line
+            except ValueError as error:
+                if not lenient:
+                    raise UsageError(f"{self.path}:{number}: {error}") from None
+            except RecursionError:
+                if not lenient:
+                    raise UsageError(f"{self.path}:{number}: the line is nested too deeply") from None
 
     def session(self) -> Session:
         """Return the session that the log tells, as far as it has come.
 
         Raises
         ------
-        UsageError
-            See `events`; or the log does not begin with a session.
+        DamagedError, UsageError
+            See `events`; or the log does not begin with a session, or has a run twice with other values.
         """
         head: Head | None = None
-        concluded: Session | None = None
+        conclusion = Conclusion()
+        probed: dict[Literal["native", "virtual"], Identity] = {}
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
         failures: list[Failure] = []
@@ -207,48 +315,57 @@ class Log:
         recent: list[Failure] = []
         lost: list[Loss] = []
         resumed: list[Resumption] = []
-        for event in self.events():
+        measured = hashlib.sha256()
+        for event, line in self._read():
+            if event.event in _MEASURED:
+                measured.update(line)
             match event:
                 case Begun():
                     head = event.head
+                case Probed():
+                    probed = event.nodes
                 case RoundBegun():
                     if event.round.number not in rounds:
                         recent.clear()
                     rounds[event.round.number] = event.round
                 case Finished(run=run):
-                    runs.setdefault((run.check, run.pair, run.side, run.job), run)
+                    key = run.check, run.pair, run.side, run.job
+                    if runs.setdefault(key, run) != run:
+                        raise UsageError(
+                            f"{self.path}: pair {run.pair} of {run.check}, {run.side}, job {run.job}, stands "
+                            "twice with different values: one of both was not written by this session"
+                        )
                 case Failed():
                     failures.append(event.failure)
                     recent.append(event.failure)
                 case Returned() | Resumed():
-                    failures = [one for one in failures if not _cut_off(one, recent)]
+                    failures = [failure for failure in failures if not _is_cut_off(failure, recent)]
                     if isinstance(event, Returned):
                         lost.append(event.loss)
                     else:
                         resumed.append(event.resumption)
-                        concluded = None
+                        conclusion = Conclusion()
                 case Concluded():
-                    concluded = event.session
+                    conclusion = event.conclusion
         if head is None:
             raise UsageError(f"{self.path}: no session (its first line is missing)")
-        known = {
-            "rounds": list(rounds.values()),
-            "runs": sorted(runs.values(), key=lambda run: run.start),
-            "failures": failures,
-            "lost": lost,
-            "resumed": resumed,
-        }
-        if concluded is not None:
-            return concluded.model_copy(update=known)
-        return Session(**head.model_dump(by_alias=True), **known)
+        # Every part has been validated: not again.
+        return Session.model_construct(
+            **dict(head),
+            **dict(conclusion),
+            rounds=list(rounds.values()),
+            runs=sorted(runs.values(), key=lambda run: run.start),
+            failures=failures,
+            lost=lost,
+            resumed=resumed,
+            probed=probed,
+            measured=measured.hexdigest(),
+        )
 
     def conclude(self, session: Session) -> None:
-        """Append what the session comes to, and write ``session.json`` from the whole log."""
-        bare = session.model_copy(
-            update={"rounds": [], "runs": [], "failures": [], "lost": [], "resumed": []}
-        )
-        self.append(Concluded(session=bare))
-        self.write()
+        """Append what the session comes to."""
+        conclusion = Conclusion.model_construct(**{name: getattr(session, name) for name in _CONCLUSION})
+        self.append(Concluded(conclusion=conclusion))
 
     def reopen(self) -> None:
         """Take away ``session.json``: a session that goes on is none that is concluded."""
@@ -256,16 +373,29 @@ class Log:
 
     def write(self) -> Path:
         """Write ``session.json`` as the log tells it, whole or not at all."""
-        return write_whole(self.session(), self.directory / DOCUMENT, indent=1)
+        return write_file(document_of(self.session()), self.directory / DOCUMENT)
+
+    def state(self) -> str:
+        """Return a text that is another one after each line that is appended; empty if there is no log."""
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - SEAL_BYTES - 1))
+                return f"{size} {sealed_crc(file.read()[:-1]) or 0:08x}"
+        except OSError:
+            return ""
 
     def submitted(self, system: str) -> dict[str, float]:
         """Return all jobs of a log of whatever version, if it is of that system, with the time of submission.
 
         It may be broken, or lack its first line: nothing could have run then.
         """
-        lines, jobs = self.path.read_bytes().split(b"\n"), dict[str, float]()
+        lines, jobs = (
+            reading.bytes_of(self.path, reading.RECORD, links=False).split(b"\n"),
+            dict[str, float](),
+        )
         for number, line in enumerate(lines):
-            with suppress(ValueError, KeyError, TypeError):
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
                 event = json.loads(line)
                 if number == 0 and event["head"]["system"] != system:
                     return {}
@@ -274,10 +404,13 @@ class Log:
         return jobs
 
     def unfinished(self) -> dict[str, float]:
-        """Return the jobs of which the log has no end, with the time of submission (since the epoch)."""
+        """Return the jobs of which the log has no end, with the time of submission (since the epoch).
+
+        Damaged lines are passed over: a job is rather cancelled twice than never.
+        """
         jobs: dict[str, float] = {}
         allocations: set[str] = set()
-        for event in self.events():
+        for event in self.events(lenient=True):
             match event:
                 case Submitted():
                     jobs[event.job] = event.submitted
@@ -297,12 +430,94 @@ class Log:
         return jobs
 
 
-def _cut_off(one: Failure, recent: Sequence[Failure]) -> bool:
+#: What the runs of a case have alike on the same nodes.
+_SETUP = (
+    *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
+    *("clock", "repetitions", "stack", "stack_hash", "reference"),
+)
+#: What `Concluded` has of a session.
+_CONCLUSION = tuple(Conclusion.model_fields)
+
+
+def document_of(session: Session) -> str:
+    """Return the content of ``session.json``."""
+    return session.model_dump_json(by_alias=True, indent=1, include=set(Document.model_fields)) + "\n"
+
+
+def _encoded(event: Event, facts: dict[str, str]) -> bytes:
+    """Return the line of an event; what others may repeat is added to `facts`."""
+    content = event.model_dump(mode="json", by_alias=True, exclude_defaults=not isinstance(event, Begun))
+    if isinstance(event, Finished):
+        run = content["run"]
+        run["values"] = [result.pop("values") for result in run["results"]]
+        run["setup"] = shorten({name: run.pop(name) for name in _SETUP if name in run}, facts)
+    elif isinstance(event, Probed):
+        content["nodes"] = shorten(content["nodes"], facts)
+    elif isinstance(event, Concluded):
+        conclusion = content["conclusion"]
+        content["conclusion"] = {name: shorten(part, facts) for name, part in conclusion.items()}
+    return compact({"event": event.event, **content}).encode()
+
+
+def _decoded(line: bytes, facts: Facts) -> Event:
+    """Return the event of a line; a fact is added to `facts`.
+
+    Raises
+    ------
+    ValueError
+        The line is none of a session's log, and why.
+    """
+    content = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    kind = content.get("event") if isinstance(content, dict) else None
+    model = EVENTS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise ValueError("no line of a session's log")
+    if model is Finished and isinstance(content.get("run"), dict):
+        content["run"] = _run_of(content["run"], facts)
+    elif model in (Probed, Concluded):
+        content = facts.resolve(content)
+    try:
+        event = model.model_validate(content)
+    except ValidationError as error:
+        key, message = mistakes(error, model, content)[0]
+        raise ValueError(f"key {dotted(key)}: {message}") from None
+    if isinstance(event, FactsWritten):
+        facts.update(unpacked(event.zlib))
+    return event
+
+
+def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
+    """Return what `Run` is made from; `_encoded` is the reverse."""
+    run = {**line}
+    if isinstance(setup := facts.look_up(run.pop("setup", None)), dict):
+        run |= setup
+    if isinstance(nodes := facts.look_up(run.get("identity")), dict):
+        run["identity"] = {node: facts.model(Identity, part) for node, part in nodes.items()}
+    if isinstance(seen := facts.look_up(run.get("software")), list):
+        run["software"] = [facts.model(Seen, part) for part in seen]
+    for name in ("answers", "hosts", "inputs", "nodes", "results"):
+        if name in run:
+            run[name] = facts.resolve(run[name])
+    if isinstance(values := run.pop("values", None), list) and isinstance(run.get("results"), list):
+        # A value without a result, or the reverse, is refused.
+        run["results"] = [
+            {**(result or {}), "values": value} for result, value in zip_longest(run["results"], values)
+        ]
+    return run
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, which may have a key only once."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key stands twice")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _is_cut_off(failure: Failure, recent: Sequence[Failure]) -> bool:
     """Return whether a case failed since a node, or the session, was lost."""
-    return one.kind == "infrastructure" or (one.kind == "failed" and one in recent)
-
-
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+    return failure.kind == "infrastructure" or (failure.kind == "failed" and failure in recent)

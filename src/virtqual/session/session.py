@@ -1,27 +1,123 @@
 """One session as data: what was run, what failed, what was judged, and what it came to.
 
 A session is one directory.  Its record is the log (`virtqual.session.log`), to which every finished run is
-appended at once; ``session.json`` is made from the log and holds each run once.
+appended at once; ``session.json`` is made from the log and has everything but the runs.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from virtqual.admission.canaries import Canary
 from virtqual.admission.finding import Finding
-from virtqual.runs import Run
+from virtqual.identity import Identity
+from virtqual.runs import Name, Run
 from virtqual.verdict.record import VerdictRecord
+from virtqual.verdict.slow_runs import SlowRuns
 
-SCHEMA: Literal["virtqual-session/2"] = "virtqual-session/2"
+SCHEMA: Literal["virtqual-session/3"] = "virtqual-session/3"
 
 #: Why a case left no run. A node or Slurm (``infrastructure``) are every case's matter; its own are a program
 #: that fails or a job that is ended (``failed``), a gate that the run did not pass (``refused``), and native
 #: nodes that miss their absolute reference (``reference``).
 Kind = Literal["infrastructure", "failed", "refused", "reference"]
+
+#: Length of a label at most.
+MAX_LABEL_CHARS = 200
+
+
+def _zoned(text: str) -> str:
+    """Return an ISO date and time that can be compared with others."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ISO date and time") from None
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    if not 1970 < time.year < 9000:
+        raise ValueError(f"{text!r} is out of range")
+    return text
+
+
+Time = Annotated[str, AfterValidator(_zoned)]
+
+
+class HypervisorFacts(TypedDict, total=False):
+    """The hypervisor as the system file states it."""
+
+    vendor: str
+    build: str
+    accelerator: str
+    machine: str | None
+    details: dict[str, Any]
+
+
+class PartitionFacts(TypedDict, total=False):
+    """A partition as the system file states it."""
+
+    partition: str
+    processor: dict[str, Any]
+    features: list[str]
+    hypervisor: HypervisorFacts
+    guest: dict[str, Any]
+    placement: dict[str, bool | int | str]
+
+
+class Partitions(TypedDict):
+    """Both partitions."""
+
+    native: PartitionFacts
+    virtual: PartitionFacts
+
+
+class StackProgram(TypedDict):
+    """A program of a stack, and what else `virtqual.stack.manifest.Program` says of it."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    name: str
+    version: str
+    features: NotRequired[list[str]]
+
+
+class StackFacts(TypedDict):
+    """The software stack: its name, hash and programs."""
+
+    name: str
+    hash: str
+    programs: list[StackProgram]
+
+
+class Provenance(BaseModel):
+    """The code and the reviewed data that judge a session.
+
+    Attributes
+    ----------
+    version, commit
+        Of virtqual; the commit is empty outside a git checkout.
+    modified
+        Whether tracked files of the checkout differ from the commit.
+    references
+        SHA-256 of the directory of reviewed data.
+    site
+        SHA-256 of the system file and of the site's own checks.
+    packages
+        SHA-256 of the names and versions of all installed Python packages.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: str
+    commit: str
+    modified: bool
+    references: str
+    site: str
+    packages: str
 
 
 class Request(BaseModel):
@@ -29,7 +125,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: str
+    system: Name
     hypervisor_class: str = ""
     against: str = ""
     full: bool = False
@@ -56,7 +152,7 @@ class Head(BaseModel):
     hypervisor_class
         The class of budgets under which it is judged.
     identity
-        What each partition is, by side.
+        What the system file states of each partition, by side.
     stack
         Name, hash and programs (name, version, checksum).
     against
@@ -65,21 +161,24 @@ class Head(BaseModel):
         By case: how often a run starts its program, where the earlier session has decided it.
     request
         What was asked for; None for a plain ReFrame run, which cannot be resumed.
+    provenance
+        The code and data of virtqual at its begin; None of a session that was converted.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    schema_: Literal["virtqual-session/2"] = Field(alias="schema", default=SCHEMA)
-    session: str
-    label: str = ""
-    created: str
-    system: str
-    hypervisor_class: str
-    identity: dict[str, Any]
-    stack: dict[str, Any]
-    against: str | None = None
+    schema_: Literal["virtqual-session/3"] = Field(alias="schema", default=SCHEMA)
+    session: Name
+    label: str = Field(default="", max_length=MAX_LABEL_CHARS)
+    created: Time
+    system: Name
+    hypervisor_class: Name
+    identity: Partitions
+    stack: StackFacts
+    against: Name | None = None
     repetitions: dict[str, int] = {}
     request: Request | None = None
+    provenance: Provenance | None = None
 
     @property
     def build(self) -> str:
@@ -92,13 +191,13 @@ class Head(BaseModel):
         return f"{self._hypervisor.get('vendor', 'unknown hypervisor')} {self.build}"
 
     @property
-    def _hypervisor(self) -> dict[str, Any]:
-        return dict(self.identity.get("virtual", {}).get("hypervisor", {}))
+    def _hypervisor(self) -> HypervisorFacts:
+        return self.identity["virtual"].get("hypervisor", {})
 
     @property
-    def placement(self) -> dict[str, Any]:
+    def placement(self) -> dict[str, bool | int | str]:
         """How the VMs lie on their hosts, as far as it is told."""
-        return dict(self.identity.get("virtual", {}).get("placement", {}))
+        return self.identity["virtual"].get("placement", {})
 
 
 class Round(BaseModel):
@@ -167,7 +266,7 @@ class Resumption(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    time: str
+    time: Time
     ended: str
 
     @property
@@ -240,6 +339,51 @@ class SlowRunsRecord(BaseModel):
     found: bool = False
     text: str = ""
 
+    @classmethod
+    def of(cls, counted: SlowRuns, text: str = "") -> SlowRunsRecord:
+        """Return counted runs as a record; the text is empty if virtual runs are not slow more often."""
+        return cls(
+            virtual=int(counted.virtual),
+            virtual_runs=int(counted.virtual_runs),
+            native=int(counted.native),
+            native_runs=int(counted.native_runs),
+            factor=counted.factor,
+            found=bool(text),
+            text=text,
+        )
+
+    @property
+    def counted(self) -> SlowRuns:
+        """The counts alone."""
+        return SlowRuns(self.virtual, self.virtual_runs, self.native, self.native_runs, self.factor)
+
+
+class Basis(BaseModel):
+    """What a conclusion was drawn from, besides the session itself: by this it can be drawn again.
+
+    Attributes
+    ----------
+    runs
+        SHA-256 of the runs and failures in the log; see `virtqual.session.log`.
+    looks, share, slow_before, today
+        See `virtqual.session.judge.judge`.
+    interrupted, broken
+        See `virtqual.session.conclusion.conclude`.
+    provenance
+        The code and data that judged.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: str
+    looks: tuple[int, ...] = ()
+    share: int = 1
+    slow_before: SlowRunsRecord | None = None
+    today: date | None = None
+    interrupted: bool = False
+    broken: tuple[str, ...] = ()
+    provenance: Provenance | None = None
+
 
 class Conclusion(BaseModel):
     """What a session comes to.
@@ -259,33 +403,6 @@ class Conclusion(BaseModel):
         One sentence.
     exit_code
         That of the command (docs/exit-codes.md).
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    outcome: str = "UNFINISHED"
-    all_outcomes: dict[str, int] = {}
-    qualified: str = "no (unfinished)"
-    missing: list[str] = []
-    conclusion: str = ""
-    exit_code: int = 5
-
-
-class Session(Head, Conclusion):
-    """A session as ``session.json`` keeps it.
-
-    Attributes
-    ----------
-    rounds
-        Every ReFrame run.
-    runs
-        Every run, once, by start.
-    failures
-        Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
-    lost
-        Every time that nodes were lost, and the session went on.
-    resumed
-        Every time that the session went on after it had ended.
     refused
         Checks of which nothing may be judged, with the reasons.
     preflight
@@ -300,13 +417,18 @@ class Session(Head, Conclusion):
         What is said of runs that were slow; None where nothing was judged.
     waivers
         All that are about this class and build, as people read them.
+    basis
+        What it was drawn from; None where nothing was concluded.
     """
 
-    rounds: list[Round] = []
-    runs: list[Run] = []
-    failures: list[Failure] = []
-    lost: list[Loss] = []
-    resumed: list[Resumption] = []
+    model_config = ConfigDict(extra="forbid")
+
+    outcome: str = Field(default="UNFINISHED", pattern=r"^[A-Z]{1,20}$")
+    all_outcomes: dict[str, int] = {}
+    qualified: str = "no (unfinished)"
+    missing: list[str] = []
+    conclusion: str = ""
+    exit_code: int = 5
     refused: dict[str, tuple[str, ...]] = {}
     preflight: list[Finding] = []
     canaries: list[Canary] = []
@@ -314,11 +436,51 @@ class Session(Head, Conclusion):
     verdicts: list[VerdictRecord] = []
     slow_runs: SlowRunsRecord | None = None
     waivers: list[str] = []
+    basis: Basis | None = None
+
+
+class Document(Head, Conclusion):
+    """A session as ``session.json`` keeps it.
+
+    Attributes
+    ----------
+    rounds
+        Every ReFrame run.
+    failures
+        Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
+    lost
+        Every time that nodes were lost, and the session went on.
+    resumed
+        Every time that the session went on after it had ended.
+    probed
+        One node of each partition, as it was before the first run, by side.
+    """
+
+    rounds: list[Round] = []
+    failures: list[Failure] = []
+    lost: list[Loss] = []
+    resumed: list[Resumption] = []
+    probed: dict[Literal["native", "virtual"], Identity] = {}
 
     @property
     def goes_on(self) -> str:
         """How it can go on where it has ended too early, in words; empty for a plain ReFrame run."""
         return f" `virtqual qualify --resume {self.session}` goes on with it." if self.request else ""
+
+
+class Session(Document):
+    """A session as its log tells it.
+
+    Attributes
+    ----------
+    runs
+        Every run, once, by start.
+    measured
+        SHA-256 of the runs and failures in the log, as `Basis.runs` has it.
+    """
+
+    runs: list[Run] = []
+    measured: str = ""
 
     def verdicts_of(self, check: str) -> list[VerdictRecord]:
         """Return the verdicts on the series that a check measured."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from virtqual.errors import UsageError
+from virtqual.errors import DamagedError, UsageError, VirtqualError
 from virtqual.session.log import DOCUMENT, LOG, Log
 from virtqual.session.session import SCHEMA, Session
 
 T = TypeVar("T")
-_OTHER = re.compile(r'"schema": ?"(virtqual-session/\d+)"')
+#: How far the clock of the node that began a session may be ahead.
+CLOCK_SLACK = timedelta(days=1)
 
 
 def load(path: Path) -> Session:
@@ -20,19 +21,22 @@ def load(path: Path) -> Session:
 
     Raises
     ------
+    DamagedError
+        The log is not as it was written.
     UsageError
-        There is none, it is broken, or it is of another version.
+        There is none, or it is of another version.
     """
     directory = path if path.is_dir() else path.parent
-    if not (directory / LOG).is_file() and (directory / DOCUMENT).is_file():
-        with (directory / DOCUMENT).open(encoding="utf-8", errors="replace") as file:
-            other = _OTHER.search(file.read(1000))
-        version = other[1] if other else "no schema that is known"
+    # Looked for before the log is read: a session may be concluded meanwhile.
+    has_document = (directory / DOCUMENT).is_file()
+    if has_document and not (directory / LOG).is_file():
         raise UsageError(
-            f"{directory}: a session of another version ({version}, this virtqual reads {SCHEMA}): "
-            "measure anew, a session of another version is no earlier session"
+            f"{directory}: {DOCUMENT} without {LOG}, which has the runs (this virtqual reads {SCHEMA})"
         )
-    return Log(directory).session()
+    session = Log(directory).session()
+    if has_document and session.outcome == "UNFINISHED":
+        raise DamagedError(str(directory / LOG), f"its end is missing: {DOCUMENT} is of a concluded session")
+    return session
 
 
 def ids(sessions: Path) -> list[str]:
@@ -40,22 +44,18 @@ def ids(sessions: Path) -> list[str]:
     return sorted({path.parent.name for name in (LOG, DOCUMENT) for path in sessions.glob(f"*/{name}")})
 
 
-def readable(sessions: Path) -> Iterator[tuple[Path, Session | UsageError]]:
-    """Yield every session of a directory, the newest first; for one that cannot be read, the error."""
-    return each(sessions, load)
-
-
-def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | UsageError]]:
+def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | VirtqualError]]:
     """Yield what is read of every session of a directory, the newest first, or the error."""
     for name in reversed(ids(sessions)):
         directory = sessions / name
         try:
             yield directory, read(directory)
-        except UsageError as error:
+        except VirtqualError as error:
             yield directory, error
-        except ValueError as error:
+        except Exception as error:
             # One that makes no sense hides no other.
-            yield directory, UsageError(f"{directory}: {error}")
+            why = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            yield directory, UsageError(f"{directory}: {why}")
 
 
 def unconcluded(sessions: Path) -> Iterator[Log]:
@@ -68,24 +68,12 @@ def unconcluded(sessions: Path) -> Iterator[Log]:
             yield Log(file.parent)
 
 
-def latest(sessions: Path, system: str) -> Path:
-    """Return the directory of the newest session of a system that measured something.
-
-    Whatever became of it: one that was refused or interrupted before its first run has nothing to compare
-    with.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
-    for directory, session in readable(sessions):
-        if isinstance(session, Session) and session.system == system and session.runs:
-            return directory
-    raise UsageError(f"no session of system {system!r} below {sessions} has a run: there is no 'last'")
+def is_of_the_future(created: datetime) -> bool:
+    """Return whether a session began later than any clock may say now."""
+    return created > datetime.now(UTC) + CLOCK_SLACK
 
 
-def find(name: str, sessions: Path, system: str = "") -> Path:
+def find(name: str, sessions: Path) -> Path:
     """Return the directory of a session.
 
     Parameters
@@ -94,22 +82,20 @@ def find(name: str, sessions: Path, system: str = "") -> Path:
         Its id, the beginning of an id, a path, or ``last``.
     sessions
         The directory of sessions.
-    system
-        ``last`` is the newest session of this system that measured something; of any, if empty.
 
     Raises
     ------
     UsageError
         There is no such session, or several begin so; those there are are named.
     """
-    if name == "last" and system:
-        return latest(sessions, system)
     as_path = Path(name)
     if name and (as_path.is_dir() or as_path.is_file()):
         return as_path if as_path.is_dir() else as_path.parent
     known = ids(sessions)
     if name == "last":
-        matches = known[-1:]
+        # An id begins with the date, in UTC.
+        tomorrow = f"{datetime.now(UTC) + CLOCK_SLACK:%Y%m%d-%H%M%S}"
+        matches = [i for i in known if i <= tomorrow][-1:]
     else:
         matches = [i for i in known if i == name] or [i for i in known if name and i.startswith(name)]
     if len(matches) != 1:

@@ -6,7 +6,8 @@ sessions are read in seconds.
 
 from __future__ import annotations
 
-import os
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -15,18 +16,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from virtqual.errors import UsageError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.records import write_whole
 from virtqual.references import Gate
 from virtqual.references.load import known as references
 from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
-from virtqual.session.log import DOCUMENT, LOG
+from virtqual.session.log import Log
 from virtqual.session.pairing import series_of
-from virtqual.session.session import Session
-from virtqual.session.store import each, load
+from virtqual.session.session import Session, SlowRunsRecord
+from virtqual.session.store import each, find, is_of_the_future, load
 from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.pairs import PairingError, Series
+from virtqual.verdict.pairs import PairingError, Series, Side
 
 FILE = "summary.json"
 
@@ -88,20 +89,44 @@ def _spread(series: Series | None) -> float | None:
     return float(series.differences().mean(axis=1).std(ddof=1))
 
 
+class Durations(BaseModel):
+    """How long the runs of a case took.
+
+    Attributes
+    ----------
+    medians
+        Median by side, s.
+    longest
+        The longest run, s; None if a run reached its time limit.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    medians: dict[Side, float]
+    longest: float | None
+
+
 class Summary(BaseModel):
     """One session in short; see `virtqual.session.session.Session`.
 
     Attributes
     ----------
+    log
+        State of the log of which it was made; see `virtqual.session.log.Log.state`.
+    stack, stack_hash
+        The software stack.
     complete
         Whether all checks of its scope were asked for, and none was left without a verdict.
+    durations
+        By case.
     facts
         What it says of itself and of its machines; see `virtqual.session.facts`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["virtqual-summary/3"] = Field(alias="schema", default="virtqual-summary/3")
+    schema_: Literal["virtqual-summary/4"] = Field(alias="schema", default="virtqual-summary/4")
+    log: str = ""
     session: str
     label: str
     created: datetime
@@ -114,6 +139,10 @@ class Summary(BaseModel):
     outcome: str
     exit_code: int
     conclusion: str
+    stack: str = ""
+    stack_hash: str = ""
+    durations: dict[str, Durations] = {}
+    slow_runs: SlowRunsRecord | None = None
     facts: dict[str, str]
     verdicts: tuple[VerdictSummary, ...]
 
@@ -133,10 +162,11 @@ class Summary(BaseModel):
         return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
     @classmethod
-    def of(cls, session: Session, series: Mapping[str, Series] | None = None) -> Summary:
+    def of(cls, session: Session, series: Mapping[str, Series] | None = None, *, log: str = "") -> Summary:
         """Return a session in short; `series` are what its runs say, by id."""
         asked, series = session.request, series or {}
         return cls(
+            log=log,
             session=session.session,
             label=session.label,
             created=datetime.fromisoformat(session.created),
@@ -149,32 +179,55 @@ class Summary(BaseModel):
             outcome=session.outcome,
             exit_code=session.exit_code,
             conclusion=session.conclusion,
+            stack=session.stack["name"],
+            stack_hash=session.stack["hash"],
+            durations=_durations(session),
+            slow_runs=session.slow_runs,
             facts=facts(session),
             verdicts=tuple(VerdictSummary.of(one, series.get(one.series)) for one in session.verdicts),
         )
 
 
-def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | UsageError]]:
+def _durations(session: Session) -> dict[str, Durations]:
+    """Return by case how long the runs of a session took."""
+    seconds: dict[str, dict[Side, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in session.runs:
+        seconds[run.check][run.side].append(run.end - run.start)
+    timed_out = {failure.check for failure in session.failures if "TIMEOUT" in failure.reason}
+    return {
+        case: Durations(
+            medians={side: statistics.median(values) for side, values in sides.items()},
+            longest=None if case in timed_out else max(map(max, sides.values()), default=None),
+        )
+        for case in seconds.keys() | timed_out
+        for sides in [seconds.get(case, {})]
+    }
+
+
+def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
     """Yield every session of a directory in short, the newest first; for one that cannot be read, why."""
-    return each(sessions, summary)
+    for directory, session in each(sessions, summary):
+        if isinstance(session, Summary) and is_of_the_future(session.created):
+            why = f"it began on {session.created:%Y-%m-%d}, in the future: a clock was wrong"
+            yield directory, UsageError(f"{directory}: {why}")
+        else:
+            yield directory, session
 
 
 def summary(directory: Path) -> Summary:
-    """Return a session in short, from its file if that was made of the session as it is now.
+    """Return a session in short, from its file if that was made of the log as it is now.
 
     Raises
     ------
-    UsageError
+    virtqual.errors.DamagedError, UsageError
         The session cannot be read.
     """
-    file = directory / FILE
-    newest = max(
-        (p.stat().st_mtime_ns for p in (directory / LOG, directory / DOCUMENT) if p.exists()), default=0
-    )
+    file, state = directory / FILE, Log(directory).state()
     # One that is not there, or of another version, is made again.
     with suppress(OSError, ValidationError):
-        if file.stat().st_mtime_ns == newest:
-            return Summary.model_validate_json(file.read_bytes())
+        kept = Summary.model_validate_json(file.read_bytes())
+        if kept.log == state and kept.session == directory.name:
+            return kept
     session, series, lasting = load(directory), {}, True
     try:
         series = series_of(admitted_of(session).runs, references())
@@ -184,15 +237,31 @@ def summary(directory: Path) -> Summary:
     except UsageError:
         # So do they where a file of metrics is wrong or another one, until it is mended.
         lasting = False
-    made = Summary.of(session, series)
-    if not lasting:
-        return made
+    made = Summary.of(session, series, log=state)
     # Of another user's session it is made each time.
     with suppress(OSError):
-        write_whole(made, file)
-        # A session that went on while it was read is newer than what was read of it.
-        os.utime(file, ns=(newest, newest))
+        if lasting:
+            write_whole(made, file)
     return made
+
+
+def latest(sessions: Path, system: str) -> Path:
+    """Return the directory of the newest session of a system that has a run, whatever became of it.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    for directory, session in summaries(sessions):
+        if isinstance(session, Summary) and session.system == system and session.runs:
+            return directory
+    raise UsageError(f"no session of system {system!r} below {sessions} has a run: there is no 'last'")
+
+
+def find_for(name: str, sessions: Path, system: str) -> Path:
+    """Return the directory of a session; ``last`` is the newest one of a system that has a run."""
+    return latest(sessions, system) if name == "last" and system else find(name, sessions)
 
 
 def good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:

@@ -196,8 +196,13 @@ def record_of(verdict: Verdict) -> VerdictRecord:
     )
 
 
+def _rounded(value: float) -> float:
+    """Return a number with as many digits as a measurement can have."""
+    return float(f"{value:.7g}")
+
+
 def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return _rounded(value) if math.isfinite(value) else None
 
 
 def _estimate(estimate: Interval | None, metric: Metric) -> EstimateRecord | None:
@@ -208,15 +213,20 @@ def _known(estimate: Interval, metric: Metric) -> EstimateRecord:
     ratio, low, high = estimate.ratio(metric)
     lower, upper = _finite(estimate.lower), _finite(estimate.upper)
     return EstimateRecord(
-        log=estimate.log, lower=lower, upper=upper, ratio=ratio, low=_finite(low), high=_finite(high)
+        log=_rounded(estimate.log),
+        lower=lower,
+        upper=upper,
+        ratio=_rounded(ratio),
+        low=_finite(low),
+        high=_finite(high),
     )
 
 
 def _point(point: Point, size: float, metric: Metric) -> PointRecord:
     return PointRecord(
         size=size,
-        native=point.native,
-        virtual=point.virtual,
+        native=point.native and _rounded(point.native),
+        virtual=_rounded(point.virtual),
         overhead=_estimate(point.overhead, metric),
         judged=_known(point.judged, metric),
         limit=_finite(point.limit),

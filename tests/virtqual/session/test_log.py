@@ -1,16 +1,28 @@
 """The log is the record: whatever dies, what was written is read, and nothing else."""
 
 import json
+import os
+import random
 import threading
 
 import pytest
 
-from made_runs import keep, made_run, session_of
-from virtqual.errors import InfrastructureError, UsageError
+from made_runs import SIDES, STACK, keep, made_run, session_of
+from virtqual.errors import DamagedError, InfrastructureError, UsageError
+from virtqual.files import reading
+from virtqual.runs import Result
 from virtqual.session.log import Begun, Finished, Log, Submitted
+from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import Head
 
-HEAD = Head(session="s", created="2026-01-01", system="x", hypervisor_class="kvm", identity={}, stack={})
+HEAD = Head(
+    session="s",
+    created="2026-01-01T00:00:00+00:00",
+    system="x",
+    hypervisor_class="kvm",
+    identity=SIDES,
+    stack=STACK,
+)
 
 
 @pytest.fixture
@@ -18,6 +30,20 @@ def log(tmp_path):
     made = Log(tmp_path)
     made.append(Begun(head=HEAD))
     return made
+
+
+def sealed(*lines):
+    """Return the content of a log that has these lines."""
+    content, crc = b"", 0
+    for line in lines:
+        text, crc = seal(line, crc)
+        content += text
+    return content
+
+
+def unsealed(log):
+    """Return the lines of a log without their seals."""
+    return [line for _, line in intact_lines(log.path.read_bytes(), "log")]
 
 
 def test_a_writer_that_dies_in_a_line_costs_that_line_alone(log):
@@ -29,20 +55,77 @@ def test_a_writer_that_dies_in_a_line_costs_that_line_alone(log):
     assert [(run.pair, run.side) for run in log.session().runs] == [(0, "native"), (0, "virtual")]
 
 
-def test_wherever_a_line_is_cut_the_others_are_read(log):
+def test_wherever_the_end_is_cut_the_lines_before_are_read_and_the_next_writer_goes_on(log):
     log.append(Finished(run=made_run("native", 0)))
     whole = log.path.read_bytes()
     log.append(Finished(run=made_run("virtual", 0, job="2", start=5.0, check="case \u00fc")))
     last = log.path.read_bytes()[len(whole) :]
-    for cut in range(len(last) - 1):
-        log.path.write_bytes(whole + last[:cut] + b"\n" + last)
+    for cut in range(len(last)):
+        log.path.write_bytes(whole + last[:cut])
+        # The facts of a run are a line of their own before it.
+        assert len(log.session().runs) == 1, cut
+        Log(log.directory).append(Finished(run=made_run("virtual", 0, job="2", start=5.0)))
         assert len(log.session().runs) == 2, cut
+
+
+def test_a_flipped_bit_is_refused_by_the_number_of_its_line(log):
+    for pair in range(3):
+        log.append(Finished(run=made_run("native", pair, start=float(pair))))
+    content = log.path.read_bytes()
+    ends = [index for index, byte in enumerate(content) if byte == ord("\n")]
+    rng = random.Random(1)
+    for _ in range(500):
+        place, bit = rng.randrange(len(content)), 1 << rng.randrange(8)
+        log.path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+        if place == ends[-1]:
+            # What is left is a line that was not written whole.
+            assert len(log.session().runs) == 2
+            continue
+        number = 1 + sum(end < place for end in ends)
+        with pytest.raises((DamagedError, UsageError), match=rf"log\.jsonl:{number}: "):
+            log.session()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda lines: [*lines[:2], *lines[3:]], id="a line is lost"),
+        pytest.param(lambda lines: [*lines[:3], lines[2], *lines[3:]], id="a line stands twice"),
+        pytest.param(lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], id="two lines are swapped"),
+        pytest.param(lambda lines: [*lines[:2], b"", *lines[2:]], id="an empty line"),
+        pytest.param(lambda lines: [*lines[:2], bytes(len(lines[2])), *lines[3:]], id="a line of zeros"),
+    ],
+)
+def test_whole_lines_that_are_not_where_they_were_are_refused(log, change):
+    for pair in range(3):
+        log.append(Finished(run=made_run("native", pair, start=float(pair))))
+    lines = log.path.read_bytes().split(b"\n")
+    log.path.write_bytes(b"\n".join(change(lines)))
+    with pytest.raises(DamagedError, match=r"log\.jsonl:\d: the line is damaged"):
+        log.session()
+
+
+def test_jobs_of_a_damaged_log_are_still_known(log):
+    for job in ("1", "2", "3"):
+        log.append(Submitted(job=job, case="case", submitted=5.0))
+    log.path.write_bytes(log.path.read_bytes().replace(b'"job":"1"', b'"job":"X"'))
+    with pytest.raises(DamagedError):
+        log.session()
+    assert log.unfinished() == {"2": 5.0, "3": 5.0}
+    assert log.submitted("x").keys() >= {"2", "3"}
+
+
+def test_nothing_is_appended_after_a_last_line_without_a_seal(log):
+    log.path.write_bytes(log.path.read_bytes() + b"{}\n")
+    with pytest.raises(InfrastructureError, match="no checksum"):
+        log.append(Submitted(job="1", case="case", submitted=5.0))
 
 
 def test_many_writers_lose_nothing(log):
     def write(number):
+        own = Log(log.directory)
         for pair in range(50):
-            log.append(Finished(run=made_run("native", pair, job=f"{number}-{pair}", start=float(pair))))
+            own.append(Finished(run=made_run("native", pair, job=f"{number}-{pair}", start=float(pair))))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -52,10 +135,33 @@ def test_many_writers_lose_nothing(log):
     assert len(log.session().runs) == 200
 
 
-def test_a_run_that_was_written_twice_counts_once(log):
+def test_a_run_that_was_written_twice_counts_once_and_with_other_values_is_refused(log):
+    first = Result.scalar("x", "y", 1.0)
     for _ in range(2):
-        log.append(Finished(run=made_run("native", 0)))
+        log.append(Finished(run=made_run("native", 0, results=(first,))))
     assert len(log.session().runs) == 1
+    log.append(Finished(run=made_run("native", 0, results=(Result.scalar("x", "y", 2.0),))))
+    with pytest.raises(UsageError, match="pair 0 of case, native, job 1, stands twice with different values"):
+        log.session()
+
+
+def test_what_runs_share_is_written_once_and_read_as_one_object(log):
+    more = {"inputs": {f"input-{number}": "0" * 64 for number in range(9)}}
+    runs = [made_run("native", pair, job=str(pair), start=float(pair), **more) for pair in range(10)]
+    for run in runs[:5]:
+        log.append(Finished(run=run))
+    # Another process goes on.
+    other = Log(log.directory)
+    for run in runs[5:]:
+        other.append(Finished(run=run))
+    assert log.path.read_bytes().count(b'"event":"facts"') == 1
+    assert log.session().runs == runs
+
+
+def test_text_that_looks_like_a_reference_is_read_as_it_was(log):
+    run = made_run("native", 0, inputs={"fact": "0" * 16})
+    log.append(Finished(run=run))
+    assert log.session().runs == [run]
 
 
 def test_jobs_without_an_end_are_known(log):
@@ -65,26 +171,70 @@ def test_jobs_without_an_end_are_known(log):
     assert log.unfinished() == {"2": 5.0}
 
 
-def test_a_full_disk_is_said_with_the_file(tmp_path):
-    """M15: it was what nobody foresaw, and which directory was full was not said."""
-    log = Log(tmp_path)
-    log.path.symlink_to("/dev/full")
-    with pytest.raises(InfrastructureError, match=rf"{log.path}: .*No space left on device"):
+def test_a_full_disk_is_said_with_the_file_and_leaves_whole_lines(log, monkeypatch):
+    before, write = log.path.read_bytes(), os.write
+
+    def half(descriptor, content):
+        return write(descriptor, content[: len(content) // 2])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(InfrastructureError, match=rf"{log.path}: .* is the disk full"):
+        log.append(Submitted(job="1", case="case", submitted=5.0))
+    assert log.path.read_bytes() == before
+
+
+def test_a_log_that_is_a_link_is_neither_written_nor_read(tmp_path):
+    log, target = Log(tmp_path), tmp_path / "target"
+    target.touch()
+    log.path.symlink_to(target)
+    with pytest.raises(InfrastructureError, match="cannot be written"):
         log.append(Begun(head=HEAD))
+    with pytest.raises(UsageError, match="symbolic link"):
+        log.session()
+    assert target.read_bytes() == b""
+
+
+def test_a_log_is_not_made_larger_than_can_be_read(log, monkeypatch):
+    monkeypatch.setattr(reading, "RECORD", log.path.stat().st_size + 100)
+    with pytest.raises(InfrastructureError, match="larger than"):
+        log.append(Submitted(job="1", case="c" * 200, submitted=5.0))
+    assert log.session().session == "s"
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda line: line.replace("virtqual-session/2", "virtqual-session/9"), "no log of this version"),
-        (lambda line: line.replace('"event":"begun"', '"event":"other"'), "no line of a session's log"),
-        (lambda line: line.replace('"system"', '"sistem"'), r"head\.system: is missing"),
-        (lambda line: "{}", "no line of a session's log"),
+        (lambda line: line.replace(b'"event":"begun"', b'"event":"other"'), "no line of a session's log"),
+        (lambda line: line.replace(b'"event":"begun"', b'"event":{}'), "no line of a session's log"),
+        (lambda line: line.replace(b'"system"', b'"sistem"'), r"head\.system: is missing"),
+        (lambda line: line.replace(b'"label":""', b'"label":"","label":"x"'), "a key stands twice"),
+        (lambda line: line.replace(b'"label":""', b'"label":"%s"' % (b"x" * 201)), r"head\.label: "),
+        (lambda line: line.replace(b'"label":""', b'"label":NaN'), "NaN is no number"),
+        (lambda line: line.replace(b'"label":""', b'"label":' + b"1" * 5000), "5000 digits|integer string"),
+        (lambda line: line.replace(b"+00:00", b""), "has no time zone"),
+        (lambda line: line.replace(b"2026-01-01", b"9999-01-01"), "out of range"),
+        (lambda line: line.replace(b'"system":"x"', b'"system":"../x"'), r"head\.system: "),
+        (lambda line: line.replace(b'"session":"s"', b'"session":"\\u001b[2J"'), r"head\.session: "),
+        (lambda line: line.replace(b'"native":{}', b'"native":null'), r"head\.identity\.native: "),
+        (lambda line: line.replace(b'"virtual":{}', b'"virtual":[1]'), r"head\.identity\.virtual: "),
+        (lambda line: line.replace(b'"virtual":{}', b'"virtual":{"guest":[]}'), r"virtual\.guest: "),
+        (lambda line: line.replace(b'"name":"test",', b""), r"head\.stack\.name: is missing"),
+        (lambda line: line.replace(b'"label":""', b'"label":' + b"[" * 100000 + b"]" * 100000), "nested"),
+        (lambda line: b'{"a":1}', "no line of a session's log"),
+        (lambda line: b"[1]", "damaged|no line"),
     ],
 )
-def test_a_log_that_cannot_be_read_says_where_and_why(log, change, says):
-    log.path.write_text(change(log.path.read_text("utf-8")), "utf-8")
-    with pytest.raises(UsageError, match=rf"log\.jsonl:1: .*{says}"):
+def test_a_log_whose_seals_are_right_and_whose_content_is_not_says_where_and_why(log, change, says):
+    (line,) = unsealed(log)
+    assert change(line) != line
+    log.path.write_bytes(sealed(change(line)))
+    with pytest.raises((UsageError, DamagedError), match=rf"log\.jsonl:1: .*({says})"):
+        log.session()
+
+
+def test_a_log_of_format_2_says_how_it_is_converted(log):
+    log.path.write_bytes(log.path.read_bytes().replace(b"virtqual-session/3", b"virtqual-session/2"))
+    with pytest.raises(UsageError, match=r"log\.jsonl:1: no log of this version .* `virtqual convert"):
         log.session()
 
 
@@ -94,9 +244,9 @@ def test_a_log_without_its_first_line_is_no_session(tmp_path):
         Log(tmp_path).session()
 
 
-def test_the_document_is_made_from_the_log(tmp_path):
+def test_the_document_is_made_from_the_log_and_has_no_runs(tmp_path):
     directory = keep(session_of([made_run("native", 0)], outcome="BROKEN", conclusion="why"), tmp_path)
     document = json.loads((directory / "session.json").read_text("utf-8"))
-    assert (document["conclusion"], len(document["runs"])) == ("why", 1)
-    (directory / "session.json").unlink()
-    assert Log(directory).session().model_dump(mode="json", by_alias=True) == document
+    assert document["conclusion"] == "why"
+    assert "runs" not in document
+    assert len(Log(directory).session().runs) == 1

@@ -1,0 +1,143 @@
+"""Facts that many runs share, such as the identity of a node: a log has each once, under its digest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+#: Length of the JSON text from which on a part is a fact of its own.
+MIN_CHARS = 120
+#: Size of the facts of one line at most, B.
+MAX_FACTS_BYTES = 16 * 2**20
+_KEY = "fact"
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON on one line."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(text: str) -> str:
+    """Return the digest of a fact's JSON text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def shorten(value: Any, facts: dict[str, str]) -> Any:
+    """Return a JSON value in which a reference stands for each large part.
+
+    Parameters
+    ----------
+    value
+        JSON-able data.
+    facts
+        Gets the JSON text of each large part by its digest, a part after those that it refers to.
+    """
+    if isinstance(value, dict):
+        short: Any = {key: shorten(child, facts) for key, child in value.items()}
+    elif isinstance(value, list):
+        short = [shorten(child, facts) for child in value]
+    else:
+        return value
+    text = compact(short)
+    # What only looks like a reference becomes a fact, so that it is not taken for one.
+    if len(text) < MIN_CHARS and not is_reference(value):
+        return short
+    facts[digest_of(text)] = text
+    return {_KEY: digest_of(text)}
+
+
+def is_reference(value: Any) -> bool:
+    """Return whether a JSON value stands for a fact."""
+    return isinstance(value, dict) and value.keys() == {_KEY}
+
+
+def packed(facts: Mapping[str, str]) -> str:
+    """Return the JSON texts of facts, compressed, as text."""
+    content = ",".join(f'"{digest}":{text}' for digest, text in facts.items())
+    return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """Return the facts in a packed text, by their digests.
+
+    Raises
+    ------
+    ValueError
+        The text is not of this form, or its content is larger than `MAX_FACTS_BYTES`.
+    """
+    try:
+        unpacker = zlib.decompressobj()
+        content = unpacker.decompress(base64.b85decode(text), MAX_FACTS_BYTES)
+        facts = json.loads(content)
+    except zlib.error as error:
+        raise ValueError(f"its facts cannot be unpacked: {error}") from None
+    if not isinstance(facts, dict) or not unpacker.eof:
+        raise ValueError("its facts are not of this form, or too large")
+    return facts
+
+
+class Facts:
+    """The facts of a log, as far as it was read."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, Any] = {}
+        self._models: dict[tuple[type[BaseModel], str], BaseModel] = {}
+
+    def update(self, contents: Mapping[str, Any]) -> None:
+        """Add facts by their digests.
+
+        Raises
+        ------
+        ValueError
+            A digest is that of another fact.
+        """
+        for digest, content in contents.items():
+            if digest_of(compact(content)) != digest:
+                raise ValueError(f"the fact is not that of digest {digest}")
+        self._contents |= contents
+
+    def look_up(self, value: Any) -> Any:
+        """Return the fact that a value refers to, or the value; its parts may still be references.
+
+        Raises
+        ------
+        ValueError
+            The reference is to an unknown fact.
+        """
+        if not is_reference(value):
+            return value
+        if not isinstance(value[_KEY], str) or value[_KEY] not in self._contents:
+            raise ValueError(f"no line before it has the fact {value[_KEY]!r:.40}")
+        return self._contents[value[_KEY]]
+
+    def resolve(self, value: Any) -> Any:
+        """Return a value with the facts in the place of all references.
+
+        Raises
+        ------
+        ValueError
+            A reference is to an unknown fact.
+        """
+        content = self.look_up(value)
+        if isinstance(content, dict):
+            return {key: self.resolve(part) for key, part in content.items()}
+        if isinstance(content, list):
+            return [self.resolve(part) for part in content]
+        return content
+
+    def model(self, kind: type[ModelT], value: Any) -> Any:
+        """Return a value as a model, one object for all equal ones; a value of another form as it is."""
+        if not is_reference(value):
+            return self.resolve(value)
+        key = (kind, value[_KEY]) if isinstance(value[_KEY], str) else (kind, "")
+        if key not in self._models:
+            self._models[key] = kind.model_validate(self.resolve(value))
+        return self._models[key]
