@@ -43,6 +43,9 @@ from virtqual.errors import UsageError
 #: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
 #: second to import, and a node says what it is without that.
 COMMANDS = (
+    "check",
+    "convert",
+    "repair",
     "show",
     "list",
     "compare",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim, write
+from virtqual.commands.speaking import complain_of, speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
@@ -41,7 +41,10 @@ def command(
     with speaking():
         if len(sessions) < 2:
             raise UsageError("name two sessions or more")
-        found = [load(find(name, paths.sessions())) for name in sessions]
+        directories = [find(name, paths.sessions()) for name in sessions]
+        found = [load(directory) for directory in directories]
+        for session, directory in zip(found, directories, strict=True):
+            complain_of(session, directory)
         rows = compare(found)
         if not rows:
             raise UsageError("no series was measured on both sides of a session")

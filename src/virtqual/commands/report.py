@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim, write
+from virtqual.commands.speaking import complain_of, speaking, verbatim, write
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.session.store import find, load
@@ -37,7 +37,9 @@ def command(
         form = _FORMS.get(file.suffix)
         if form is None:
             raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
-        write(form(load(directory)), file)
+        loaded = load(directory)
+        write(form(loaded), file)
+        complain_of(loaded, directory)
         _say.print(str(file), soft_wrap=True)
 
 

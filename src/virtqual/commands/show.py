@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.speaking import complain_of, speaking
 from virtqual.report.terminal import Terminal
 from virtqual.session.store import find, load
 
@@ -21,6 +21,7 @@ def command(
         found, terminal = load(directory), Terminal()
         terminal.begin(found, ())
         terminal.end(found, str(directory))
+        complain_of(found, directory)
 
 
 app = typer.Typer(add_completion=False)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -20,6 +21,9 @@ from rich.console import Console
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
 from virtqual.files.records import write_file
+
+if TYPE_CHECKING:
+    from virtqual.session.session import Session
 
 #: Why a file cannot be written, other than by a mistake in the program.
 _UNWRITABLE = {
@@ -75,6 +79,14 @@ def _complain(text: str, style: str = "red") -> None:
     if _errors.is_terminal:
         text = textwrap.fill(text, _errors.width, break_long_words=False, break_on_hyphens=False)
     _errors.print(text, style=style)
+
+
+def complain_of(session: Session, directory: Path) -> None:
+    """Say where the conclusion of a session from elsewhere does not follow from its runs."""
+    from virtqual.qualify.checking import problems_from_elsewhere
+
+    for problem in problems_from_elsewhere(session, directory):
+        _complain(f"virtqual: {problem}")
 
 
 def write(text: str, file: Path) -> None:

@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
-from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.harness import repetitions
 from virtqual.qualify import concluding, plan
 from virtqual.qualify.allocations import enough, may_rotate
 from virtqual.qualify.asking import with_hosts
 from virtqual.qualify.between import check_command
+from virtqual.qualify.checking import check_conclusion
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Screen
 from virtqual.references import expiry_problems
@@ -370,8 +371,11 @@ def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Ses
         return _earlier(request.against, system)
     for directory in good(paths.sessions(), system.name, chosen.name, full=request.full):
         # From before the VMs were placed otherwise, or a metric was renamed: such a one is good no longer.
-        with suppress(RefusedError, UsageError):
-            return _earlier(str(directory), system)
+        with suppress(VirtqualError):
+            session = _earlier(str(directory), system)
+            # What it says of itself is believed only where its runs say it.
+            if session and not check_conclusion(session, directory).problems:
+                return session
     return None
 
 

@@ -1,0 +1,49 @@
+"""`virtqual check`: whether sessions are as they were written, and what they say follows from their runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import track
+from rich.text import Text
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking, verbatim
+from virtqual.errors import RefusedError
+from virtqual.files.wording import many
+from virtqual.qualify.checking import check_session, check_state
+from virtqual.session.store import find, ids
+
+
+def command(
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(help="sessions (id, path or 'last'); without any: all, and the state"),
+    ] = None,
+) -> None:
+    """Check logs, judge the runs again, and compare with what is recorded.
+
+    The exit code is 0 if all is well, 4 if a log is damaged, a conclusion does not
+    follow from its runs, a document says something else than the log, or other
+    users can write to the state directory.
+    """
+    with speaking():
+        say, known = verbatim(), paths.sessions()
+        directories = [find(name, known) for name in sessions or ()] or [known / name for name in ids(known)]
+        problems = [] if sessions else list(check_state())
+        quiet = not say.is_terminal
+        for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
+            checked = check_session(directory)
+            problems += checked.problems
+            for note in checked.notes:
+                say.print(Text(note, style="yellow"), soft_wrap=True)
+        for problem in problems:
+            say.print(Text(problem, style="red"), soft_wrap=True)
+        wrong = f"{many(len(problems), 'problem')} found" if problems else "as they were written"
+        say.print(f"{many(len(directories), 'session')} checked: {wrong}", soft_wrap=True)
+    raise typer.Exit(RefusedError.exit_code if problems else 0)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

@@ -1,0 +1,30 @@
+"""`virtqual repair`: what is intact of a damaged session, as a session of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from virtqual import paths
+from virtqual.commands.speaking import speaking, verbatim
+from virtqual.qualify.repairing import repair
+from virtqual.session.store import find
+
+
+def command(session: Annotated[str, typer.Argument(help="session (id or path) that is damaged")]) -> None:
+    """Copy the lines of a log before the first damaged one into a new session.
+
+    The damaged session stays as it is.  Where no run is lost, the new session is
+    judged again; else `virtqual qualify --resume` goes on with it.
+    """
+    with speaking():
+        log, dropped = repair(find(session, paths.sessions()))
+        concluded = log.session()
+        say = verbatim()
+        say.print(f"session {concluded.session}: {dropped}", soft_wrap=True)
+        say.print(f"{concluded.outcome}: {concluded.conclusion}", soft_wrap=True)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(command)

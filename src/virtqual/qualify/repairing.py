@@ -1,0 +1,126 @@
+"""The intact part of a damaged session is copied into a session of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from virtqual import paths
+from virtqual.errors import DamagedError, InfrastructureError, UsageError, VirtqualError
+from virtqual.files import reading
+from virtqual.files.wording import many
+from virtqual.harness import catalogue
+from virtqual.qualify.concluding import draw, ended_by, write
+from virtqual.session.log import DOCUMENT, Begun, Concluded, Event, Log
+from virtqual.session.session import Document, Session
+from virtqual.session.store import load
+
+#: Names of events for people.
+_NAMES = {"finished": "run", "failed": "failure", "concluded": "conclusion"}
+
+
+def repair(directory: Path) -> tuple[Log, str]:
+    """Copy what is intact of a damaged session into a new one, up to the first damaged line.
+
+    Where all runs are intact, the new session is concluded again; else it can be resumed.
+
+    Returns
+    -------
+    tuple
+        The log of the new session, and a sentence that names what was dropped.
+
+    Raises
+    ------
+    UsageError
+        The session is not damaged, or nothing of it is intact.
+    """
+    events, damage = _intact(directory)
+    if damage is None:
+        raise UsageError(f"{directory}: the session is not damaged; `virtqual check` says what else is")
+    if not events or not isinstance(events[0], Begun):
+        raise UsageError(f"{directory}: its first line is damaged: nothing can be copied ({damage})")
+    dropped = _dropped(directory, len(events))
+    new = _directory(events[0].head.session)
+    log = Log(new)
+    head = events[0].head.model_copy(update={"session": new.name})
+    for event in [Begun(head=head), *events[1:]]:
+        if not isinstance(event, Concluded):
+            log.append(event)
+    if (directory / catalogue.FILE).is_file():
+        shutil.copyfile(directory / catalogue.FILE, new / catalogue.FILE)
+    said = f"repaired from session {events[0].head.session}: {dropped}"
+    session = log.session()
+    document = _document(directory)
+    if document and document.basis and document.basis.runs == session.measured:
+        _conclude(log, session, document, f"{said[0].upper()}{said[1:]}; no run was lost.")
+    else:
+        ended_by(log, InfrastructureError(f"it was {said}"))
+    return log, said
+
+
+def _intact(directory: Path) -> tuple[list[Event], DamagedError | None]:
+    """Return the events before the first damaged line, and the damage."""
+    events: list[Event] = []
+    log = Log(directory)
+    try:
+        for event in log.events():
+            events.append(event)
+        load(directory)
+    except DamagedError as error:
+        return events, error
+    return events, None
+
+
+def _dropped(directory: Path, intact: int) -> str:
+    """Return which lines are dropped, with what can still be read of them."""
+    log = Log(directory)
+    content = reading.bytes_of(log.path, reading.RECORD, links=False)
+    lines = content.count(b"\n")
+    if lines <= intact:
+        return "the end of its log was missing"
+    later = list(log.events(lenient=True))[intact:]
+    counts = Counter(_NAMES[event.event] for event in later if event.event in _NAMES)
+    named = ", ".join(many(count, name) for name, count in counts.items())
+    which = f"line {intact + 1}" if lines == intact + 1 else f"lines {intact + 1} to {lines}"
+    read = f"; {named} of it can still be read, and are dropped" if named else ""
+    return f"{which} of its log cannot be trusted{read}"
+
+
+def _directory(session: str) -> Path:
+    """Make the directory of the new session."""
+    sessions = paths.make(paths.sessions())
+    for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+        try:
+            directory = sessions / f"{session}-repaired{suffix}"
+            directory.mkdir(mode=0o755)
+        except FileExistsError:
+            continue
+        return directory
+    raise UsageError(f"session {session} was repaired 99 times: remove {sessions}/{session}-repaired*")
+
+
+def _document(directory: Path) -> Document | None:
+    """Return the document of a session, if there is one of this version."""
+    try:
+        content = reading.bytes_of(directory / DOCUMENT, reading.RECORD, links=False)
+        return Document.model_validate_json(content)
+    except (OSError, ValidationError):
+        return None
+
+
+def _conclude(log: Log, session: Session, document: Document, note: str) -> None:
+    """Conclude a session of which every run is intact, by the basis that its document has."""
+    session.basis, session.not_run = document.basis, document.not_run
+    earlier = None
+    if session.against:
+        try:
+            earlier = load(paths.sessions() / session.against)
+        except VirtqualError as error:
+            ended_by(log, error)
+            return
+    draw(session, earlier, log.directory)
+    session.conclusion += f" {note}"
+    write(log, session)
