@@ -108,14 +108,14 @@ def mirrors(job: BuildJob) -> dict[str, Any]:
         found["sources"] = {"url": (job.request.mirror / "sources").resolve().as_uri(), "binary": False}
         binaries = job.request.mirror / "build_cache"
         if binaries.is_dir():
-            # Signed by nobody: the site made it itself, and every run checks what it loads.
+            # The site made this directory itself, and every run checks the checksums of what it loads.
             found["binaries"] = {"url": binaries.resolve().as_uri(), "source": False, "signed": False}
     if job.request.buildcache:
         url = job.request.buildcache
         found["buildcache"] = {
             "url": url if "://" in url else Path(url).resolve().as_uri(),
             "source": False,
-            "signed": False,
+            "signed": not job.request.unsigned,
         }
     return found
 
