@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs
+from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs, sbom
 from virtqual.stack.alone import alone
 from virtqual.stack.jobs import BuildJob
 from virtqual.stack.lock import Lock, Package
@@ -229,6 +229,7 @@ def _finish(job: BuildJob, locked: Lock, roots: Sequence[Package]) -> Manifest:
         "system": locked.system,
     }
     (job.state / "provenance.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    sbom.write(made, job.state)
     made.write(job.state)
     return made
 
