@@ -108,7 +108,7 @@ def mirrors(job: BuildJob) -> dict[str, Any]:
         found["sources"] = {"url": (job.request.mirror / "sources").resolve().as_uri(), "binary": False}
         binaries = job.request.mirror / "build_cache"
         if binaries.is_dir():
-            # The site made this directory itself, and every run checks the checksums of what it loads.
+            # The site made this directory itself (SECURITY.md).
             found["binaries"] = {"url": binaries.resolve().as_uri(), "source": False, "signed": False}
     if job.request.buildcache:
         url = job.request.buildcache
