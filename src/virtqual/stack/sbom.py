@@ -51,7 +51,7 @@ def _describe_python() -> Iterator[dict[str, str]]:
     packages = {package.name: package for package in reversed(list(metadata.distributions()))}
     for name, package in sorted(packages.items()):
         described = {"type": "library", "name": name, "version": package.version}
-        # A package with this file was installed from a directory or an address, not from PyPI.
-        if not package.read_text("direct_url.json"):
+        # virtqual itself is installed from the checkout, not from PyPI.
+        if name != "virtqual":
             described["purl"] = purl("pypi", name.lower().replace("_", "-"), package.version)
         yield described

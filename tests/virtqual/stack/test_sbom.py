@@ -58,6 +58,7 @@ def test_python_packages(tmp_path):
     assert sbom.write(made, tmp_path).read_bytes() == first
     rich = read_components(tmp_path)["rich"]
     version = metadata.version("rich")
+    assert "purl" not in read_components(tmp_path)["virtqual"]
     assert rich == {"type": "library", "name": "rich", "version": version, "purl": f"pkg:pypi/rich@{version}"}
 
 
