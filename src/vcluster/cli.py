@@ -96,7 +96,7 @@ def up(
 ) -> None:
     """Bring the cluster up; does nothing if it is."""
     with _speaking():
-        directory = StateDirectory.default()
+        directory = StateDirectory.default().make()
         place, count = parse_hosts(hosts, vms)
         options = Options(
             hosts=place,
@@ -147,7 +147,7 @@ def execute(command: Annotated[list[str], typer.Argument(help="command and argum
 def path() -> None:
     """Print the directory of Slurm commands that reach the cluster."""
     with _speaking():
-        print(forward.install(StateDirectory.default()))
+        print(forward.install(StateDirectory.default().make()))
 
 
 @app.command()
@@ -229,7 +229,7 @@ def fetch_kernel(
 ) -> None:
     """Fetch a guest kernel, without installing it; prints its folder."""
     with _speaking():
-        target = (to or StateDirectory.default().kernel).resolve()
+        target = (to or StateDirectory.default().make().kernel).resolve()
         found, new = fetch.fetch_kernel(target, lambda text: print(text, file=sys.stderr, flush=True))
         print(f"{found.release}: {'fetched' if new else 'already there'}", file=sys.stderr)
         print(target)
@@ -242,7 +242,7 @@ def fetch_emulator(
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
     with _speaking():
-        directory = StateDirectory.default()
+        directory = StateDirectory.default().make()
         if if_needed:
             here = requirements.program("qemu-system-x86_64").resolve()
             if not cluster.emulates_hosts(directory, Options(qemu=here, shared=directory.shared)):

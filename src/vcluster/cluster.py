@@ -44,7 +44,7 @@ Report = Callable[[str], None]
 @contextmanager
 def locked(directory: StateDirectory) -> Iterator[None]:
     """Keep a second ``up`` or ``down`` of the same state directory waiting."""
-    directory.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory.make()
     with directory.lock_file.open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -538,6 +538,8 @@ def down(directory: StateDirectory) -> bool:
 def clean(directory: StateDirectory) -> bool:
     """End whatever is left of a cluster, after a crash too, and note that it is down."""
     directory.entry_file.unlink(missing_ok=True)
+    for secret in directory.secret_files:
+        secret.unlink(missing_ok=True)
     try:
         state = st.load_state(directory.state_file)
     except ClusterError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,32 @@ class StateDirectory:
             base = environ.get("XDG_STATE_HOME")
             chosen = str((Path(base) if base else Path.home() / ".local/state") / "vcluster")
         return cls(visible(Path(chosen), "the state directory"))
+
+    def make(self) -> StateDirectory:
+        """Make the directory, or close it to other users if it is there; return it.
+
+        Raises
+        ------
+        OptionError
+            If others can read it and it holds something else, such as a home directory or ``/``.
+        """
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = self.root.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            own = (self.lock_file, self.state_file, self.cache, self.kernel, self.emulator, self.shared)
+            if any(self.root.iterdir()) and not any(path.exists() for path in own):
+                raise OptionError(
+                    f"the state directory {self.root} holds files that are not vcluster's: "
+                    "choose an empty or a new one."
+                )
+            self.root.chmod(0o700)
+        return self
+
+    @property
+    def secret_files(self) -> Iterator[Path]:
+        """The files that hold the munge key; removed by ``down``."""
+        yield self.etc / "munge/key"
+        yield from self.cache.glob("*.initramfs")
 
     @property
     def state_file(self) -> Path:

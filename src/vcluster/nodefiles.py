@@ -74,6 +74,9 @@ def pack(
         *more,
     ]
     target = directory.cache / f"{node.name}.initramfs"
+    # It holds the munge key.
+    target.touch(mode=0o600)
+    target.chmod(0o600)
     target.write_bytes(base.read_bytes() + initramfs.archive(entries))
     return target
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
-from vcluster import directory, network, nodefiles, requirements, slurm_conf, topology
+from vcluster import cli, cluster, directory, kernel, network, nodefiles, requirements, slurm_conf, topology
 from vcluster.errors import OptionError, RequirementError
 from vcluster.options import Options, parse_memory
 from vcluster.processes import Process, children
@@ -128,6 +129,59 @@ def test_state_directory_follows_the_environment(tmp_path: Path) -> None:
     chosen = directory.StateDirectory.default({"VCLUSTER_DIR": str(tmp_path / "x")})
     assert chosen.root == tmp_path / "x"
     assert directory.StateDirectory.default({"XDG_STATE_HOME": str(tmp_path)}).root == tmp_path / "vcluster"
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("command", ["kernel", "emulator", "path", "up"])
+def test_every_command_that_writes_makes_the_state_directory_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    root = tmp_path / "state"
+    monkeypatch.setenv("VCLUSTER_DIR", str(root))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    # All end early: fetching has no apt, and nothing else is there either.
+    monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
+    CliRunner().invoke(cli.app, [command])
+    assert mode(root) == 0o700
+
+
+@pytest.mark.parametrize("name", ["lock", "kernel", "cache", "shared", None])
+def test_an_existing_state_directory_is_closed_to_other_users(tmp_path: Path, name: str | None) -> None:
+    tmp_path.chmod(0o755)
+    if name:
+        (tmp_path / name).mkdir()
+    assert mode(directory.StateDirectory(tmp_path).make().root) == 0o700
+
+
+def test_a_directory_of_something_else_is_not_closed_to_other_users(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(OptionError, match="files that are not vcluster's: choose an empty"):
+        directory.StateDirectory(tmp_path).make()
+    assert mode(tmp_path) == 0o755
+
+
+def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tmp_path: Path) -> None:
+    state = directory.StateDirectory(tmp_path / "state").make()
+    native, virtual = topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0])
+    nodefiles.write(state, options(), native, virtual)
+    key = (state.etc / "munge/key").read_bytes()
+    guest = kernel.GuestKernel("6.1", tmp_path / "vmlinuz", tmp_path)
+    state.cache.mkdir()
+    base = state.cache / "initramfs-6.1"
+    base.write_bytes(b"")
+    # As an earlier version left it.
+    (state.cache / "vm1.initramfs").touch(mode=0o644)
+    packed = nodefiles.pack(state, virtual[0], guest, base, options(), pmix=None, rdma=None)
+    holders = {path for path in state.root.rglob("*") if path.is_file() and key in path.read_bytes()}
+    assert holders == {state.etc / "munge/key", packed}
+    assert {mode(path) for path in holders} == {0o600}
+    cluster.down(state)
+    assert not [path for path in holders if path.exists()]
+    assert base.exists()
 
 
 @pytest.mark.parametrize("path", ["/run/x", "/dev/shm/x"])

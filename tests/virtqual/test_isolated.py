@@ -27,11 +27,13 @@ def isolated(site):
     shutil.copytree(ROOT / "ci", root / "ci")
     for room in ("checks", "reframe", "references", "src"):
         (root / room).symlink_to(ROOT / room)
-    (root / "pyproject.toml").touch()
+    inputs = ("pyproject.toml", "requirements.lock")
+    for name in inputs:
+        (root / name).touch()
     program = root / ".venv/bin/virtqual"
     program.write_text(f"#!{sys.executable}\nfrom virtqual.cli import app\napp()\n")
     program.chmod(0o755)
-    done = subprocess.run(["sha256sum", "pyproject.toml"], cwd=root, capture_output=True, check=True)
+    done = subprocess.run(["sha256sum", *inputs], cwd=root, capture_output=True, check=True)
     (root / ".venv/virtqual.sum").write_bytes(done.stdout)
 
     def run(name, *arguments):

@@ -1,8 +1,11 @@
 import ast
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import virtqual
 
@@ -12,6 +15,47 @@ ROOT = Path(__file__).parents[2]
 def test_the_version_is_stated_once():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert virtqual.__version__ == project["version"]
+
+
+def read_lock(name):
+    """Return the text of a lock, and its versions by the name of the package."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
+    return text, {canonicalize_name(package): version for package, version in pins}
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [("requirements.lock", ()), ("requirements-dev.lock", ("dev",))],
+    ids=["product", "dev"],
+)
+def test_a_lock_agrees_with_pyproject_toml(name, extras):
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    required = [*pyproject["build-system"]["requires"], *pyproject["project"]["dependencies"]]
+    for extra in extras:
+        required += pyproject["project"]["optional-dependencies"][extra]
+    versions = read_lock(name)[1]
+    for requirement in map(Requirement, required):
+        version = versions.get(canonicalize_name(requirement.name), "no version")
+        assert requirement.specifier.contains(version), (
+            f"run ci/lock: {name} has {version}, not {requirement}"
+        )
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_has_wheels_with_hashes_and_names_no_index(name):
+    text, versions = read_lock(name)
+    packages = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)
+    assert len(packages) == len(versions) + 1
+    assert packages[0].endswith("\n--only-binary :all:\n\n")
+    for package in packages[1:]:
+        assert re.fullmatch(r"\S+==.*( \\\n    --hash=sha256:[0-9a-f]{64})+\n", package)
+    assert "://" not in text
+
+
+def test_both_locks_have_the_same_version_of_a_package():
+    product, dev = read_lock("requirements.lock")[1], read_lock("requirements-dev.lock")[1]
+    assert product.items() <= dev.items()
 
 
 def locale_decides(source):

@@ -20,7 +20,8 @@ esac
 def venv(tmp_path):
     """Return how to run it where there are some Pythons, by whether each is too old."""
     shutil.copytree(paths.root() / "ci", tmp_path / "ci")
-    shutil.copy(paths.root() / "pyproject.toml", tmp_path)
+    for file in ("pyproject.toml", "requirements.lock"):
+        shutil.copy(paths.root() / file, tmp_path)
     (tmp_path / "bin").mkdir()
     for name in ("bash", "sh", "cat", "cp", "dirname", "id", "mkdir", "sha256sum", "grep", "tail"):
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))

@@ -39,7 +39,10 @@ def build(
     mirror: Annotated[
         Path | None, typer.Option(help="directory of `virtqual stack mirror` to take everything from")
     ] = None,
-    buildcache: Annotated[str, typer.Option(help="URL or directory of a build cache")] = "",
+    buildcache: Annotated[str, typer.Option(help="URL or directory of a signed build cache")] = "",
+    unsigned: Annotated[
+        bool, typer.Option("--unsigned", help="accept packages of --buildcache that are not signed")
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="use no network at all")] = False,
     side: Annotated[
         Side, typer.Option(help="native builds; virtual installs the same lock from --buildcache only")
@@ -57,6 +60,7 @@ def build(
             choices=Choices(mpi=mpi, site=environment.site_directory(root, site), side=side),
             mirror=mirror,
             buildcache=buildcache,
+            unsigned=unsigned,
             lock=lock,
             offline=offline,
             jobs=jobs,

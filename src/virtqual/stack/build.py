@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs
+from virtqual.stack import bring, environment, jobs, lock, manifest, plan, programs, sbom
 from virtqual.stack.alone import alone
 from virtqual.stack.jobs import BuildJob
 from virtqual.stack.lock import Lock, Package
@@ -108,14 +108,14 @@ def mirrors(job: BuildJob) -> dict[str, Any]:
         found["sources"] = {"url": (job.request.mirror / "sources").resolve().as_uri(), "binary": False}
         binaries = job.request.mirror / "build_cache"
         if binaries.is_dir():
-            # Signed by nobody: the site made it itself, and every run checks what it loads.
+            # The site made this directory itself (SECURITY.md).
             found["binaries"] = {"url": binaries.resolve().as_uri(), "source": False, "signed": False}
     if job.request.buildcache:
         url = job.request.buildcache
         found["buildcache"] = {
             "url": url if "://" in url else Path(url).resolve().as_uri(),
             "source": False,
-            "signed": False,
+            "signed": not job.request.unsigned,
         }
     return found
 
@@ -229,6 +229,7 @@ def _finish(job: BuildJob, locked: Lock, roots: Sequence[Package]) -> Manifest:
         "system": locked.system,
     }
     (job.state / "provenance.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    sbom.write(made, job.state)
     made.write(job.state)
     return made
 

@@ -25,6 +25,7 @@ class BuildRequest:
     choices: Choices = field(default_factory=Choices)
     mirror: Path | None = None
     buildcache: str = ""
+    unsigned: bool = False
     lock: Path | None = None
     offline: bool = False
     jobs: int | None = None
@@ -98,6 +99,24 @@ def _assert_there(request: BuildRequest) -> None:
         )
     if request.buildcache and "://" not in request.buildcache and not Path(request.buildcache).is_dir():
         raise UsageError(f"--buildcache {request.buildcache}: neither a URL nor a directory that is there")
+    if request.unsigned and not request.buildcache:
+        raise UsageError("--unsigned is an option for --buildcache: name a build cache, or leave it out")
+    _assert_signed(request.buildcache, unsigned=request.unsigned)
+
+
+def _assert_signed(url: str, *, unsigned: bool) -> None:
+    """Assert that a build cache is signed, or comes over a safe network if the user vouches for it."""
+    scheme = url.partition("://")[0].lower()
+    if scheme.startswith("oci") and not unsigned:
+        raise UsageError(
+            f"--buildcache {url}: Spack verifies no signature of packages in a registry of containers. "
+            "Add --unsigned if you vouch for all packages in it"
+        )
+    if scheme in ("http", "ftp", "oci+http") and unsigned:
+        raise UsageError(
+            f"--buildcache {url} --unsigned: without signatures packages can be replaced on the way. "
+            "Use https or a directory, or sign the packages"
+        )
 
 
 def _assert_same_place(request: BuildRequest, store: Path) -> None:

@@ -45,6 +45,8 @@ class Program(BaseModel):
         Other programs, input files and directories by name.
     sums
         Checksums of ``data``, by the same names.
+    purl
+        The package URL of the package that it comes from.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +63,7 @@ class Program(BaseModel):
     env: dict[str, str] = {}
     data: dict[str, Path] = {}
     sums: dict[str, str] = {}
+    purl: str | None = None
 
     def changed(self) -> Iterator[str]:
         """Yield one sentence a file or directory that is not what its checksum says."""

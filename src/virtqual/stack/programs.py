@@ -9,7 +9,7 @@ from typing import Any
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.stack import manifest, pins
+from virtqual.stack import manifest, pins, sbom
 from virtqual.stack.lock import Lock, Package
 from virtqual.stack.manifest import Manifest, Program
 
@@ -76,6 +76,7 @@ def _program(name: str, entry: dict[str, Any], root: Package, locked: Lock, pref
         env={**needs.get("env", {}), **entry.get("env", {})},
         data=data,
         sums=manifest.checksums(data),
+        purl=sbom.purl("generic", root.name, root.version),
     )
 
 

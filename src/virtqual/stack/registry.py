@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import sys
 import sysconfig
@@ -21,7 +22,7 @@ from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.stack import machine, manifest
+from virtqual.stack import machine, manifest, sbom
 from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
@@ -164,6 +165,7 @@ def write_manifest(stacks: Path) -> Manifest:
     versions = {pin.partition("==")[0]: pin.partition("==")[2] for pin in wanted["wheels"]}
     programs = tuple(_program(name, entry, places, versions) for name, entry in wanted["programs"].items())
     made = Manifest(name=NAME, pins=pins(), programs=programs)
+    sbom.write(made, target)
     made.write(target)
     return made
 
@@ -190,9 +192,11 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
             again = manifest.set_up_by(NAME)
             raise InfrastructureError(f"the package {package!r} is not installed; {again} installs it")
         origin = f"distribution package {package}"
+        purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)
     else:
         version = versions[entry["wheel"]]
         origin = f"PyPI wheel {entry['wheel']}"
+        purl = sbom.purl("pypi", entry["wheel"], version)
     mpi = entry.get("mpi")
     data = {key: Path(fill(value)) for key, value in entry.get("data", {}).items()}
     return Program(
@@ -208,6 +212,7 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
         env={key: fill(str(value)) for key, value in entry.get("env", {}).items()},
         data=data,
         sums=manifest.checksums(data),
+        purl=purl,
     )
 
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 
 from virtqual.stack import machine
 
-#: Where they are in a mirror; ``ci/build-stack`` looks there.
+#: Directory of the wheels in a mirror; ``ci/build-stack`` looks there.
 DIRECTORY = "wheels"
+_LOCK = "requirements.lock"
 
 
 def gather(root: Path, target: Path) -> None:
-    """Have pip download what ``ci/venv`` installs: for this Python's version and this kind of machine.
+    """Download the wheels that ``ci/venv`` installs, for this version of Python and this kind of machine.
 
     Parameters
     ----------
     root
-        The checkout, whose ``pyproject.toml`` says what is needed.
+        The checkout, whose ``requirements.lock`` names the wheels and their hashes.
     target
         The mirror.
 
     Raises
     ------
     InfrastructureError
-        pip could not have one of them.
+        pip could not download a wheel, or its hash is not in the lock.
     """
-    said = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*said["build-system"]["requires"], *said["project"]["dependencies"]]
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-    command += ["--only-binary", ":all:", "--dest", str(target / DIRECTORY), *wanted]
-    machine.run(command, f"pip could not have all of {', '.join(wanted)}")
+    command += ["--require-hashes", "--dest", str(target / DIRECTORY), "--requirement", str(root / _LOCK)]
+    machine.run(command, f"pip could not download all of {_LOCK}")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from fakespack import lock_of, provider
+from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import build, jobs, lock, manifest, pins, plan, spack
@@ -305,12 +306,35 @@ def test_a_spack_of_another_form_is_refused(fake, start, version):
         build.build(start(), silent)
 
 
+@pytest.mark.parametrize("unsigned", [False, True], ids=["signed", "unsigned"])
+def test_a_build_cache_is_signed_unless_the_user_says_otherwise(fake, start, unsigned):
+    url = "https://cache.example/stack"
+    job = start(buildcache=url, unsigned=unsigned)
+    build.build(job, silent)
+    written = YAML(typ="safe").load((job.made.directory / "spack.yaml").read_text(encoding="utf-8"))
+    assert written["spack"]["mirrors"]["buildcache"] == {"url": url, "source": False, "signed": not unsigned}
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp", "oci+http"])
+def test_an_unsigned_build_cache_is_refused_over_a_network_without_encryption(start, scheme):
+    with pytest.raises(UsageError, match="without signatures packages can be replaced on the way"):
+        start(buildcache=f"{scheme}://cache.example/stack", unsigned=True)
+
+
+def test_a_build_cache_in_a_registry_of_containers_counts_as_unsigned(start):
+    with pytest.raises(UsageError, match="Add --unsigned if you vouch"):
+        start(buildcache="oci://cache.example/stack")
+    assert start(buildcache="oci://cache.example/stack", unsigned=True)
+
+
 def test_what_is_not_there_is_refused_before_anything_is_done(fake, start, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"mirror\.json is not there.*`virtqual stack mirror` has filled"):
         start(mirror=tmp_path)
     with pytest.raises(UsageError, match="neither a URL nor a directory"):
         start(buildcache=str(tmp_path / "none"))
     assert start(buildcache="https://cache.example/stack")
+    with pytest.raises(UsageError, match="--unsigned is an option for --buildcache"):
+        start(unsigned=True)
     (tmp_path / "mirror.json").write_text("[]")
     with pytest.raises(UsageError, match=r"mirror\.json: not what `virtqual stack mirror` writes"):
         start(mirror=tmp_path)
