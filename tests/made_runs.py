@@ -1,5 +1,6 @@
 """Runs that no job made, for tests of what is read from runs."""
 
+import json
 from pathlib import Path
 
 from virtqual.runs import Run
@@ -23,9 +24,18 @@ def keep(session: Session, sessions: Path) -> Path:
     return directory
 
 
+def read_session(directory: Path) -> dict:
+    """Return the document of a session, with the runs of its log."""
+    document = json.loads((directory / "session.json").read_text("utf-8"))
+    runs = Log(directory).session().model_dump(mode="json", by_alias=True, include={"runs"})
+    return {**document, **runs}
+
+
 def session_of(runs, hypervisor_class="kvm", name="s", **more) -> Session:
     """Return a session that has these runs."""
     fields = {"created": "2026-01-01T00:00:00+00:00", "system": "site", "identity": SIDES, "stack": STACK}
+    for part in ("identity", "stack"):
+        more[part] = fields[part] | more.get(part, {})
     return Session(session=name, hypervisor_class=hypervisor_class, runs=runs, **{**fields, **more})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from made_runs import made_run
+from made_runs import made_run, read_session
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import ended_by
 from virtqual.session.log import Begun, Finished, Log
@@ -65,11 +65,11 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
     log.directory.mkdir(parents=True)
     head = Head(
         session=log.directory.name,
-        created="2026-01-01",
+        created="2026-01-01T00:00:00+00:00",
         system="testsite",
         hypervisor_class="kvm",
-        identity={},
-        stack={"name": "fake"},
+        identity={"native": {}, "virtual": {}},
+        stack={"name": "fake", "hash": "0", "programs": []},
     )
     log.append(Begun(head=head))
     for side, took in (("native", 0.1), ("virtual", 400)):
@@ -245,5 +245,5 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     # The warm-ups were jobs by themselves, and all runs repeat their program as these have decided.
     file = max((site.path / "state/sessions").glob("*/session.json"))
-    (number,) = {run["repetitions"] for run in json.loads(file.read_text(encoding="utf-8"))["runs"]}
+    (number,) = {run["repetitions"] for run in read_session(file.parent)["runs"]}
     assert number > 1

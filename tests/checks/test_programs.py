@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from made_runs import read_session
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -144,7 +145,7 @@ def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
     done = equipped.virtqual(*QUALIFY, "-n", "stream_numa", FAKE_NUMA="4")
     assert done.returncode == 0, outcome(done)
     (file,) = (equipped.path / "state/sessions").glob("*/session.json")
-    session = json.loads(file.read_text())
+    session = read_session(file.parent)
     results = [result for run in session["runs"] for result in run["results"]]
     rates = {(r["metric"], r["setting"].rpartition(", ")[2]): r["values"][0] for r in results}
     ratio = rates["memory_triad", "remote memory (node 3)"] / rates["memory_triad", "local memory (node 0)"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from made_runs import read_session
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -44,7 +45,7 @@ def qualify(site, *more, **env):
     done = site.virtqual("qualify", "--system", "testsite", "--stack", "micro", *SEND, *more, **env)
     files = sorted((site.path / "state/sessions").glob("*/session.json"))
     assert files, done.stdout + done.stderr
-    session = json.loads(files[-1].read_text())
+    session = read_session(files[-1].parent)
     assert session["verdicts"], done.stdout + done.stderr
     return done, session, session["verdicts"]
 
@@ -91,7 +92,7 @@ def test_where_both_sides_have_it_a_client_and_its_server_meet_in_every_repetiti
     more = {"FAKE_FEATURES_bare": "rdma", "VIRTQUAL_PAIRS": "0:0", **AGAIN}
     done = with_rdma.reframe(*buffers, "--keep-stage-files", **more)
     (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
-    runs = json.loads(file.read_text())["runs"]
+    runs = read_session(file.parent)["runs"]
     assert [run["side"] for run in runs] == ["native", "virtual"], done.stdout + done.stderr
     (number,) = {run["repetitions"] for run in runs}
     assert number > 1
@@ -105,4 +106,4 @@ def test_where_native_has_none_every_run_starts_its_program_once(with_rdma):
     more = {"VIRTQUAL_PAIRS": "0:0", **AGAIN}
     with_rdma.reframe("-n", r"^rdma_buffers%", "-S", "scope=full", **more)
     (file,) = (with_rdma.path / "state/sessions").glob("*/session.json")
-    assert [run["repetitions"] for run in json.loads(file.read_text())["runs"]] == [1, 1]
+    assert [run["repetitions"] for run in read_session(file.parent)["runs"]] == [1, 1]

@@ -1,10 +1,11 @@
 """Repetitions of the program inside a run, on the stand-in site."""
 
-import json
 import re
 import statistics
 
 import pytest
+
+from made_runs import read_session
 
 LJ = ("-n", "lammps.*lj")
 # Of three starts in a row one takes nine times as long as it should.
@@ -30,7 +31,7 @@ def directory(site):
 
 
 def session(site):
-    return json.loads((directory(site) / "session.json").read_text())
+    return read_session(directory(site))
 
 
 def starts(site) -> set[int]:

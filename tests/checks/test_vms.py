@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from made_runs import read_session
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -94,7 +95,7 @@ def test_in_each_repetition_all_nodes_begin_together_anew(equipped):
     again = {**ONE_PAIR, "FAKE_SECONDS": "0.3", "FAKE_RUN_SECONDS": "60", "FAKE_TIME_LIMIT": "12s"}
     equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", **again)
     (file,) = (equipped.path / "state/sessions").glob("*/session.json")
-    found = json.loads(file.read_text())["runs"]
+    found = read_session(file.parent)["runs"]
     assert [run["side"] for run in found] == ["native", "virtual"]
     (number,) = {run["repetitions"] for run in found}
     assert number > 1

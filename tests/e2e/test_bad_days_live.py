@@ -11,6 +11,7 @@ import pytest
 from commands import ROOT, own_state, run
 
 from following import ended, until
+from made_runs import read_session
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -53,7 +54,7 @@ class Cluster:
         directory = max(self.sessions.iterdir())
         events = [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
         document = directory / "session.json"
-        return events, json.loads(document.read_text("utf-8")) if document.exists() else None
+        return events, read_session(directory) if document.exists() else None
 
     def running(self, state="R"):
         """Return the id of the job that runs, once there is one."""
@@ -234,7 +235,7 @@ def test_virtqual_killed(cluster):
     assert "had ended without a conclusion" in " ".join(said.split())
     assert ended(after)[0] == 0
     first = sorted(cluster.sessions.iterdir())[-2]
-    left = json.loads((first / "session.json").read_text("utf-8"))
+    left = read_session(first)
     assert (left["outcome"], len(left["runs"])) == ("BROKEN", 1)
 
 

@@ -1,6 +1,5 @@
 """The suite end to end on the one-machine cluster: real Slurm, real VMs, real programs, a verdict."""
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from commands import ROOT, own_state, run
 
 from in_a_browser import assert_fit_for_people
+from made_runs import read_session
 
 pytestmark = pytest.mark.cluster
 
@@ -29,7 +29,7 @@ def baseline(place) -> dict:
     kinds = ("-n", "linpack", "-n", "paging", "-n", "mpi_latency_", "-n", "lammps")
     done = run("virtqual", "qualify", "--system", "vcluster", "--pairs", "2", *kinds, timeout=1500, **place)
     file = max(Path(place["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
-    session = json.loads(file.read_text())
+    session = read_session(file.parent)
     session["shown"], session["code"], session["file"] = done.stdout, done.returncode, file
     return session
 

@@ -1,12 +1,12 @@
 """A session on emulated hosts: real KVM guests, whose overhead is judged at once, wherever this runs."""
 
-import json
 from pathlib import Path
 
 import pytest
 from commands import ROOT, own_state, run
 
 from in_a_browser import assert_fit_for_people
+from made_runs import read_session
 
 SIDES = ("native", "virtual")
 pytestmark = pytest.mark.cluster
@@ -30,7 +30,7 @@ def session(tmp_path_factory) -> dict:
     finally:
         assert run("vcluster", "down", timeout=120, **env).returncode == 0
     (file,) = Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json")
-    return {**json.loads(file.read_text()), "shown": done.stdout, "code": done.returncode, "file": file}
+    return {**read_session(file.parent), "shown": done.stdout, "code": done.returncode, "file": file}
 
 
 def test_the_overhead_is_judged_in_the_first_session(session):

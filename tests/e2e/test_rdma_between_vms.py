@@ -1,10 +1,11 @@
 """RDMA between two VMs, where native nodes have none: recorded, and judged against that record."""
 
-import json
 from pathlib import Path
 
 import pytest
 from commands import own_state, run
+
+from made_runs import read_session
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SLOWER = ("--qemu-arg=-d", "--qemu-arg=nochain")
@@ -25,7 +26,7 @@ def qualify(tmp_path):
         finally:
             assert run("vcluster", "down", timeout=120, **env).returncode == 0
         file = max(Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json"))
-        found = json.loads(file.read_text())
+        found = read_session(file.parent)
         return done, found, {f"{v['metric']}@{v['setting']}": v for v in found["verdicts"]}
 
     return session

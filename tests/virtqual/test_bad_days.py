@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from made_runs import read_session
+
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 
 
 def session(site, number=-1):
     directory = sorted((site.path / "state/sessions").iterdir())[number]
-    return json.loads((directory / "session.json").read_text("utf-8"))
+    return read_session(directory)
 
 
 def log(site, number=-1):

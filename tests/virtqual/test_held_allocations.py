@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from made_runs import read_session
 from virtqual.errors import InfrastructureError
 from virtqual.qualify import allocations
 from virtqual.session.log import Log
@@ -23,7 +24,7 @@ HELD = {
 
 def session(site):
     (directory,) = (site.path / "state/sessions").iterdir()
-    return json.loads((directory / "session.json").read_text("utf-8"))
+    return read_session(directory)
 
 
 def events(site, kind):

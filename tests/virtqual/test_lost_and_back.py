@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from made_runs import made_run, session_of
+from made_runs import SIDES, STACK, made_run, session_of
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
@@ -67,7 +67,14 @@ def failure(kind="infrastructure", reason="job 4 ended as NODE_FAIL (a node of i
     )
 
 
-HEAD = Head(session="s", created="2026-01-01", system="x", hypervisor_class="kvm", identity={}, stack={})
+HEAD = Head(
+    session="s",
+    created="2026-01-01T00:00:00+00:00",
+    system="x",
+    hypervisor_class="kvm",
+    identity=SIDES,
+    stack=STACK,
+)
 LOSS = Loss(round=1, nodes={"vm1": "node vm1 is down"}, seconds=9)
 
 

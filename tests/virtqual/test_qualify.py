@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from made_runs import keep
+from made_runs import keep, read_session
 from virtqual.runs import Run
 from virtqual.session.session import Session
 
@@ -17,14 +17,14 @@ ON = ("qualify", "--system", "testsite")
 
 def session(site):
     files = sorted((site.path / "state/sessions").glob("*/session.json"))
-    return json.loads(files[-1].read_text())
+    return read_session(files[-1].parent)
 
 
 def test_within_budget(site):
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 0, done.stdout + done.stderr
     found = session(site)
-    assert (found["schema"], found["outcome"]) == ("virtqual-session/2", "WITHIN")
+    assert (found["schema"], found["outcome"]) == ("virtqual-session/3", "WITHIN")
     # LAMMPS has other cases, and other programs were not run at all.
     assert "no (0 of the 9 checks that class kvm asks for were judged: missing " in found["qualified"]
     assert "lammps %problem=rhodo" in found["missing"]
@@ -227,11 +227,11 @@ def test_another_placement_of_the_vms_is_another_partition(site, before, now, na
     made = {"stack": "fake", "stack_hash": "0", "reference": "none", "results": ()}
     earlier = Session(
         session="20260101-000000-testsite",
-        created="2026-01-01",
+        created="2026-01-01T00:00:00+00:00",
         system="testsite",
         hypervisor_class="kvm",
-        identity={"virtual": {"placement": {**before, "vcpus_pinned": True}}},
-        stack={},
+        identity={"native": {}, "virtual": {"placement": {**before, "vcpus_pinned": True}}},
+        stack={"name": "fake", "hash": "0", "programs": []},
         runs=[Run(check="lammps", pair=0, side="native", **measured, **made)],
     )
     keep(earlier, site.path / "state/sessions")

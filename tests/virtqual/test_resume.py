@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from made_runs import keep, session_of
+from made_runs import keep, read_session, session_of
 from virtqual.qualify import leftovers
 from virtqual.session.log import LOG
 
@@ -42,7 +42,7 @@ def interrupted(site, moment, number=signal.SIGINT):
 
 
 def document(site, name):
-    return json.loads((site.path / "state/sessions" / name / "session.json").read_text("utf-8"))
+    return read_session(site.path / "state/sessions" / name)
 
 
 def log(site, name):

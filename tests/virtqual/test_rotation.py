@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from following import ended
+from made_runs import read_session
 from virtqual.harness import catalogue
 from virtqual.harness.steps import Line
 from virtqual.qualify import allocations, plan
@@ -39,7 +40,7 @@ ON_THREE = {
 
 def session(site):
     (directory,) = (site.path / "state/sessions").iterdir()
-    return json.loads((directory / "session.json").read_text("utf-8"))
+    return read_session(directory)
 
 
 def overlap(one, other):

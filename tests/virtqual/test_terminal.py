@@ -33,10 +33,15 @@ def records(verdict):
 
 
 def session(**more):
-    fields = {"session": "s", "created": "2026-01-01", "system": "x", "hypervisor_class": "kvm"}
+    fields = {
+        "session": "s",
+        "created": "2026-01-01T00:00:00+00:00",
+        "system": "x",
+        "hypervisor_class": "kvm",
+    }
     hypervisor = HypervisorBuild(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
     virtual = {"hypervisor": hypervisor.model_dump(), "guest": {"kernel": BRACKETS}, "placement": {}}
-    identity = {"virtual": virtual}
+    identity = {"native": {}, "virtual": virtual}
     stack = {"name": "fake", "hash": "0", "programs": [{"name": "lmp", "version": BRACKETS}]}
     return Session(**fields, identity=identity, stack=stack, **more)
 

@@ -24,9 +24,9 @@ def command(
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
-    The exit code is 0 if all is well, 4 if a log is damaged, a conclusion does not
-    follow from its runs, a document says something else than the log, or other
-    users can write to the state directory.
+    The exit code is 0 if all is well, 4 if a log is damaged, a conclusion does
+    not follow from its runs, a document says something else than the log, or
+    other users can write to the state directory.
     """
     with speaking():
         say, known = verbatim(), paths.sessions()

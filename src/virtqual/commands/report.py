@@ -21,15 +21,18 @@ def command(
     session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="NAME.html, .csv, .md or .prom; report.html beside the session"),
+        typer.Option(
+            "--output", "-o", help="NAME.html, .csv, .json, .md or .prom; report.html beside the session"
+        ),
     ] = None,
 ) -> None:
     """Write a session as a file that can be sent to others.
 
     HTML has all that the session says, in one file that needs no network and no
     script: verdicts, curves, every run, what both sides are, and a text for a bug
-    report. CSV has every sample, as `virtqual judge` reads it, Markdown the table
-    for a merge request, and .prom what node_exporter's textfile collector reads.
+    report. CSV has every sample, as `virtqual judge` reads it, JSON every run,
+    Markdown the table for a merge request, and .prom what node_exporter's
+    textfile collector reads.
     """
     with speaking():
         directory = find(session, paths.sessions())

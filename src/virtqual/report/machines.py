@@ -114,5 +114,15 @@ def metrics_of(session: Session) -> str:
     return generate_latest(registry).decode()
 
 
+def json_of(session: Session) -> str:
+    """Return everything that the log tells, with every run."""
+    return session.model_dump_json(by_alias=True, indent=1) + "\n"
+
+
 #: By the end of a file's name.
-FORMS: dict[str, Callable[[Session], str]] = {".csv": csv_of, ".md": markdown_of, ".prom": metrics_of}
+FORMS: dict[str, Callable[[Session], str]] = {
+    ".csv": csv_of,
+    ".json": json_of,
+    ".md": markdown_of,
+    ".prom": metrics_of,
+}

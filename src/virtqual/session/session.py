@@ -39,7 +39,7 @@ def _zoned(text: str) -> str:
         raise ValueError(f"{text!r} is no ISO date and time") from None
     if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    if not 1970 < time.year < 9000:
+    if not 1970 <= time.year < 9000:
         raise ValueError(f"{text!r} is out of range")
     return text
 

@@ -31,7 +31,7 @@ def load(path: Path) -> Session:
     has_document = (directory / DOCUMENT).is_file()
     if has_document and not (directory / LOG).is_file():
         raise UsageError(
-            f"{directory}: {DOCUMENT} without {LOG}, which has the runs (this virtqual reads {SCHEMA})"
+            f"{directory}: a session of another version: it has no {LOG}, and this virtqual reads {SCHEMA}"
         )
     session = Log(directory).session()
     if has_document and session.outcome == "UNFINISHED":

@@ -51,11 +51,11 @@ def place(tmp_path, monkeypatch):
                 clock += 10
         session = Session(
             session=f"s{number}",
-            created=f"2026-01-0{number}T00:00:00",
+            created=f"2026-01-0{number}T00:00:00+00:00",
             system="site",
             hypervisor_class="kvm",
-            identity={"virtual": {"hypervisor": {"build": "9.2"}}},
-            stack={},
+            identity={"native": {}, "virtual": {"hypervisor": {"build": "9.2"}}},
+            stack={"name": "test", "hash": "0", "programs": []},
             runs=runs,
         )
         keep(session, tmp_path / "state" / "sessions")

@@ -58,12 +58,12 @@ def test_repetitions_with_their_launches_take_half_of_the_time_limit_at_most(lim
 def session(stack, runs=(), **more):
     fields = {
         "session": "s",
-        "created": "2026-01-01",
+        "created": "2026-01-01T00:00:00+00:00",
         "system": "x",
         "hypervisor_class": "kvm",
-        "identity": {},
+        "identity": {"native": {}, "virtual": {}},
     }
-    made = Session(**fields, stack={"name": stack}, **more)
+    made = Session(**fields, stack={"name": stack, "hash": "0", "programs": []}, **more)
     return made.model_copy(update={"runs": list(runs)})
 
 

@@ -45,7 +45,7 @@ def hostile():
 
     text = "".join(HOSTILE.values()) + "y" * 10_000
     identity = {"virtual": {"hypervisor": {"vendor": text, "build": text, "details": {text: text}}}}
-    return session(results, pairs=4, label=text, system=text, identity=identity)
+    return session(results, pairs=4, label=text[:200], identity=identity)
 
 
 PAGES = {

@@ -88,4 +88,4 @@ def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
         assert (tmp_path / name).read_text().lstrip().startswith(begins)
     done = run(report.app, ["-o", str(tmp_path / "a.pdf")])
     assert done.exit_code == 2
-    assert "the name has to end with .html, .csv, .md, .prom" in " ".join(done.output.split())
+    assert "the name has to end with .html, .csv, .json, .md, .prom" in " ".join(done.output.split())

@@ -113,7 +113,9 @@ def test_what_comes_from_outside_stays_text(text):
         check=text, case=text, pair=0, side="native", partition=text, kind="failed", reason=text
     )
     identity = {"virtual": {"hypervisor": {"vendor": text, "build": text, "details": {text: text}}}}
-    found = session(results, pairs=8, failures=[failure], label=text, identity=identity, system=text)
+    found = session(results, pairs=8, failures=[failure], label=text, identity=identity)
+    # No log with such a name is read.
+    found.system = text
     found.not_run = [f"{text}: {text}"]
     plain = Page(page.render(one(1.5, pairs=8, failures=[failure], identity=identity)))
     written = page.render(found)
@@ -124,7 +126,8 @@ def test_what_comes_from_outside_stays_text(text):
 
 
 def test_a_word_of_any_length_is_no_reason_to_fail():
-    found = one(1.5, pairs=8, label="x" * 10_000)
+    found = one(1.5, pairs=8)
+    found.label = "x" * 10_000
     assert "x" * 10_000 in page.render(found)
 
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from made_runs import made_run
+from made_runs import STACK, made_run
 from virtqual.admission.admit import Admitted
 from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
 from virtqual.runs import Result
@@ -40,11 +40,11 @@ def concluded(metrics, make):
         verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=DAY)
         session = Session(
             session="s",
-            created="2026-06-01",
+            created="2026-06-01T00:00:00+00:00",
             system="x",
             hypervisor_class="kvm",
             identity={"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}},
-            stack={},
+            stack=STACK,
             against=against,
             runs=RUNS,
         )

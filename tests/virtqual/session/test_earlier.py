@@ -12,6 +12,7 @@ from virtqual.session import store
 from virtqual.session.judge import judge
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Failure, Request
+from virtqual.session.summary import find_for
 from virtqual.verdict import Outcome, message
 
 
@@ -45,7 +46,7 @@ def sessions(tmp_path):
 
 
 def judged(now, hypervisor_class="kvm", **before):
-    earlier = session_of(**before, identity={"native": {"partition": "metal"}})
+    earlier = session_of(**before, identity={"native": {"partition": "metal"}, "virtual": {}})
     return judge(session_of(now, hypervisor_class), earlier=earlier).verdict
 
 
@@ -59,18 +60,18 @@ def test_a_session_without_runs_is_no_baseline(sessions):
 
 def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp_path):
     """From before the VMs were placed otherwise it would be good for ever, and no session could begin."""
-    tried = []
+    old = session_of(runs(), name="old")
 
     def earlier(name, system):
-        tried.append(name)
         if name.endswith("new"):
             raise RefusedError("placed otherwise")
-        return name
+        # Its conclusion says WITHIN, its runs do not.
+        return session_of([], name="edited", exit_code=0) if name.endswith("edited") else old
 
-    monkeypatch.setattr(opening, "good", lambda *_, **__: iter([tmp_path / "new", tmp_path / "old"]))
+    names = ("new", "edited", "old")
+    monkeypatch.setattr(opening, "good", lambda *_, **__: iter(tmp_path / name for name in names))
     monkeypatch.setattr(opening, "_earlier", earlier)
-    asked = opening._asked_for(Request(system="site", against=opening.GOOD), Mock(), Mock())
-    assert (asked, len(tried)) == (str(tmp_path / "old"), 2)
+    assert opening._asked_for(Request(system="site", against=opening.GOOD), Mock(), Mock()) is old
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
@@ -98,21 +99,21 @@ def test_last_is_the_newest_of_the_system_that_measured_something(sessions):
     taken = kept("20260102-000000-site", runs(), outcome="INTERRUPTED")
     kept("20260103-000000-site", [])
     kept("20260104-000000-my-site", runs(), system="my-site")
-    assert store.find("last", directory, "site").name == taken
+    assert find_for("last", directory, "site").name == taken
     with pytest.raises(UsageError, match=r"no session of system 'new' .* has a run"):
-        store.find("last", directory, "new")
+        find_for("last", directory, "new")
 
 
 def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
     directory, kept = sessions
-    old = directory / "20270101-000000-site"
+    old = directory / "20260601-000000-site"
     old.mkdir()
     (old / DOCUMENT).write_text('{\n "schema": "virtqual-session/1",\n "session": "x"}', encoding="utf-8")
-    says = r"another version \(virtqual-session/1, this virtqual reads virtqual-session/2\)"
+    says = r"a session of another version: it has no log\.jsonl, and this virtqual reads virtqual-session/3"
     with pytest.raises(UsageError, match=says):
         store.load(old)
     name = kept("20260101-000000-site", runs())
-    assert store.find("last", directory, "site").name == name
+    assert find_for("last", directory, "site").name == name
 
 
 @pytest.mark.parametrize(

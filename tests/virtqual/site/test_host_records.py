@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from made_runs import read_session
 from virtqual.errors import UsageError
 from virtqual.identity import kvm_host
 from virtqual.site import host_records
@@ -91,7 +92,7 @@ def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked, known):
     done = site.virtqual(*ON, "--pairs", "4", **env)
     assert done.returncode == 0, done.stdout + done.stderr
     (directory,) = (site.path / "state/sessions").iterdir()
-    session = json.loads((directory / "session.json").read_text("utf-8"))
+    session = read_session(directory)
     assert QEMU in session["identity"]["virtual"]["hypervisor"]["build"]
     assert f"{QEMU}, KVM of kernel 6.1" in " ".join(done.stdout.split())
     virtual = next(run for run in session["runs"] if run["side"] == "virtual")
