@@ -37,6 +37,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 
@@ -67,6 +68,9 @@ COMMANDS = (
 
 class _OnDemand(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
+        if not paths.is_state_shared():
+            # Files of the state directory name commands: other users may not write them, whatever their umask.
+            os.umask(os.umask(0o022) | 0o022)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 # What the locale cannot print is no reason to lose a session.

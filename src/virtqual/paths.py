@@ -85,7 +85,8 @@ def make(directory: Path) -> Path:
         The directory cannot be made or written, or other users can write to it.
     """
     try:
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for missing in [path for path in (*reversed(directory.parents), directory) if not path.exists()]:
+            missing.mkdir(mode=0o755, exist_ok=True)
         why = "" if os.access(directory, os.W_OK) else "it may not be written"
     except OSError as error:
         why = error.strerror or str(error)

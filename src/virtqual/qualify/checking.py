@@ -56,6 +56,9 @@ def check_session(directory: Path) -> Checked:
     try:
         session = load(directory)
     except VirtqualError as error:
+        if not is_from_elsewhere(directory):
+            # So that `list`, `status` and `history` say it, too: they read summaries.
+            (directory / FILE).unlink(missing_ok=True)
         return Checked([str(error)], [])
     checked = check_conclusion(session, directory)
     checked.problems.extend(_of_documents(session, directory))

@@ -83,7 +83,7 @@ def _dropped(directory: Path, intact: int) -> str:
         return "the end of its log was missing"
     later = list(log.events(lenient=True))[intact:]
     counts = Counter(_NAMES[event.event] for event in later if event.event in _NAMES)
-    named = ", ".join(many(count, name) for name, count in counts.items())
+    named = " and ".join(many(count, name) for name, count in counts.items())
     which = f"line {intact + 1}" if lines == intact + 1 else f"lines {intact + 1} to {lines}"
     read = f"; {named} of it can still be read, and are dropped" if named else ""
     return f"{which} of its log cannot be trusted{read}"

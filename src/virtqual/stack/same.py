@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_serializer
 
 UNSEEN = "not observable"
 # Features by which glibc, OpenBLAS, FFTW and others choose their code; a guest may lack some others (`vmx`).
@@ -80,6 +80,11 @@ class Seen(BaseModel):
     coretype: str
     cpu: frozenset[str]
     environment: dict[str, str] | None = None
+
+    @field_serializer("cpu")
+    def _sorted(self, cpu: frozenset[str]) -> list[str]:
+        # A set has another order in each process; equal records are to be written alike.
+        return sorted(cpu)
 
 
 ABSENT = LoadedFile(path="", sha256="")

@@ -1,0 +1,247 @@
+"""`virtqual check`, `repair` and `convert`: what is recorded follows from the runs, or it is said that it does not."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from virtqual import cli, paths
+from virtqual.qualify import concluding
+from virtqual.runs import Result
+from virtqual.session.log import LOG, Concluded, FactsWritten, Finished, Log
+from virtqual.session.seal import intact_lines, seal
+from virtqual.session.summary import FILE, summary
+
+SESSIONS = paths.root() / "tests/sessions"
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "80")
+    return paths.make(paths.sessions())
+
+
+@pytest.fixture
+def session(state):
+    """A recorded session that is WITHIN, concluded by the present code."""
+    return put(state, "kvm-within")
+
+
+def put(sessions, name):
+    content = gzip.decompress((SESSIONS / f"{name}.jsonl.gz").read_bytes())
+    head = json.loads(content.split(b"\n", 1)[0])["head"]
+    directory = sessions / head["session"]
+    directory.mkdir()
+    (directory / LOG).write_bytes(content)
+    earlier = Log(sessions / head["against"]).session() if head["against"] else None
+    concluding.concluded(Log(directory), earlier)
+    return directory
+
+
+def run(*arguments):
+    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    return done.exit_code, " ".join(done.output.split())
+
+
+def rewrite(directory, change):
+    """Change the events of a log as an attacker can, who seals the lines again."""
+    log = Log(directory)
+    events = [event for event in log.events() if not isinstance(event, FactsWritten)]
+    log.path.unlink()
+    log = Log(directory)
+    for event in map(change, events):
+        log.append(event)
+    log.write()
+
+
+def test_a_session_as_it_was_written_is_well(session):
+    summary(session)
+    assert run("check") == (0, "1 session checked: as they were written")
+    assert run("check", session)[0] == 0
+
+
+def test_a_session_that_is_compared_with_another_is_judged_with_it(state):
+    put(state, "kvm-within")
+    put(state, "kvm-slower-against")
+    assert run("check") == (0, "2 sessions checked: as they were written")
+
+
+def claimed(event):
+    """Return a conclusion that says more than its runs do."""
+    if not isinstance(event, Concluded):
+        return event
+    better = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes"}
+    return Concluded(conclusion=event.conclusion.model_copy(update=better))
+
+
+def test_a_conclusion_that_was_edited_is_said_by_each_command(state, tmp_path):
+    directory = put(state, "kvm-over")
+    rewrite(directory, claimed)
+    code, output = run("check", directory.name)
+    assert (code, "recorded WITHIN (exit code 0), its runs say OVER (1)" in output) == (4, True)
+    # The same session, as it came from somebody else.
+    elsewhere = tmp_path / "vendor"
+    shutil.copytree(directory, elsewhere)
+    for command in (("show",), ("report",), ("compare", elsewhere)):
+        code, output = run(*command, elsewhere)
+        assert (code, "recorded WITHIN (exit code 0), its runs say OVER (1)" in output) == (0, True), output
+
+
+def test_a_verdict_that_was_edited_is_said(session):
+    def change(event):
+        if not isinstance(event, Concluded):
+            return event
+        (verdict,) = event.conclusion.verdicts
+        smaller = verdict.overhead.model_copy(update={"log": verdict.overhead.log - 0.01})
+        edited = verdict.model_copy(update={"overhead": smaller})
+        return Concluded(conclusion=event.conclusion.model_copy(update={"verdicts": [edited]}))
+
+    rewrite(session, change)
+    code, output = run("check")
+    assert (code, "lammps_loop_time@lj: recorded WITHIN at" in output) == (4, True)
+
+
+def test_a_run_that_was_edited_is_said(session):
+    def change(event):
+        if not isinstance(event, Finished):
+            return event
+        results = tuple(
+            Result.scalar(result.metric, result.setting, result.values[0] * 1.01)
+            for result in event.run.results
+        )
+        return Finished(run=event.run.model_copy(update={"results": results}))
+
+    rewrite(session, change)
+    code, output = run("check")
+    assert (code, "its conclusion was drawn from other runs than the log has" in output) == (4, True)
+
+
+def test_a_document_and_a_summary_that_were_edited_are_said(session):
+    summary(session)
+    for file in ("session.json", FILE):
+        path = session / file
+        path.write_text(path.read_text().replace('"WITHIN"', '"OVER"', 1), encoding="utf-8")
+    code, output = run("check")
+    assert code == 4
+    assert "session.json: is not what the log tells" in output
+    assert "summary.json: is not what the log tells" in output
+
+
+def test_files_that_others_can_write_are_said(session):
+    (session / LOG).chmod(0o666)
+    code, output = run("check")
+    assert (code, f"{LOG}: other users can write it; chmod go-w" in output) == (4, True)
+
+
+@pytest.fixture
+def damaged(session):
+    """Return how to damage the session in the line of an event, counted among those of its kind."""
+
+    def damage(event, number):
+        lines = (session / LOG).read_bytes().split(b"\n")
+        kind = f'{{"event":"{event}"'.encode()
+        index = [i for i, line in enumerate(lines) if line.startswith(kind)][number]
+        lines[index] = lines[index].replace(b'"', b"'", 1)
+        (session / LOG).write_bytes(b"\n".join(lines))
+        return index + 1
+
+    return damage
+
+
+def test_a_damaged_session_is_broken_and_says_so(session, damaged):
+    summary(session)
+    number = damaged("finished", 3)
+    says = f"{LOG}:{number}: the line is damaged (its checksum is wrong); `virtqual repair`"
+    for command in (("check",), ("show", session), ("list",), ("status",), ("history",)):
+        code, output = run(*command)
+        assert says in output.replace(f"{LOG}: {number}", f"{LOG}:{number}"), output
+    assert run("check")[0] == 4
+    assert run("show", session)[0] == 5
+    assert "BROKEN" in run("list")[1]
+
+
+def test_the_intact_part_is_a_session_that_can_go_on(session, damaged):
+    damaged("finished", 3)
+    before = (session / LOG).read_bytes()
+    code, output = run("repair", session.name)
+    assert code == 0, output
+    assert (session / LOG).read_bytes() == before
+    made = Log(session.parent / f"{session.name}-repaired").session()
+    assert (made.outcome, len(made.runs)) == ("BROKEN", 3)
+    assert f"repaired from session {session.name}: lines 10 to 16 of its log cannot be" in made.conclusion
+    assert "4 runs and 1 conclusion of it can still be read" in made.conclusion
+    assert run("check", made.session)[0] == 0
+    assert run("repair", made.session)[0] == 2
+
+
+def test_a_session_of_which_only_the_conclusion_is_damaged_is_judged_again(session, damaged):
+    damaged("concluded", 0)
+    was = json.loads((session / "session.json").read_text())
+    code, output = run("repair", session.name)
+    assert code == 0, output
+    made = Log(session.parent / f"{session.name}-repaired").session()
+    assert (made.outcome, made.exit_code, made.qualified) == (was["outcome"], 0, was["qualified"])
+    assert "no run was lost" in made.conclusion
+
+
+def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
+    lines = (session / LOG).read_bytes().split(b"\n")
+    (session / LOG).write_bytes(b"\n".join(lines[:-2]) + b"\n")
+    code, output = run("show", session)
+    assert (code, "its end is missing: session.json is of a concluded session" in output) == (5, True)
+    assert run("repair", session)[0] == 0
+
+
+def test_a_session_of_the_future_is_left_out(state):
+    directory = put(state, "kvm-within")
+    future = directory.with_name("20990101-000000-testsite")
+    directory.rename(future)
+    put(state, "kvm-within")
+
+    def change(line):
+        return line.replace(b'"created":"2026-', b'"created":"2099-').replace(
+            directory.name.encode(), future.name.encode()
+        )
+
+    content, crc = b"", 0
+    for _, line in intact_lines((future / LOG).read_bytes(), LOG):
+        sealed, crc = seal(change(line), crc)
+        content += sealed
+    (future / LOG).write_bytes(content)
+    code, output = run("list")
+    assert (code, "in the future: a clock was wrong" in output) == (0, True)
+    assert directory.name in run("show", "last")[1]
+
+
+#: The first lines of logs of which none may hide another session, or end it.
+POISON = {
+    "nested": b'{"event":"begun","head":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "an event that is an object": b'{"event":{}}',
+    "an event that is a list": b'{"event":[1]}',
+    "identity.virtual a list": b'{"event":"begun","head":{"identity":{"native":{},"virtual":[1]}}}',
+    "no object": b"[]",
+    "line feeds": b"\n" * 5_000_000,
+    "zeros": bytes(100_000),
+}
+
+
+@pytest.mark.parametrize("content", POISON.values(), ids=POISON)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_poisoned_session_hides_no_other_and_ends_none(state, content, sealed):
+    poisoned = state / "20260101-000000-testsite"
+    poisoned.mkdir()
+    line = seal(content, 0)[0] if sealed and content.startswith(b"{") else content + b"\n"
+    (poisoned / LOG).write_bytes(line)
+    (poisoned / "session.json").write_text("{}", encoding="utf-8")
+    # What concludes a session looks at all others.
+    directory = put(state, "kvm-within")
+    assert Log(directory).session().outcome == "WITHIN"
+    for command in ("list", "status", "history"):
+        code, output = run(command)
+        assert "traceback" not in output, output
+        assert code in (0, 1)
+    assert directory.name in run("list")[1]
+    assert run("check")[0] == 4

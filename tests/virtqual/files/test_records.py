@@ -1,0 +1,67 @@
+"""A document is the old one or the new one, whatever happens, and is never written through a link."""
+
+import errno
+import os
+import threading
+
+import pytest
+
+from virtqual.files import records
+from virtqual.files.records import write_file
+
+
+def test_a_link_at_the_name_is_replaced_and_not_followed(tmp_path):
+    target, file = tmp_path / "authorized_keys", tmp_path / "report.html"
+    target.write_text("mine", encoding="utf-8")
+    for name in ("report.html", "report.html.part"):
+        (tmp_path / name).symlink_to(target)
+    write_file("page", file)
+    assert (target.read_text(), file.read_text(), file.is_symlink()) == ("mine", "page", False)
+
+
+def test_no_reader_gets_half_of_it_and_no_writer_fails(tmp_path):
+    file, errors = tmp_path / "summary.json", []
+    contents = [letter * 200_000 for letter in "abcd"]
+    write_file(contents[0], file)
+
+    def write(content):
+        try:
+            for _ in range(20):
+                write_file(content, file)
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert file.read_text() in contents
+    assert not errors
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_is_full_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch, call):
+    file = tmp_path / "session.json"
+    write_file("old", file)
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if call == "fsync":
+        monkeypatch.setattr(records.os, "fsync", fail)
+    else:
+        monkeypatch.setattr(records.Path, "replace", fail)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_file("new", file)
+    assert raised.value.filename == str(file)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_it_may_be_read_as_far_as_the_umask_allows(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_file("x", tmp_path / "file")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,165 @@
+"""A state directory that others can write to is refused: its files name commands and jobs."""
+
+import json
+import os
+import time
+
+import pytest
+
+from made_runs import keep, made_run, session_of
+from virtqual import paths
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.history import outbox
+from virtqual.qualify import leftovers
+from virtqual.session import lock
+from virtqual.session.log import DOCUMENT, Log, Submitted
+from virtqual.session.lock import measuring
+
+STRANGER = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    return paths.make(paths.state())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
+def test_others_may_not_write_to_it(state, monkeypatch, mode):
+    state.chmod(mode)
+    with pytest.raises(InfrastructureError, match=r"other users can write to it.* chmod go-w"):
+        paths.make(paths.sessions())
+    monkeypatch.setenv("VIRTQUAL_STATE_SHARED", "1")
+    assert paths.make(paths.sessions()).is_dir()
+
+
+@as_root
+def test_it_may_not_belong_to_another_user(state):
+    os.chown(state, STRANGER, -1)
+    with pytest.raises(InfrastructureError, match=f"belongs to user {STRANGER}"):
+        paths.make(state)
+
+
+def test_it_is_made_for_its_user_alone_to_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "new"))
+    before = os.umask(0)
+    try:
+        assert paths.make(paths.sessions()).stat().st_mode & 0o022 == 0
+    finally:
+        os.umask(before)
+
+
+def notify(file, mode=0o644):
+    file.write_text("schema: virtqual-notify/1\ncommand: id\n", encoding="utf-8")
+    file.chmod(mode)
+    return file
+
+
+def test_commands_come_from_a_file_that_only_its_user_can_write(tmp_path):
+    assert outbox.read(notify(tmp_path / "notify.yaml")).command == "id"
+    with pytest.raises(UsageError, match="others can write it.*chmod go-w"):
+        outbox.read(notify(tmp_path / "notify.yaml", 0o666))
+    link = tmp_path / "link.yaml"
+    link.symlink_to(notify(tmp_path / "notify.yaml"))
+    with pytest.raises(UsageError, match="symbolic link"):
+        outbox.read(link)
+
+
+@as_root
+def test_commands_do_not_come_from_a_file_of_another_user(tmp_path):
+    file = notify(tmp_path / "notify.yaml")
+    os.chown(file, STRANGER, -1)
+    with pytest.raises(UsageError, match=f"belongs to user {STRANGER}"):
+        outbox.read(file)
+
+
+@pytest.fixture
+def cancelled(monkeypatch):
+    """Return the jobs that were asked to be cancelled."""
+    asked = {}
+    monkeypatch.setattr(leftovers, "cancel", lambda jobs: asked.update(jobs) or list(jobs))
+    return asked
+
+
+def left(state, name="20260101-000000-site"):
+    directory = keep(session_of([], name=name), paths.sessions())
+    Log(directory).append(Submitted(job="4242", case="case", submitted=5.0))
+    return directory
+
+
+def test_jobs_of_a_session_that_died_are_cancelled(state, cancelled):
+    left(state)
+    (note,) = leftovers.end_leftovers("site")
+    assert (cancelled, "4242" in note) == ({"4242": 5.0}, True)
+
+
+@as_root
+def test_jobs_of_a_session_of_another_user_are_not(state, cancelled):
+    os.chown(left(state) / "log.jsonl", STRANGER, -1)
+    (note,) = leftovers.end_leftovers("site")
+    assert (cancelled, "belongs to another user" in note) == ({}, True)
+
+
+def test_a_damaged_session_is_left_as_it_is_and_its_jobs_are_cancelled(state, cancelled):
+    log = Log(left(state))
+    log.append(Submitted(job="5", case="case", submitted=6.0))
+    content = log.path.read_bytes().replace(b'"submitted":5', b'"submitted":4')
+    log.path.write_bytes(content)
+    (note,) = leftovers.end_leftovers("site")
+    assert {"5"} <= cancelled.keys()
+    assert "the line is damaged" in note
+    assert log.path.read_bytes() == content
+
+
+def test_a_concluded_session_without_its_document_stays_concluded(state, cancelled):
+    """It was killed, or its disk was full, between the log's line and the document."""
+    session = session_of([made_run("native", 0)], name="20260101-000000-site", outcome="WITHIN", exit_code=0)
+    directory = keep(session, paths.sessions())
+    (directory / DOCUMENT).unlink()
+    assert list(leftovers.end_leftovers("site")) == []
+    assert Log(directory).session().outcome == "WITHIN"
+    assert json.loads((directory / DOCUMENT).read_text())["outcome"] == "WITHIN"
+
+
+def test_a_lock_that_is_a_link_is_refused(state):
+    target = state / "target"
+    target.write_text("mine", encoding="utf-8")
+    (state / "measuring-site.lock").symlink_to(target)
+    with pytest.raises(InfrastructureError, match="symbolic link"), measuring(state, "site", "me", print):
+        pass
+    assert target.read_text() == "mine"
+
+
+def holder(state, host, age):
+    file = state / "measuring-site.lock"
+    file.write_text(json.dumps({"who": "session x", "pid": 1, "host": host, "since": time.time() - age}))
+    os.utime(file, (time.time() - age, time.time() - age))
+
+
+def test_a_holder_that_lives_on_another_node_is_respected(state):
+    """The file system may lock on one node only: its lock is free here."""
+    holder(state, "login2", age=60)
+    with (
+        pytest.raises(InfrastructureError, match="session x .* login2.* locks on one node only"),
+        measuring(state, "site", "me", print),
+    ):
+        pass
+
+
+def test_a_holder_that_gave_no_sign_of_life_is_dead(state):
+    holder(state, "login2", age=lock.STALE_S + 5)
+    with measuring(state, "site", "me", print):
+        assert "me" in (state / "measuring-site.lock").read_text()
+    assert (state / "measuring-site.lock").read_text() == ""
+
+
+def test_a_holder_gives_signs_of_life(state, monkeypatch):
+    monkeypatch.setattr(lock, "TOUCH_S", 0.02)
+    file = state / "measuring-site.lock"
+    with measuring(state, "site", "me", print):
+        os.utime(file, (0, 0))
+        until = time.monotonic() + 20
+        while file.stat().st_mtime == 0 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert file.stat().st_mtime > 0
