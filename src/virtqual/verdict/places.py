@@ -167,7 +167,8 @@ def recognise(
     if not len(native) == len(virtual) == len(boot):
         raise ValueError(f"{len(native)} native hosts, {len(virtual)} virtual ones, {len(boot)} boots.")
     hosts = tuple(sorted({*native, *virtual}))
-    n, v = (np.array([hosts.index(name) for name in names], dtype=np.int64) for names in (native, virtual))
+    numbers = {host: number for number, host in enumerate(hosts)}
+    n, v = (np.array([numbers[name] for name in names], dtype=np.int64) for names in (native, virtual))
     b = np.unique(np.array(boot, dtype=str), return_inverse=True)[1].astype(np.int64).reshape(-1)
     return Places(_kind(n, v), n, v, b, hosts, bound)
 
