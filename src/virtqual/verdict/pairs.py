@@ -374,24 +374,31 @@ def _overlap(one: Sample, other: Sample) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-class _Neighbours:
-    """The runs of a series that can disturb each other, by their places in a list of runs.
+class _RunsByPlace:
+    """The runs of a series by place and host, to find those that can disturb a run.
 
     Runs on different hosts do not disturb each other. Other nodes of one side are other machines; a node of
     the other side may be a guest of this one. A run without a name may be anywhere.
     """
 
     def __init__(self, runs: Sequence[Sample]) -> None:
-        self._of_side: dict[Side, list[int]] = {side: [] for side in SIDES}
-        self._named: dict[tuple[Side, str, str], list[int]] = defaultdict(list)
-        for index, run in enumerate(runs):
-            self._of_side[run.side].append(index)
+        self._runs = runs
+
+    @cached_property
+    def _of_side(self) -> dict[Side, list[int]]:
+        return {side: [i for i, run in enumerate(self._runs) if run.side == side] for side in SIDES}
+
+    @cached_property
+    def _named(self) -> dict[tuple[Side, str, str], list[int]]:
+        indices = defaultdict(list)
+        for index, run in enumerate(self._runs):
             for kind, label in (("place", run.place), ("host", run.host)):
                 for name in set(label.split("+")):
-                    self._named[run.side, kind, name].append(index)
+                    indices[run.side, kind, name].append(index)
+        return indices
 
     def after(self, index: int, run: Sample) -> Iterator[Iterator[int]]:
-        """Yield the rising places after an index of the runs that can disturb a run, by what they share."""
+        """Yield rising indices after `index` of the runs that can disturb a run, by the name they share."""
         peers = SIDES[run.side == "native"]
         for side, kind, label in ((run.side, "place", run.place), (peers, "host", run.host)):
             names = set(label.split("+"))
@@ -408,10 +415,12 @@ def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
     runs = [sample for pair in pairs for sample in (pair.native, pair.virtual) if sample is not None]
     runs = [run for run in runs if not (math.isnan(run.start) or math.isnan(run.end))]
     runs.sort(key=lambda sample: (sample.start, sample.end))
-    neighbours = _Neighbours(runs)
-    for index, run in enumerate(runs):
+    by_place = _RunsByPlace(runs)
+    for index, (run, later) in enumerate(pairwise(runs)):
+        if later.start >= run.end:
+            continue
         overlapping = set()
-        for others in neighbours.after(index, run):
+        for others in by_place.after(index, run):
             for other in others:
                 if runs[other].start >= run.end:
                     break
@@ -424,7 +433,9 @@ def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
     first: dict[int, int] = {}
     for index, run in enumerate(runs):
         start = first.setdefault(run.number, index)
-        both = (*neighbours.after(start, run), *neighbours.after(start, runs[start]))
+        if index - start < 2:
+            continue
+        both = (*by_place.after(start, run), *by_place.after(start, runs[start]))
         between = min(next(others, index) for others in both)
         if between < index:
             reasons[run.number][f"a run of pair {runs[between].number} lies between its two runs"] = None
