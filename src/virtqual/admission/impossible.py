@@ -39,21 +39,21 @@ def copied_run(runs: Sequence[Run], limits: Limits) -> FoundRuns:
 
 
 def _improbable(side: Sequence[Run], copies: Sequence[Sequence[Run]], limits: Limits) -> FoundRuns:
-    """Yield the runs of a side that repeat an earlier run, of each group of copies that is none by chance."""
+    """Yield the runs of a side that repeat an earlier run, where chance does not explain the copies."""
     steps = _steps(side)
     for group in copies:
         first = min(group, key=lambda run: run.start)
-        groups = math.log10(math.comb(len(side), len(group)))
+        choices = math.log10(math.comb(len(side), len(group)))
         for run in group:
             if run.start <= first.start:
                 continue
             ways = sum(
                 # What a program prints may be finer than its clock.
-                math.log10(max(least, min(count, result.ticks or math.inf) / _HONEST))
+                math.log10(max(least, min(printed, result.ticks or math.inf) / _HONEST))
                 for result in run.results
-                for least, count in steps[result.series, result.points]
+                for least, printed in steps[result.series, result.points]
             )
-            chance = groups - ways * (len(group) - 1)
+            chance = choices - ways * (len(group) - 1)
             if chance < math.log10(limits["chance"]):
                 count = sum(len(result.values) for result in run.results)
                 what = f"all {count} values repeat" if count > 1 else "the value repeats"
