@@ -229,10 +229,11 @@ def _weighted(x: Floats, fitted: Floats, weights: Floats, places: Places, noise:
     stated = float(np.max(np.asarray(noise.between))) > 0
     counted = places.boots_shared() and (stated or boots > 1)
     everything = np.column_stack([fitted, by_boot]) if counted else fitted
-    residual = np.eye(len(x[..., :, 0].T)) - everything @ np.linalg.pinv(everything)
+    # From left to right it would be a matrix of pairs by pairs.
+    residual = x - everything @ (np.linalg.pinv(everything) @ x)
     rank = len(fitted) - int(np.linalg.matrix_rank(everything))
     mean = np.einsum("p,...pc->...c", weights, x)
-    pairs, spread, spread_df = moderated(x, residual, rank, weights, noise)
+    pairs, spread, spread_df = moderated(residual, rank, weights, noise)
     parts: tuple[Part, ...] = (pairs,)
     if counted:
         share = float(np.sum((weights @ by_boot) ** 2))

@@ -2,11 +2,15 @@
 
 import runpy
 import sys
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from virtqual.session.judge import judge
+from virtqual.verdict.estimate import Noise
+from virtqual.verdict.places import everywhere_alike, overhead
 
 made_session = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/speed/judging.py"))["made_session"]
 
@@ -45,3 +49,14 @@ def test_judging_grows_linearly_with_the_runs(sizes_of):
     """100 runs after 100 add twice the steps of 50 after 50; a comparison of all with all adds four times."""
     few, more, many = (steps_of_judging(made_session(**sizes_of(size))) for size in (1, 2, 4))
     assert many - more < 2.1 * (more - few)
+
+
+def test_an_estimate_makes_no_matrix_of_pairs_by_pairs():
+    pairs = 2000
+    native, virtual = np.random.default_rng(1).normal(0, 0.01, (2, 1, pairs, 1))
+    tracemalloc.start()
+    try:
+        overhead(native, virtual, everywhere_alike(pairs), Noise([0.01]), convict=True)
+        assert tracemalloc.get_traced_memory()[1] < pairs**2
+    finally:
+        tracemalloc.stop()
