@@ -62,7 +62,7 @@ def admit(
     """
     checked = check_runs(runs, policy, hypervisor_class, earlier)
     reasons = refusals(checked.findings)
-    refused = [(run.check, reason) for run in runs for reason in reasons]
+    refused = [(check, reason) for check in dict.fromkeys(run.check for run in runs) for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.
     refused += [*other_software(checked.runs), *other_answers(checked.runs), *other_inputs(checked.runs)]
     return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.shown))
@@ -76,13 +76,13 @@ def unfit_since(now: Admitted, earlier: Admitted, policy: Policy, hypervisor_cla
         for reason in reasons
     ]
     for reason in refusals(of_sessions(now.runs, earlier.runs, policy, hypervisor_class)):
-        found += [(run.check, reason) for run in now.runs if run.instead]
+        found += [(check, reason) for check in dict.fromkeys(run.check for run in now.runs if run.instead)]
     found += [*other_software_since(now.runs, earlier.runs), *other_inputs([*earlier.runs, *now.runs])]
     return _collected(found)
 
 
 def _collected(found: Iterable[tuple[str, str]]) -> Refused:
-    refused: Refused = {}
+    refused: dict[str, dict[str, None]] = {}
     for check, reason in found:
-        refused[check] = tuple(dict.fromkeys((*refused.get(check, ()), reason)))
-    return refused
+        refused.setdefault(check, {})[reason] = None
+    return {check: tuple(reasons) for check, reasons in refused.items()}

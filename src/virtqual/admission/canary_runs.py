@@ -193,14 +193,15 @@ def _agreed(ask: Ask, *series: Series) -> Canary:
 
     The point of a scalar is its place among `series`.
     """
-    numbers = sorted(set.intersection(*({pair.number for pair in each.valid} for each in series)))
+    rows_of = [{pair.number: row for row, pair in enumerate(each.valid)} for each in series]
+    numbers = sorted(set.intersection(*map(set, rows_of)))
     if not numbers:
         return ask({side: {} for side in SIDES})
 
     def of_pairs(chosen: Sequence[int]) -> Values:
         values: dict[Side, dict[float, float]] = {side: {} for side in SIDES}
         for place, each in enumerate(series):
-            rows = [index for index, pair in enumerate(each.valid) if pair.number in chosen]
+            rows = [rows_of[place][number] for number in chosen]
             for side in SIDES:
                 medians = np.median(each.values(side)[rows], axis=0)
                 values[side] |= dict(zip(each.points or (float(place),), map(float, medians), strict=True))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from virtqual.admission import shares
 from virtqual.admission.finding import ORDER, Action, Finding
@@ -49,12 +50,20 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: obj
         The arguments of the rules of this scope.
     """
     found = []
-    for item, entry in policy.items.items():
-        rule, limits = RULES[item], entry.limits_of(hypervisor_class)
-        for what in rule.check(*arguments, limits) if rule.scope == scope else ():
-            reason = what if seen(what) else what.not_observable
-            found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
+    for item, what in _yielded(scope, policy, hypervisor_class, *arguments):
+        reason = what if seen(what) else what.not_observable
+        found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
     return found
+
+
+def _yielded(
+    scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object
+) -> Iterator[tuple[str, Any]]:
+    """Yield everything that the rules of a scope yield, each with its item."""
+    for item, entry in policy.items.items():
+        if RULES[item].scope == scope:
+            for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
+                yield item, what
 
 
 def _whatever(what: str | NotObservable) -> Action | None:
@@ -102,16 +111,20 @@ def check_runs(
     Runs of the `earlier` session are what these are held against, and are not refused here.
     """
     kept, met = [], defaultdict(list)
-    among = defaultdict(list)
+    by_check = defaultdict(list)
     # A session may be held against itself, and a run is no copy of itself.
     for run in {_which(run): run for run in (*earlier, *runs)}.values():
-        among[run.check].append(run)
+        by_check[run.check].append(run)
+    among = defaultdict(list)
+    for runs_of_check in by_check.values():
+        for item, (run, reason) in _yielded("among", policy, hypervisor_class, runs_of_check):
+            among[_which(run)].append(policy.finding(item, reason, hypervisor_class))
     hosts = {(virtual.check, virtual.pair): _host(native, virtual) for native, virtual in _pairs(runs)}
     for run in runs:
         refused = []
         found = applied("load", policy, hypervisor_class, run.load) if run.load else []
         found += applied("run", policy, hypervisor_class, run)
-        found += applied("among", policy, hypervisor_class, run, among[run.check])
+        found += among.get(_which(run), ())
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
             found += applied("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
         for finding in found:

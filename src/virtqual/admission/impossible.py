@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from virtqual.admission.rules import Limits, rule
+from virtqual.admission.rules import FoundRuns, Limits, rule
 from virtqual.references.load import known
-from virtqual.runs import Result, Run
+from virtqual.runs import Run
 
 #: The first three digits of a value may repeat honestly: they do where runs differ by 0.03 %, less than any
 #: family of references/noise/ does.  What is printed more finely than that differs from run to run.
@@ -24,51 +25,73 @@ _PRINTED, _COMPUTED = 9, 4
 
 
 @rule("among", "copied-run", "chance")
-def copied_run(run: Run, others: Sequence[Run], limits: Limits) -> Iterator[str]:
+def copied_run(runs: Sequence[Run], limits: Limits) -> FoundRuns:
     """The output of an earlier run on this side, in this session or in the one that it is held against."""
-    own = [one for one in others if one.side == run.side and one.instead == run.instead]
-    twins = [one for one in own if one is not run and _numbers(one) == _numbers(run)]
-    before = [one for one in twins if one.start < run.start]
-    if not before:
-        return
-    ways = sum(math.log10(count) for count in _ways(run, own))
-    chance = math.log10(math.comb(len(own), len(twins) + 1)) - ways * len(twins)
-    if chance < math.log10(limits["chance"]):
-        first = min(before, key=lambda one: one.start)
-        count = sum(len(result.values) for result in run.results)
-        what = f"all {count} values repeat" if count > 1 else "the value repeats"
-        yield (
-            f"{what} those of pair {first.pair} (job {first.job}) to the last digit, which happens by chance "
-            f"once in {10 ** min(-chance, 300):.2g} times: what was printed is no measurement of this run"
-        )
+    sides = defaultdict(list)
+    for run in runs:
+        sides[run.side, run.instead].append(run)
+    for side in sides.values():
+        copies = defaultdict(list)
+        for run in side:
+            copies[_numbers(run)].append(run)
+        if len(copies) < len(side):
+            yield from _improbable(side, list(copies.values()), limits)
 
 
-def _numbers(run: Run) -> list[tuple[object, ...]]:
+def _improbable(side: Sequence[Run], copies: Sequence[Sequence[Run]], limits: Limits) -> FoundRuns:
+    """Yield the runs of a side that repeat an earlier run, where chance does not explain the copies."""
+    steps = _steps(side)
+    for group in copies:
+        first = min(group, key=lambda run: run.start)
+        choices = math.log10(math.comb(len(side), len(group)))
+        for run in group:
+            if run.start <= first.start:
+                continue
+            ways = sum(
+                # What a program prints may be finer than its clock.
+                math.log10(max(least, min(printed, result.ticks or math.inf) / _HONEST))
+                for result in run.results
+                for least, printed in steps[result.series, result.points]
+            )
+            chance = choices - ways * (len(group) - 1)
+            if chance < math.log10(limits["chance"]):
+                count = sum(len(result.values) for result in run.results)
+                what = f"all {count} values repeat" if count > 1 else "the value repeats"
+                yield (
+                    run,
+                    f"{what} those of pair {first.pair} (job {first.job}) to the last digit, which happens "
+                    f"by chance once in {10 ** min(-chance, 300):.2g} times: what was printed is no "
+                    "measurement of this run",
+                )
+
+
+def _numbers(run: Run) -> tuple[tuple[object, ...], ...]:
     # No reason of a refusal: the first of two copies may have been refused.
-    return [(result.series, result.points, result.values) for result in run.results]
+    return tuple((result.series, result.points, result.values) for result in run.results)
 
 
-def _ways(run: Run, own: Sequence[Run]) -> Iterator[float]:
-    """Yield for each value of a run among how many values chance would have had to choose it."""
-    for result in run.results:
-        same = [one for other in own for one in other.results if _alike(one, result)]
-        for values in zip(*(one.values for one in same), strict=True):
-            if not all(map(math.isfinite, values)):
-                yield 1  # What is no number is refused elsewhere.
-                continue
-            # The finest of all runs: a last digit that is 0 is not seen in the number.
-            shown = [Decimal(f"{value:.12g}").normalize().as_tuple() for value in values]
-            if any(len(number.digits) > _PRINTED for number in shown):
-                yield _COMPUTED if result.points else 1
-                continue
-            finest = min(int(number.exponent) for number in shown)
-            # What a program prints may be finer than its clock.
-            steps = min(abs(values[0]) / 10.0**finest, result.ticks or math.inf)
-            yield max(1.0, steps / _HONEST)
+def _steps(side: Sequence[Run]) -> dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]]:
+    """Return the answers of `_steps_of`, one for each size, by series and sizes."""
+    results = defaultdict(list)
+    for run in side:
+        for result in run.results:
+            results[result.series, result.points].append(result.values)
+    return {
+        (series, points): [_steps_of(values, bool(points)) for values in zip(*rows, strict=True)]
+        for (series, points), rows in results.items()
+    }
 
 
-def _alike(one: Result, other: Result) -> bool:
-    return (one.series, one.points) == (other.series, other.points)
+def _steps_of(values: Sequence[float], curve: bool) -> tuple[float, float]:
+    """Return the fewest values among which chance chooses, and how many printed steps the first value has."""
+    if not all(map(math.isfinite, values)):
+        return 1, 0  # What is no number is refused elsewhere.
+    # The finest of all runs: a last digit that is 0 is not seen in the number.
+    shown = [Decimal(f"{value:.12g}").normalize().as_tuple() for value in values]
+    if any(len(number.digits) > _PRINTED for number in shown):
+        return _COMPUTED if curve else 1, 0
+    finest = min(int(number.exponent) for number in shown)
+    return 1, abs(values[0]) / 10.0**finest
 
 
 @rule("run", "impossible-time", "seconds", "share")
@@ -103,29 +126,34 @@ def _stated(run: Run) -> Iterator[tuple[str, float]]:
 
 
 @rule("among", "node-clock", "seconds", "share", "times")
-def node_clock(run: Run, others: Sequence[Run], limits: Limits) -> Iterator[str]:
+def node_clock(runs: Sequence[Run], limits: Limits) -> FoundRuns:
     """A clock of the node that runs faster or slower than the scheduler's.
 
     A job takes longer than its program, and the longer part is what native jobs of the check show: of the
     same pair, since the first one may do more around its program, or in the middle of all.
     """
-    span = run.end - run.start
-    allowed = limits["seconds"] + limits["share"] * span
-    if span < 0:
-        return
-    if run.seconds > span + allowed:
-        yield (
-            f"its program took {run.seconds:.4g} s by the node's clock, but its whole job {span:.4g} s by "
-            f"the scheduler's"
-        )
     # A span from submission on holds the time in the queue.
-    timed = [one for one in others if one.side == "native" and one.clock != "submission"]
-    if run.side == "native" or run.clock == "submission" or not timed:
-        return
-    around = {one.pair: one.end - one.start - one.seconds for one in sorted(timed, key=lambda one: one.start)}
-    usual = max(statistics.median(around.values()), around.get(run.pair, 0.0), 0.0)
-    if span - run.seconds > limits["times"] * usual + allowed:
-        yield (
-            f"its job took {span:.4g} s by the scheduler's clock, but its program {run.seconds:.4g} s by the "
-            f"node's; {usual:.2g} s lie between them natively"
-        )
+    timed = [run for run in runs if run.side == "native" and run.clock != "submission"]
+    timed.sort(key=lambda run: run.start)
+    around = {run.pair: run.end - run.start - run.seconds for run in timed}
+    middle = statistics.median(around.values()) if around else 0.0
+    for run in runs:
+        span = run.end - run.start
+        allowed = limits["seconds"] + limits["share"] * span
+        if span < 0:
+            continue
+        if run.seconds > span + allowed:
+            yield (
+                run,
+                f"its program took {run.seconds:.4g} s by the node's clock, but its whole job {span:.4g} s "
+                "by the scheduler's",
+            )
+        if run.side == "native" or run.clock == "submission" or not timed:
+            continue
+        usual = max(middle, around.get(run.pair, 0.0), 0.0)
+        if span - run.seconds > limits["times"] * usual + allowed:
+            yield (
+                run,
+                f"its job took {span:.4g} s by the scheduler's clock, but its program {run.seconds:.4g} s by "
+                f"the node's; {usual:.2g} s lie between them natively",
+            )

@@ -61,20 +61,23 @@ def cpu_model(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Compare the features that compilers and mathematics libraries choose their code by."""
 
-    def usable(features: str) -> set[str]:
+    def usable(features: set[str]) -> str:
         patterns = limits["features"]
-        return {name for name in features.split() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+        return " ".join(
+            name for name in sorted(features) if any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
 
     here, there = native.cpu.features, virtual.cpu.features
     for side, value in (("native", here), ("virtual", there)):
         if not seen(value):
             yield NotObservable(not_observable=f"CPU features of {side}: {value.not_observable}")
     if seen(here) and seen(there):
-        hidden, extra = usable(here) - usable(there), usable(there) - usable(here)
-        if hidden:
-            yield f"the VM's CPU lacks {' '.join(sorted(hidden))}"
-        if extra:
-            yield f"the VM's CPU has {' '.join(sorted(extra))}, which the native CPU lacks"
+        # Most nodes have the same features, of which none is held against the patterns.
+        hidden, extra = set(here.split()) - set(there.split()), set(there.split()) - set(here.split())
+        if names := usable(hidden):
+            yield f"the VM's CPU lacks {names}"
+        if names := usable(extra):
+            yield f"the VM's CPU has {names}, which the native CPU lacks"
 
 
 @rule("nodes", "cpu-count")

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from virtqual.identity.record import Identity, NotObservable, seen
+from virtqual.runs import Run
 
 Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
+FoundRuns = Iterator[tuple[Run, str]]
 #: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
-#: one run; one run and all runs of its check, in this session and the one that it is held against; VMs of one
-#: host and the native node of their peer; the runs of this session and of an earlier one.
+#: one run; all runs of a check, in this session and the one that it is held against, where the rule yields
+#: each sentence with its run; VMs of one host and the native node of their peer; the runs of this session and
+#: of an earlier one.
 Scope = Literal["nodes", "load", "run", "among", "shares", "sessions"]
-CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found])
+CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns])
 
 
 class Studied(str):
@@ -30,7 +33,7 @@ class Rule:
     """A rule: its scope, its function, and the limits that it takes from the data."""
 
     scope: Scope
-    check: Callable[..., Iterator[str] | Found]
+    check: Callable[..., Iterator[str] | Found | FoundRuns]
     limits: tuple[str, ...]
 
 

@@ -32,12 +32,13 @@ def other_software_since(runs: Sequence[Run], earlier: Sequence[Run]) -> Iterato
 
     Elsewhere each session's native runs have the same software, and cancel it.
     """
+    before, now = (dict(_by_check(runs_of_session)) for runs_of_session in (earlier, runs))
     for check in dict.fromkeys(run.check for run in runs if run.instead):
         sides = [
             (when, run.software)
-            for when, some in (("earlier", earlier), ("now", runs))
-            for run in some
-            if run.check == check and run.side == "virtual"
+            for when, runs_of_check in (("earlier", before.get(check, [])), ("now", now[check]))
+            for run in runs_of_check
+            if run.side == "virtual"
         ]
         for difference, sentence in same.among(sides):
             if difference.kind == "software":

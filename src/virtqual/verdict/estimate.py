@@ -239,9 +239,7 @@ def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats
     return np.minimum(pulled, centre + reach) if high else pulled
 
 
-def moderated(
-    x: Floats, residual: Floats, rank: int, weights: Floats, noise: Noise
-) -> tuple[Part, Floats, int]:
+def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tuple[Part, Floats, int]:
     """Return the variance of a weighted mean of pairs, the session's own spread of a pair, and the spread's
     df.
 
@@ -250,18 +248,16 @@ def moderated(
 
     Parameters
     ----------
-    x
-        Differences, shape (..., n_pairs, n_columns).
     residual
-        Projection that takes out whatever is fitted, shape (n_pairs, n_pairs).
+        Differences without all that is fitted, shape (..., n_pairs, n_columns).
     rank
-        Its rank: the degrees of freedom that are left.
+        The degrees of freedom that are left.
     weights
         Of the pairs in the mean, shape (n_pairs,).
     noise
         The history.
     """
-    squares: Floats = np.sum((residual @ x) ** 2, axis=-2) if rank else np.zeros_like(x[..., 0, :])
+    squares: Floats = np.sum(residual**2, axis=-2) if rank else np.zeros_like(residual[..., 0, :])
     sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
     d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MOST_DF) + np.zeros_like(squares)
     if rank:

@@ -19,7 +19,9 @@ invalid - a fact of the session
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -372,39 +374,69 @@ def _overlap(one: Sample, other: Sample) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def _apart(one: Sample, other: Sample) -> bool:
-    """Return whether two runs can be at one time without disturbing each other: on other hosts.
+class _RunsByPlace:
+    """The runs of a series by place and host, to find those that can disturb a run.
 
-    Other nodes of one side are other machines; a node of the other side may be a guest of this one.
+    Runs on different hosts do not disturb each other. Other nodes of one side are other machines; a node of
+    the other side may be a guest of this one. A run without a name may be anywhere.
     """
-    places = (one.place, other.place) if one.side == other.side else (one.host, other.host)
-    mine, theirs = (set(place.split("+")) for place in places)
-    return "" not in mine | theirs and not mine & theirs
+
+    def __init__(self, runs: Sequence[Sample]) -> None:
+        self._runs = runs
+
+    @cached_property
+    def _of_side(self) -> dict[Side, list[int]]:
+        return {side: [i for i, run in enumerate(self._runs) if run.side == side] for side in SIDES}
+
+    @cached_property
+    def _named(self) -> dict[tuple[Side, str, str], list[int]]:
+        indices = defaultdict(list)
+        for index, run in enumerate(self._runs):
+            for kind, label in (("place", run.place), ("host", run.host)):
+                for name in set(label.split("+")):
+                    indices[run.side, kind, name].append(index)
+        return indices
+
+    def after(self, index: int, run: Sample) -> Iterator[Iterator[int]]:
+        """Yield rising indices after `index` of the runs that can disturb a run, by the name they share."""
+        peers = SIDES[run.side == "native"]
+        for side, kind, label in ((run.side, "place", run.place), (peers, "host", run.host)):
+            names = set(label.split("+"))
+            shared = [self._of_side[side]]
+            if "" not in names:
+                shared = [self._named.get((side, kind, name), []) for name in (*names, "")]
+            for indices in shared:
+                yield map(indices.__getitem__, range(bisect_right(indices, index), len(indices)))
 
 
 def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
     """Return what makes pairs unusable because of other runs of the series, by pair number."""
-    reasons: dict[int, list[str]] = {}
+    reasons: dict[int, dict[str, None]] = defaultdict(dict)
     runs = [sample for pair in pairs for sample in (pair.native, pair.virtual) if sample is not None]
     runs = [run for run in runs if not (math.isnan(run.start) or math.isnan(run.end))]
     runs.sort(key=lambda sample: (sample.start, sample.end))
-    for index, run in enumerate(runs):
-        for other in runs[index + 1 :]:
-            if other.start >= run.end:
-                break
-            if _apart(run, other):
-                continue
-            for one, by in ((run, other), (other, run)):
+    by_place = _RunsByPlace(runs)
+    for index, (run, later) in enumerate(pairwise(runs)):
+        if later.start >= run.end:
+            continue
+        overlapping = set()
+        for others in by_place.after(index, run):
+            for other in others:
+                if runs[other].start >= run.end:
+                    break
+                overlapping.add(other)
+        for other in sorted(overlapping):
+            for one, by in ((run, runs[other]), (runs[other], run)):
                 text = f"its {one.side} run overlaps the {by.side} run of pair {by.number}"
-                if text not in reasons.setdefault(one.number, []):
-                    reasons[one.number].append(text)
+                reasons[one.number][text] = None
     # The two runs of a pair must be neighbours, or something ran there between them.
     first: dict[int, int] = {}
     for index, run in enumerate(runs):
-        peer = runs[first.setdefault(run.number, index)]
-        for between in runs[first[run.number] + 1 : index]:
-            if not (_apart(between, run) and _apart(between, peer)):
-                text = f"a run of pair {between.number} lies between its two runs"
-                reasons.setdefault(run.number, []).append(text)
-                break
-    return reasons
+        start = first.setdefault(run.number, index)
+        if index - start < 2:
+            continue
+        both = (*by_place.after(start, run), *by_place.after(start, runs[start]))
+        between = min(next(others, index) for others in both)
+        if between < index:
+            reasons[run.number][f"a run of pair {runs[between].number} lies between its two runs"] = None
+    return {number: list(texts) for number, texts in reasons.items()}

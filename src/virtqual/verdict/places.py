@@ -167,7 +167,8 @@ def recognise(
     if not len(native) == len(virtual) == len(boot):
         raise ValueError(f"{len(native)} native hosts, {len(virtual)} virtual ones, {len(boot)} boots.")
     hosts = tuple(sorted({*native, *virtual}))
-    n, v = (np.array([hosts.index(name) for name in names], dtype=np.int64) for names in (native, virtual))
+    numbers = {host: number for number, host in enumerate(hosts)}
+    n, v = (np.array([numbers[name] for name in names], dtype=np.int64) for names in (native, virtual))
     b = np.unique(np.array(boot, dtype=str), return_inverse=True)[1].astype(np.int64).reshape(-1)
     return Places(_kind(n, v), n, v, b, hosts, bound)
 
@@ -228,10 +229,11 @@ def _weighted(x: Floats, fitted: Floats, weights: Floats, places: Places, noise:
     stated = float(np.max(np.asarray(noise.between))) > 0
     counted = places.boots_shared() and (stated or boots > 1)
     everything = np.column_stack([fitted, by_boot]) if counted else fitted
-    residual = np.eye(len(x[..., :, 0].T)) - everything @ np.linalg.pinv(everything)
+    # From left to right it would be a matrix of pairs by pairs.
+    residual = x - everything @ (np.linalg.pinv(everything) @ x)
     rank = len(fitted) - int(np.linalg.matrix_rank(everything))
     mean = np.einsum("p,...pc->...c", weights, x)
-    pairs, spread, spread_df = moderated(x, residual, rank, weights, noise)
+    pairs, spread, spread_df = moderated(residual, rank, weights, noise)
     parts: tuple[Part, ...] = (pairs,)
     if counted:
         share = float(np.sum((weights @ by_boot) ** 2))

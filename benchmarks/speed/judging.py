@@ -1,0 +1,120 @@
+"""Growth of the time that judging a session takes with the number of its runs.
+
+    python benchmarks/speed/judging.py [--runs 400,800,1600,12800] [--times 5]
+
+Judges made sessions whose runs carry the identity, software and load of a recorded run, each a copy of its
+own. A table shows CPU seconds (the median) and their ratio per doubling of the runs: 2.0 is linear growth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from virtqual.runs import Run
+from virtqual.session.judge import judge
+from virtqual.session.session import Session
+
+RECORDED = Path(__file__).parents[2] / "tests/sessions/kvm-within.jsonl.gz"
+RUN_S = 60.0
+ENOUGH_S = 30.0
+SCALARS = ("lammps_loop_time", "namd_elapsed", "npb_is", "npb_cg", "hpl", "dgemm", "fft", "memory_triad")
+CURVES = ("mpi_latency", "osu_allreduce")
+SIZES = [2.0**power for power in range(23)]
+
+
+def recorded_run() -> dict[str, Any]:
+    """Return the first run of a recorded session."""
+    for line in gzip.decompress(RECORDED.read_bytes()).splitlines():
+        event = json.loads(line)
+        if event["event"] == "finished":
+            return dict(event["run"])
+    raise ValueError(f"{RECORDED}: has no run")
+
+
+def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
+    """Return a session of 2 x turns x nodes x checks runs; several VMs lie on hosts of their own."""
+    base, made = recorded_run(), random.Random(1)
+    (identity,), (software,) = base["identity"].values(), base["software"]
+    metrics = SCALARS[:1] if checks == 1 else (SCALARS + CURVES)[:checks]
+    runs, clock = [], 1.8e9
+    for metric in metrics:
+        points = SIZES if metric in CURVES else []
+        for turn in range(turns):
+            for side in ("native", "virtual") if turn % 2 == 0 else ("virtual", "native"):
+                for place in range(nodes):
+                    number = (place + turn) % nodes if side == "virtual" else place
+                    node = f"{side}{number:04}"
+                    # Each node has a kind of its own: firmware keeps more or less memory for itself.
+                    memory = {**identity["memory"], "total_mib": identity["memory"]["total_mib"] + number}
+                    seen = {**identity, "node": node, "boot": f"boot of {node}", "memory": memory}
+                    values = [30 * made.gauss(1, 0.01) for _ in points or [0]]
+                    result = {"metric": metric, "setting": "made", "points": points, "values": values}
+                    own = {
+                        "check": metric, "side": side, "pair": turn * nodes + place, "turn": turn,
+                        "start": clock, "end": clock + RUN_S, "seconds": RUN_S - 1, "job": str(len(runs)),
+                        "nodes": [node], "hosts": {node: node if nodes > 1 else "host"}, "results": [result],
+                        "software": [{**software, "node": node}], "identity": {node: seen},
+                    }  # fmt: skip
+                    runs.append(Run.model_validate_json(json.dumps({**base, **own})))
+                clock += RUN_S
+    return Session(
+        session="made",
+        created="2026-01-01",
+        system="made",
+        hypervisor_class="kvm",
+        identity={},
+        stack={},
+        runs=runs,
+    )
+
+
+#: What the number of runs changes in each case, the other two being constant.
+CASES = {
+    "1 series, 1 pair of nodes, more turns": lambda runs: {"turns": runs // 2},
+    "1 series, 18 turns, more nodes": lambda runs: {"turns": 18, "nodes": runs // 36},
+    "1 series, 64 nodes a side, more turns": lambda runs: {"turns": runs // 128, "nodes": 64},
+    "10 checks, 1 pair of nodes, more turns": lambda runs: {"turns": runs // 20, "checks": 10},
+    "10 checks, 18 turns, more nodes": lambda runs: {"turns": 18, "nodes": runs // 360, "checks": 10},
+}
+
+
+def seconds_of(session: Session, times: int) -> float:
+    """Return the median of the CPU seconds that judging a session takes, of fewer times after `ENOUGH_S`."""
+    spent: list[float] = []
+    while len(spent) < times and sum(spent) < ENOUGH_S:
+        begin = time.process_time()
+        judge(session)
+        spent.append(time.process_time() - begin)
+    return statistics.median(spent)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", default="400,800,1600,12800")
+    parser.add_argument("--times", type=int, default=5)
+    arguments = parser.parse_args()
+    judge(made_session(4))
+    for case, sizes_of in CASES.items():
+        print(f"{case}\n{'runs':>8} {'seconds':>9} {'a doubling':>11}", flush=True)
+        before = None
+        for wanted in map(int, arguments.runs.split(",")):
+            session = made_session(**sizes_of(wanted))
+            runs, seconds = len(session.runs), seconds_of(session, arguments.times)
+            ratio = ""
+            if before:
+                ratio = f"{(seconds / before[1]) ** (1 / math.log2(runs / before[0])):.2f}x"
+            print(f"{runs:>8,} {seconds:>9.3f} {ratio:>11}", flush=True)
+            before = runs, seconds
+
+
+if __name__ == "__main__":
+    main()
