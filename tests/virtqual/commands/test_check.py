@@ -81,13 +81,15 @@ def test_a_conclusion_that_was_edited_is_said_by_each_command(state, tmp_path):
     directory = put(state, "kvm-over")
     rewrite(directory, claimed)
     code, output = run("check", directory.name)
-    assert (code, "recorded WITHIN (exit code 0), its runs say OVER (1)" in output) == (4, True)
+    assert (code, "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in output) == (4, True)
     # The same session, as it came from somebody else.
     elsewhere = tmp_path / "vendor"
     shutil.copytree(directory, elsewhere)
     for command in (("show",), ("report",), ("compare", elsewhere)):
         code, output = run(*command, elsewhere)
-        assert (code, "recorded WITHIN (exit code 0), its runs say OVER (1)" in output) == (0, True), output
+        assert (code, "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in output) == (0, True), (
+            output
+        )
 
 
 def test_a_verdict_that_was_edited_is_said(session):
