@@ -69,7 +69,7 @@ COMMANDS = (
 class _OnDemand(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         if not paths.is_state_shared():
-            # Files of the state directory name commands: other users may not write them, whatever their umask.
+            # Files of the state directory name commands: no group may write them.
             os.umask(os.umask(0o022) | 0o022)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):

@@ -12,8 +12,8 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.history import outbox
 from virtqual.qualify import leftovers
 from virtqual.session import lock
-from virtqual.session.log import DOCUMENT, Log, Submitted
 from virtqual.session.lock import measuring
+from virtqual.session.log import DOCUMENT, Log, Submitted
 
 STRANGER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -58,7 +58,7 @@ def notify(file, mode=0o644):
 
 def test_commands_come_from_a_file_that_only_its_user_can_write(tmp_path):
     assert outbox.read(notify(tmp_path / "notify.yaml")).command == "id"
-    with pytest.raises(UsageError, match="others can write it.*chmod go-w"):
+    with pytest.raises(UsageError, match=r"others can write it.*chmod go-w"):
         outbox.read(notify(tmp_path / "notify.yaml", 0o666))
     link = tmp_path / "link.yaml"
     link.symlink_to(notify(tmp_path / "notify.yaml"))

@@ -1,4 +1,4 @@
-"""`virtqual check`, `repair` and `convert`: what is recorded follows from the runs, or it is said that it does not."""
+"""`virtqual check`, `repair` and `convert`: a record follows from its runs, or a command says that not."""
 
 import gzip
 import json
@@ -158,7 +158,7 @@ def test_a_damaged_session_is_broken_and_says_so(session, damaged):
     number = damaged("finished", 3)
     says = f"{LOG}:{number}: the line is damaged (its checksum is wrong); `virtqual repair`"
     for command in (("check",), ("show", session), ("list",), ("status",), ("history",)):
-        code, output = run(*command)
+        _, output = run(*command)
         assert says in output.replace(f"{LOG}: {number}", f"{LOG}:{number}"), output
     assert run("check")[0] == 4
     assert run("show", session)[0] == 5
