@@ -141,7 +141,7 @@ def test_a_holder_that_lives_on_another_node_is_respected(state):
     """The file system may lock on one node only: its lock is free here."""
     holder(state, "login2", age=60)
     with (
-        pytest.raises(InfrastructureError, match="session x .* login2.* locks on one node only"),
+        pytest.raises(InfrastructureError, match=r"session x .* login2.* locks on one node only"),
         measuring(state, "site", "me", print),
     ):
         pass
