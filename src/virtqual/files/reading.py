@@ -29,10 +29,16 @@ def bytes_of(file: Path, most: int, *, pipes: bool = False) -> bytes:
     OSError
         The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
-    if not pipes and not stat.S_ISREG(file.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(file))
-    with file.open("rb") as stream:
-        content = stream.read(most + 1)
+    content = start_of(file, most + 1, pipes=pipes)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(file))
     return content
+
+
+def start_of(file: Path, size: int, *, pipes: bool = False) -> bytes:
+    """Return the first `size` bytes of a regular file; parameters and errors as `bytes_of`."""
+    mode = file.stat().st_mode
+    if not (pipes or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is no regular file", str(file))
+    with file.open("rb") as stream:
+        return stream.read(size)
