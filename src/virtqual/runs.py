@@ -6,12 +6,13 @@ once, and into ReFrame's own run report and results database.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
@@ -56,7 +57,7 @@ class Result(BaseModel):
     points
         Sizes of a curve in its axis unit, rising; empty for a scalar.
     values
-        One a point, or the only one of a scalar, in the metric's unit.
+        One a point, or the only one of a scalar, in the metric's unit: finite numbers.
     invalid
         Reasons why a validity gate refuses the values; empty if they count.
     declared
@@ -73,12 +74,15 @@ class Result(BaseModel):
     values: tuple[float, ...]
     invalid: tuple[str, ...] = ()
     declared: Declared | None = None
-    ticks: float | None = Field(None, gt=0)
+    ticks: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _a_value_for_each_size(self) -> Result:
         if len(self.values) != max(len(self.points), 1):
             raise ValueError(f"{self.series}: {len(self.values)} values for {len(self.points)} sizes")
+        for number in (*self.points, *self.values):
+            if not math.isfinite(number):
+                raise ValueError(f"{self.series}: {number} is no finite number")
         return self
 
     @classmethod
@@ -265,8 +269,8 @@ class Run(BaseModel):
     pair: int = Field(ge=0)
     turn: int | None = None
     side: Literal["native", "virtual"]
-    start: float
-    end: float
+    start: FiniteFloat
+    end: FiniteFloat
     clock: str
     job: str
     nodes: tuple[str, ...]
@@ -278,7 +282,7 @@ class Run(BaseModel):
     software: tuple[Seen, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None
-    seconds: float
+    seconds: FiniteFloat
     repetitions: int = Field(default=1, ge=1)
     stack: str
     stack_hash: str
