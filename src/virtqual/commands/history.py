@@ -14,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim, write
+from virtqual.commands.speaking import speaking, write
 from virtqual.errors import UsageError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
 from virtqual.references.load import known as references
 from virtqual.references.marks import load_marks
 from virtqual.report import page
+from virtqual.report.console import verbatim
 from virtqual.session.store import ids
 from virtqual.session.summary import Summary, summaries
 

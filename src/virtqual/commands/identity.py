@@ -9,11 +9,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
 from virtqual.identity import host as hosts
+from virtqual.report.console import verbatim
 
 ContentT = TypeVar("ContentT")
 

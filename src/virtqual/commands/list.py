@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
+from virtqual.report.console import verbatim
 from virtqual.session.summary import summaries
 
 
