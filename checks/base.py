@@ -190,6 +190,9 @@ class Sampled(Guarded):
             except (notes.NotesError, OutputError, ValidationError) as error:
                 where = f"repetition {number} of {len(rooms)}: " if len(rooms) > 1 else ""
                 raise SanityError(f"{where}{reason_of(error)}") from error
+            for result in results:
+                sizes = {f"size {size} of {result.metric}": size for size in result.points}
+                self.refuse_no_numbers({**result.variables(), **sizes})
             found.append(Measured(tuple(results), tuple(self.answers), self.communication))
         try:
             return Measured.median(found)

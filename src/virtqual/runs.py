@@ -6,7 +6,6 @@ once, and into ReFrame's own run report and results database.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class Result(BaseModel):
     points
         Sizes of a curve in its axis unit, rising; empty for a scalar.
     values
-        One a point, or the only one of a scalar, in the metric's unit: finite numbers.
+        One a point, or the only one of a scalar, in the metric's unit.
     invalid
         Reasons why a validity gate refuses the values; empty if they count.
     declared
@@ -80,9 +79,6 @@ class Result(BaseModel):
     def _a_value_for_each_size(self) -> Result:
         if len(self.values) != max(len(self.points), 1):
             raise ValueError(f"{self.series}: {len(self.values)} values for {len(self.points)} sizes")
-        for number in (*self.points, *self.values):
-            if not math.isfinite(number):
-                raise ValueError(f"{self.series}: {number} is no finite number")
         return self
 
     @classmethod

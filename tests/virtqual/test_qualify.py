@@ -269,7 +269,7 @@ def test_ctrl_c_keeps_what_was_measured(site):
     [
         (
             '[Result.scalar("lammps_loop_time", self.size, float("nan"))]',
-            "lammps_loop_time@lj: nan is no finite number",
+            "no finite number for lammps_loop_time",
         ),
         (
             'self.answers.append(Answer(name="energy", value=float("nan"), tolerance=0.1)) or []',
