@@ -97,7 +97,7 @@ def of_libvirt(text: str) -> Fields:
     vcpus = domain.findtext("vcpu")
     if domain.tag != "domain" or vcpus is None:
         raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
-    count = _whole(vcpus, "libvirt: <vcpu>", MAX_CPUS)
+    count = _read_count(vcpus, "libvirt: <vcpu>", MAX_CPUS)
     # All of a host's CPUs, as some give to each vCPU, are no pin.
     pins = [pin for pin in domain.findall("cputune/vcpupin") if _cpus(pin.get("cpuset", "")) <= ONE_CORE]
     memory = domain.find("memory")
@@ -125,7 +125,7 @@ def of_libvirt(text: str) -> Fields:
         unit = memory.get("unit", "KiB").lower()
         if unit not in _UNITS:
             raise UsageError(f"libvirt: memory {memory.text[:60]!r} {unit[:60]} is not a size")
-        fields["memory_mib"] = _whole(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
+        fields["memory_mib"] = _read_count(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
     return fields
 
 
@@ -167,7 +167,7 @@ def of_qemu(arguments: Sequence[str]) -> Fields:
     return fields
 
 
-def _whole(text: str, what: str, most: int = 2**63) -> int:
+def _read_count(text: str, what: str, most: int = 2**63) -> int:
     """Return a number that a host stated; `what` names it in errors."""
     match = re.fullmatch("[0-9]{1,19}", text.strip())
     if not match or int(match[0]) > most:
@@ -202,14 +202,14 @@ def _vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
     if not counts:
         raise UsageError(f"QEMU: -smp {option[:60]!r} says no number of CPUs")
     what = f"QEMU: -smp {option[:60]!r}"
-    return _whole(str(math.prod(_whole(count, what, MAX_CPUS) for count in counts)), what, MAX_CPUS)
+    return _read_count(str(math.prod(_read_count(count, what, MAX_CPUS) for count in counts)), what, MAX_CPUS)
 
 
 def _mib(text: str) -> int:
     match = re.fullmatch(r"(\d+)([kKmMgGtT]?)i?[bB]?", text)
     if not match:
         raise UsageError(f"QEMU: memory {text[:60]!r} is not a size")
-    return _whole(match[1], "QEMU: memory") * _UNITS[(match[2] or "m").lower()] // 2**20
+    return _read_count(match[1], "QEMU: memory") * _UNITS[(match[2] or "m").lower()] // 2**20
 
 
 def of_vmx(text: str) -> Fields:
@@ -223,13 +223,13 @@ def of_vmx(text: str) -> Fields:
     fields: Fields = {
         "accelerator": "esxi",
         "hardware": f"vmx-{keys['virtualhw.version']}",
-        "vcpus": _whole(keys.get("numvcpus", "1"), "ESXi: numvcpus", MAX_CPUS),
+        "vcpus": _read_count(keys.get("numvcpus", "1"), "ESXi: numvcpus", MAX_CPUS),
         "prefer_ht": keys.get("numa.vcpu.preferht", "FALSE").upper() == "TRUE",
         "vcpus_pinned": keys.get("sched.cpu.affinity", "all") != "all",
         "memory_pinned": "numa.nodeaffinity" in keys or "sched.mem.affinity" in keys,
     }
     if "memsize" in keys:
-        fields["memory_mib"] = _whole(keys["memsize"], "ESXi: memSize")
+        fields["memory_mib"] = _read_count(keys["memsize"], "ESXi: memSize")
         whole = keys.get("sched.mem.min") == keys["memsize"]
         fields["memory_reserved"] = whole or keys.get("sched.mem.pin", "FALSE").upper() == "TRUE"
     if "sched.cpu.latencysensitivity" in keys:
@@ -248,15 +248,15 @@ def of_esxcli(text: str) -> Fields:
         build = keys["Build"].removeprefix("Releasebuild-")
         fields |= {"vendor": keys["Product"], "build": f"{keys['Version']}-{build}", "accelerator": "esxi"}
 
-    def whole(key: str) -> int:
-        return _whole(keys[key].split()[0], f"ESXi: {key}")
+    def read_key(key: str) -> int:
+        return _read_count(keys[key].split()[0], f"ESXi: {key}")
 
-    if nodes := "NUMA Node Count" in keys and whole("NUMA Node Count"):
+    if nodes := "NUMA Node Count" in keys and read_key("NUMA Node Count"):
         fields["numa_nodes"] = nodes
         if "Physical Memory" in keys:
-            fields["memory_mib_per_node"] = whole("Physical Memory") // 2**20 // nodes
+            fields["memory_mib_per_node"] = read_key("Physical Memory") // 2**20 // nodes
         if "CPU Threads" in keys:
-            fields["cpus_per_node"] = whole("CPU Threads") // nodes
+            fields["cpus_per_node"] = read_key("CPU Threads") // nodes
     if "Hyperthreading Active" in keys:
         fields["smt"] = "on" if keys["Hyperthreading Active"] == "true" else "off"
     if not fields:

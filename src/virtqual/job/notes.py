@@ -103,7 +103,7 @@ def cpu_list(text: str) -> frozenset[int]:
 
 
 def text_of(path: Path) -> str:
-    """Return a note as it was written: a VM may write whatever it likes there.
+    """Return the text of a note, which a virtual machine may have written.
 
     Raises
     ------

@@ -85,7 +85,6 @@ virtqual_seen() {
         cat "$known.sums"
         return
     fi
-    # sha256sum marks a name in which it has replaced backslashes.
     sums="sha256
 $(sha256sum "$@")
 real

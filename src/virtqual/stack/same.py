@@ -117,9 +117,12 @@ def parse(text: str, node: str) -> Seen:
     parts = _sections(text)
     head = dict(line.partition(" ")[::2] for line in parts["head"])
     try:
-        sums = map(_sum_and_path, parts["sha256"])
+        sums = [line.partition("  ")[::2] for line in parts["sha256"]]
         files = {
-            path: LoadedFile(path=real, sha256=sha)
+            # sha256sum doubles the backslashes of a path, and says so by one before the sum.
+            path.replace("\\\\", "\\") if sha.startswith("\\") else path: LoadedFile(
+                path=real, sha256=sha.removeprefix("\\")
+            )
             for (sha, path), real in zip(sums, parts["real"], strict=True)
         }
         program = head["program"]
@@ -175,12 +178,6 @@ def _environment(lines: Iterable[str]) -> dict[str, str]:
         if not _LEFT_ASIDE.search(name):
             found[name] = value
     return found
-
-
-def _sum_and_path(line: str) -> tuple[str, str]:
-    """Return the two words of one line of ``sha256sum``, which marks a path with backslashes by one more."""
-    sha, _, path = line.partition("  ")
-    return sha.removeprefix("\\"), path.replace("\\\\", "\\") if sha.startswith("\\") else path
 
 
 def _linked(line: str) -> tuple[str, str] | None:
