@@ -9,7 +9,9 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
+from virtqual.files.wording import printable
 from virtqual.report.console import verbatim
+from virtqual.report.terminal import MAX_LABEL_CHARS
 from virtqual.session.summary import summaries
 
 
@@ -29,7 +31,7 @@ def command() -> None:
             if isinstance(session, UsageError):
                 unreadable.append(f"{directory.name}: {session}")
                 continue
-            about = Text(session.label), Text(session.hypervisor)
+            about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
             table.add_row(session.session, session.outcome, str(session.runs), *about)
         if table.row_count:
             console.print(table)

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from operator import itemgetter
 
 import pytest
 from rich.console import Console
@@ -53,7 +54,7 @@ def hostile_session(name, sign=1.0):
         "details": {"what": HOSTILE},
     }  # fmt: skip
     failure = Failure(
-        check=HOSTILE, case=HOSTILE, pair=1, side="native", partition=HOSTILE, job="1", kind="refused",
+        check=f"{HOSTILE}2", case=HOSTILE, pair=1, side="native", partition=HOSTILE, job="1", kind="refused",
         reason=HOSTILE,
     )  # fmt: skip
     return session_of(
@@ -93,9 +94,10 @@ def test_a_command_shows_text_from_outside_as_text(state, command):
     assert done.exit_code != 5, done.output
 
 
-@pytest.mark.parametrize("command", [("show",), ("list",)])
+@pytest.mark.parametrize("command", [("show",), ("list",), ("status",), COMMANDS[4]], ids=itemgetter(0))
 def test_text_from_outside_is_there_with_its_marks(state, command):
-    assert "a\ufffd[2J" in CliRunner().invoke(cli.app, command, env={"COLUMNS": "400"}).output
+    done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "400"})
+    assert "a\ufffd[2J" in done.output
 
 
 @pytest.mark.parametrize("ending", [".md", ".csv", ".html"])
