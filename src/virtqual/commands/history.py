@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.padding import Padding
 from rich.progress import track
 from rich.table import Table
@@ -71,7 +70,7 @@ def command(
 
 def _read(sessions: Path) -> Iterator[Summary | UsageError]:
     """Yield all sessions in short; those that nobody has listed yet take a moment each."""
-    console = Console(stderr=True)
+    console = verbatim(stderr=True)
     every = summaries(sessions)
     known = track(
         every,
