@@ -47,7 +47,7 @@ def hostile_session(name, sign=1.0):
             value = (1.0 if side == "native" else 2.0) * (1 + 1e-6 * pair)
             result = Result.scalar("spin", f"+{HOSTILE}", value, declared=declared)
             start = float(next(clock))
-            more = {"nodes": (f"-{HOSTILE}",), "job": str(start), "start": start, "end": start + 5}
+            more = {"job": str(start), "start": start, "end": start + 5}
             runs.append(made_run(side, pair, check=HOSTILE, results=(result,), **more))
     hypervisor = {
         "vendor": HOSTILE, "build": HOSTILE, "accelerator": HOSTILE, "machine": HOSTILE,
