@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,11 @@ def test_within_budget(site):
     assert done.returncode == 0, done.stdout + done.stderr
     found = session(site)
     assert (found["schema"], found["outcome"]) == ("virtqual-session/3", "WITHIN")
+    assert len(found["provenance"]["commit"]) in (0, 40)
+    assert found["basis"]["provenance"] == found["provenance"]
+    assert re.fullmatch(r"\d{8}-\d{6}-testsite", found["session"])
+    begun = datetime.strptime(found["session"][:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    assert abs((begun - datetime.fromisoformat(found["created"])).total_seconds()) <= 1
     # LAMMPS has other cases, and other programs were not run at all.
     assert "no (0 of the 9 checks that class kvm asks for were judged: missing " in found["qualified"]
     assert "lammps %problem=rhodo" in found["missing"]

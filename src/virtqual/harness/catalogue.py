@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import near
 from virtqual.harness.kinds import VERDICT
@@ -141,7 +142,9 @@ def write(entries: Sequence[Entry], path: Path) -> None:
 
 def read(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a file, none if there is no such file."""
-    return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
+    if not path.is_file():
+        return ()
+    return _ENTRIES.validate_json(reading.bytes_of(path, reading.RECORD, links=False))
 
 
 def cases(entries: Iterable[Entry], scope: str) -> list[str]:

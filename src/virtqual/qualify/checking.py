@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.files import reading
 from virtqual.qualify.concluding import draw
-from virtqual.session.log import DOCUMENT, Log, document_of
+from virtqual.session.log import DOCUMENT, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import FILE, Summary
+from virtqual.session.summary import Summary, file_of, kept_summary
 from virtqual.verdict import VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
@@ -58,7 +57,7 @@ def check_session(directory: Path) -> Checked:
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # So that `list`, `status` and `history` say it, too: they read summaries.
-            (directory / FILE).unlink(missing_ok=True)
+            file_of(directory).unlink(missing_ok=True)
         return Checked([str(error)], [])
     checked = check_conclusion(session, directory)
     checked.problems.extend(_of_documents(session, directory))
@@ -137,15 +136,16 @@ def _told(verdict: VerdictRecord | None) -> str:
 
 def _of_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
-    document, summary = directory / DOCUMENT, directory / FILE
-    if document.exists() and document.read_text(encoding="utf-8", errors="replace") != document_of(session):
-        yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
-    try:
-        kept = Summary.model_validate_json(summary.read_bytes()) if summary.exists() else None
-    except (OSError, ValidationError):
-        # It is made again when it is needed.
-        return
-    if kept is None or kept.log != Log(directory).state():
+    document = directory / DOCUMENT
+    if document.is_symlink() or document.exists():
+        try:
+            content = reading.bytes_of(document, reading.RECORD, links=False).decode("utf-8", "replace")
+        except OSError as error:
+            content = str(error.strerror)
+        if content != document_of(session):
+            yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
+    kept = None if is_from_elsewhere(directory) else kept_summary(directory)
+    if kept is None:
         return
     made = Summary.of(session)
     # What depends on the references of its day.
@@ -156,7 +156,7 @@ def _of_documents(session: Session, directory: Path) -> Iterator[str]:
         or kept.complete != made.complete
         or outcomes != [(verdict.name, verdict.outcome, verdict.passes) for verdict in made.verdicts]
     ):
-        yield f"{summary}: is not what the log tells; remove it, and it is made again"
+        yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 
 def check_state() -> Iterator[str]:
@@ -165,7 +165,7 @@ def check_state() -> Iterator[str]:
     if paths.is_state_shared() or not state.exists():
         return
     named = [state, *(state / name for name in ("sessions", "outbox", "notify.yaml"))]
-    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*")
+    globs = ("measuring-*.lock", "sessions/*", "sessions/.summaries", "sessions/*/*.json*")
     for path in [*named, *(path for pattern in globs for path in state.glob(pattern))]:
         try:
             status = path.lstat()

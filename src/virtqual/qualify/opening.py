@@ -16,6 +16,7 @@ from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
+from virtqual.files.records import sync_directory
 from virtqual.files.wording import printable
 from virtqual.harness import repetitions
 from virtqual.qualify import concluding, plan
@@ -170,6 +171,8 @@ def _resumable(name: str, on: str) -> tuple[Log, Request]:
     session = log.session()
     if on not in ("", session.system):
         raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
+    if not paths.is_trusted(log.path.lstat()):
+        raise RefusedError(f"session {session.session} belongs to another user, and names jobs to cancel")
     if session.request is None:
         raise UsageError(
             f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
@@ -328,6 +331,7 @@ def _directory(now: datetime.datetime, system: str) -> Path:
         directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
         try:
             directory.mkdir(mode=0o755)
+            sync_directory(sessions)
         except FileExistsError:
             now += datetime.timedelta(seconds=1)
         except OSError as error:
