@@ -69,9 +69,9 @@ def write(directory: Path, sessions: int, metrics: int, each: int) -> None:
         place.mkdir()
         (place / LOG).touch()
         # A summary is of its session as long as it has the state of its log.
-        kept = one.model_copy(update={"log": Log(place).state()})
+        summary = one.model_copy(update={"log": Log(place).state()})
         file_of(place).parent.mkdir(exist_ok=True)
-        file_of(place).write_text(kept.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+        file_of(place).write_text(summary.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
 
 
 def seconds(what: Callable[[], object]) -> float:

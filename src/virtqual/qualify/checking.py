@@ -1,4 +1,4 @@
-"""Whether the record of a session is as it was written, and its conclusion follows from its runs."""
+"""Check the record of a session: the log is as it was written, and the conclusion follows from the runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtqual.session.log import DOCUMENT, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import Summary, file_of, kept_summary
+from virtqual.session.summary import Summary, file_of, read_summary
 from virtqual.verdict import VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
@@ -26,14 +26,14 @@ _OPEN = ("BROKEN", "INTERRUPTED", "UNFINISHED")
 
 
 class Checked(NamedTuple):
-    """What a check says of a session, a sentence each.
+    """The findings of a check, a sentence each.
 
     Attributes
     ----------
     problems
-        What is wrong with the record.
+        Faults of the record.
     notes
-        What could not be checked, or is judged otherwise by other code or references.
+        Parts that could not be checked, and verdicts that other code or references had made.
     """
 
     problems: list[str]
@@ -56,11 +56,11 @@ def check_session(directory: Path) -> Checked:
         session = load(directory)
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
-            # So that `list`, `status` and `history` say it, too: they read summaries.
+            # `list`, `status` and `history` read summaries, and say it from now on.
             file_of(directory).unlink(missing_ok=True)
         return Checked([str(error)], [])
     checked = check_conclusion(session, directory)
-    checked.problems.extend(_of_documents(session, directory))
+    checked.problems.extend(_compare_documents(session, directory))
     return checked
 
 
@@ -77,7 +77,7 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     again, notes = session.model_copy(), []
     for name, field in Conclusion.model_fields.items():
         setattr(again, name, field.get_default(call_default_factory=True))
-    again.basis = basis or Basis(runs=session.measured, looks=_looks_of(session))
+    again.basis = basis or Basis(runs=session.measured, looks=_find_looks(session))
     again.not_run = session.not_run
     earlier = None
     try:
@@ -88,7 +88,7 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
         draw(again, earlier, directory)
     except (VirtqualError, ValueError) as error:
         return Checked([f"{session.session}: its runs cannot be judged again: {error}"], notes)
-    problems = list(_differences(session, again, whole=not notes))
+    problems = list(_differences(session, again, with_outcome=not notes))
     # A budget that was changed since is no fault of the record.
     if problems and not is_from_elsewhere(directory) and (basis is None or basis.provenance != provenance()):
         notes += [f"{problem} (other code or references judged it then)" for problem in problems]
@@ -96,26 +96,26 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     return Checked(problems, notes)
 
 
-def _looks_of(session: Session) -> tuple[int, ...]:
+def _find_looks(session: Session) -> tuple[int, ...]:
     """Return after how many pairs a session without a basis was judged: a plain run looks once."""
     return LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
 
 
-def _differences(session: Session, again: Session, *, whole: bool) -> Iterator[str]:
+def _differences(session: Session, again: Session, *, with_outcome: bool) -> Iterator[str]:
     """Yield how a recorded session differs from what its runs come to now."""
-    if whole and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
+    if with_outcome and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
         yield (
             f"{session.session}: recorded {session.outcome} (exit code {session.exit_code}), "
             f"its runs say {again.outcome} ({again.exit_code})"
         )
-    if whole and session.qualified != again.qualified:
+    if with_outcome and session.qualified != again.qualified:
         yield f"{session.session}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
     recorded = {(verdict.series, verdict.gate): verdict for verdict in session.verdicts}
     drawn = {(verdict.series, verdict.gate): verdict for verdict in again.verdicts}
-    for key in recorded.keys() | drawn.keys() if whole else drawn.keys():
+    for key in recorded.keys() | drawn.keys() if with_outcome else drawn.keys():
         before, now = recorded.get(key), drawn.get(key)
         if before is None or now is None or not _are_alike(before, now):
-            yield f"{session.session}: {key[0]}: recorded {_told(before)}, its runs say {_told(now)}"
+            yield f"{session.session}: {key[0]}: recorded {_describe(before)}, its runs say {_describe(now)}"
 
 
 def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
@@ -127,14 +127,14 @@ def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
     return abs(recorded.log - drawn.log) <= TOLERANCE_LOG
 
 
-def _told(verdict: VerdictRecord | None) -> str:
+def _describe(verdict: VerdictRecord | None) -> str:
     if verdict is None:
         return "no verdict"
     ratio = f" at {verdict.judged.ratio:.4g}x" if verdict.judged else ""
     return f"{verdict.outcome.value}{ratio}{' (waived)' * verdict.waived}"
 
 
-def _of_documents(session: Session, directory: Path) -> Iterator[str]:
+def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
     document = directory / DOCUMENT
     if document.is_symlink() or document.exists():
@@ -144,17 +144,18 @@ def _of_documents(session: Session, directory: Path) -> Iterator[str]:
             content = str(error.strerror)
         if content != document_of(session):
             yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
-    kept = None if is_from_elsewhere(directory) else kept_summary(directory)
-    if kept is None:
+    summary = None if is_from_elsewhere(directory) else read_summary(directory)
+    if summary is None:
         return
-    made = Summary.of(session)
-    # What depends on the references of its day.
-    varying = {"log": "", "verdicts": (), "complete": False}
-    outcomes = [(verdict.name, verdict.outcome, verdict.passes) for verdict in kept.verdicts]
-    if (
-        kept.model_copy(update=varying) != made.model_copy(update=varying)
-        or kept.complete != made.complete
-        or outcomes != [(verdict.name, verdict.outcome, verdict.passes) for verdict in made.verdicts]
+    expected = Summary.of(session)
+    # These depend on the references of its day.
+    varying = {"log": "", "verdicts": ()}
+    outcomes, expected_outcomes = (
+        [(verdict.name, verdict.outcome, verdict.passes) for verdict in each.verdicts]
+        for each in (summary, expected)
+    )
+    if outcomes != expected_outcomes or (
+        summary.model_copy(update=varying) != expected.model_copy(update=varying)
     ):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 

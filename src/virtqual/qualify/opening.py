@@ -324,7 +324,7 @@ def _shown(label: str) -> str:
 def _directory(now: datetime.datetime, system: str) -> Path:
     """Make the session's directory, whose name is its id, with the time in UTC.
 
-    Of two sessions in one second, one takes the next second.
+    A second session of the same second takes the next second.
     """
     sessions = paths.make(paths.sessions())
     while True:
@@ -376,7 +376,7 @@ def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Ses
         # From before the VMs were placed otherwise, or a metric was renamed: such a one is good no longer.
         with suppress(VirtqualError):
             session = _earlier(str(directory), system)
-            # What it says of itself is believed only where its runs say it.
+            # Its conclusion is believed only if its runs say the same.
             if session and not check_conclusion(session, directory).problems:
                 return session
     return None

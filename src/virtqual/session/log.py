@@ -196,7 +196,7 @@ class Log:
         facts: dict[str, str] = {}
         lines = [_encoded(event, facts)]
         if facts and not self._written:
-            self._written.update(self._digests())
+            self._written.update(self._read_digests())
         new = {digest: text for digest, text in facts.items() if digest not in self._written}
         if new:
             lines.insert(0, _encoded(FactsWritten(zlib=packed(new)), {}))
@@ -207,7 +207,7 @@ class Log:
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
         self._written.update(new)
 
-    def _digests(self) -> Iterator[str]:
+    def _read_digests(self) -> Iterator[str]:
         """Yield the digests of all facts in the file."""
         if self.path.exists():
             for event in self.events(lenient=True):
@@ -430,12 +430,12 @@ class Log:
         return jobs
 
 
-#: What the runs of a case have alike on the same nodes.
+#: Fields that the runs of a case have alike on the same nodes.
 _SETUP = (
     *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
     *("clock", "repetitions", "stack", "stack_hash", "reference"),
 )
-#: What `Concluded` has of a session.
+#: The fields of a session that `Concluded` has.
 _CONCLUSION = tuple(Conclusion.model_fields)
 
 
@@ -467,7 +467,7 @@ def _decoded(line: bytes, facts: Facts) -> Event:
     ValueError
         The line is none of a session's log, and why.
     """
-    content = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    content = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse_number)
     kind = content.get("event") if isinstance(content, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -514,7 +514,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _refuse_constant(name: str) -> None:
+def _refuse_number(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 

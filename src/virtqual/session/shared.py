@@ -47,7 +47,7 @@ def shorten(value: Any, facts: dict[str, str]) -> Any:
     else:
         return value
     text = compact(short)
-    # What only looks like a reference becomes a fact, so that it is not taken for one.
+    # Content that looks like a reference becomes a fact: it must not be taken for one.
     if len(text) < MIN_CHARS and not is_reference(value):
         return short
     facts[digest_of(text)] = text

@@ -221,7 +221,7 @@ def file_of(directory: Path) -> Path:
     return directory.parent / DIRECTORY / f"{directory.name}.json"
 
 
-def kept_summary(directory: Path) -> Summary | None:
+def read_summary(directory: Path) -> Summary | None:
     """Return the summary of a session from its file, if that was made of the log as it is now."""
     with suppress(OSError, ValidationError):
         kept = Summary.model_validate_json(reading.bytes_of(file_of(directory), reading.RECORD, links=False))
@@ -238,8 +238,8 @@ def summary(directory: Path) -> Summary:
     virtqual.errors.DamagedError, UsageError
         The session cannot be read.
     """
-    if kept := kept_summary(directory):
-        return kept
+    if current := read_summary(directory):
+        return current
     state = Log(directory).state()
     session, series, lasting = load(directory), {}, True
     try:
@@ -260,7 +260,7 @@ def summary(directory: Path) -> Summary:
 
 
 def latest(sessions: Path, system: str) -> Path:
-    """Return the directory of the newest session of a system that has a run, whatever became of it.
+    """Return the directory of the newest session of a system that has a run, also of one that was refused.
 
     Raises
     ------
