@@ -40,7 +40,7 @@ from virtqual.session.session import (
     Round,
     Session,
 )
-from virtqual.session.shared import Facts, compact, packed, shorten, unpacked
+from virtqual.session.shared import Facts, compact, load_strictly, packed, shorten, unpacked
 from virtqual.stack.same import Seen
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
@@ -467,11 +467,13 @@ def _decoded(line: bytes, facts: Facts) -> Event:
     ValueError
         The line is none of a session's log, and why.
     """
-    content = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse_number)
+    content = load_strictly(line)
     kind = content.get("event") if isinstance(content, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
+    if model in (Finished, Probed, Concluded):
+        facts.count_values(content)
     if model is Finished and isinstance(content.get("run"), dict):
         content["run"] = _run_of(content["run"], facts)
     elif model in (Probed, Concluded):
@@ -504,18 +506,6 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
             {**(result or {}), "values": value} for result, value in zip_longest(run["results"], values)
         ]
     return run
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, which may have a key only once."""
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
-    return content
-
-
-def _refuse_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 def _is_cut_off(failure: Failure, recent: Sequence[Failure]) -> bool:
