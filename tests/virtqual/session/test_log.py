@@ -185,7 +185,7 @@ def test_facts_that_stand_for_more_values_than_there_is_memory_are_refused(log):
     ("text", "says"),
     [
         (packed({digest_of("[1]"): "[2]"}), "not that of digest"),
-        (packed({digest_of('{"fact":"x"}'): '{"fact":"x"}'}), "no line before it has the fact 'x'"),
+        (packed({digest_of('[{"fact":"x"}]'): '[{"fact":"x"}]'}), "no line before it has the fact 'x'"),
         (packed({"a": '1,"a":1'}), "a key stands twice"),
         ("\x00", "bad base85|base85"),
         (base64.b85encode(zlib.compress(bytes(2**25))).decode(), "not of this form, or too large|Expecting"),
