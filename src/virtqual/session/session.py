@@ -125,7 +125,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: Name
+    system: str
     hypervisor_class: str = ""
     against: str = ""
     full: bool = False
