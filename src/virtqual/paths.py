@@ -71,6 +71,16 @@ def is_state_shared() -> bool:
     return os.environ.get("VIRTQUAL_STATE_SHARED") == "1"
 
 
+def file_mode() -> int:
+    """Return the permissions of a file that virtqual makes, before the umask."""
+    return 0o666 if is_state_shared() else 0o644
+
+
+def directory_mode() -> int:
+    """Return the permissions of a directory that virtqual makes, before the umask."""
+    return 0o777 if is_state_shared() else 0o755
+
+
 def is_trusted(status: os.stat_result) -> bool:
     """Return whether a file belongs to this user or to root, or the state directory is shared."""
     return status.st_uid in (0, os.geteuid()) or is_state_shared()
@@ -86,7 +96,7 @@ def make(directory: Path) -> Path:
     """
     try:
         for missing in [path for path in (*reversed(directory.parents), directory) if not path.exists()]:
-            missing.mkdir(mode=0o755, exist_ok=True)
+            missing.mkdir(mode=directory_mode(), exist_ok=True)
         why = "" if os.access(directory, os.W_OK) else "it may not be written"
     except OSError as error:
         why = error.strerror or str(error)

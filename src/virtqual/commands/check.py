@@ -33,16 +33,20 @@ def command(
         say, state = verbatim(), paths.sessions()
         directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
         problems = [] if sessions else list(check_state())
+        judged_otherwise = 0
         quiet = not say.is_terminal
         for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
             checked = check_session(directory)
             problems += checked.problems
-            for note in checked.notes:
+            judged_otherwise += bool(checked.otherwise)
+            for note in (*checked.otherwise, *checked.notes):
                 say.print(Text(note, style="yellow"), soft_wrap=True)
         for problem in problems:
             say.print(Text(problem, style="red"), soft_wrap=True)
-        wrong = f"{many(len(problems), 'problem')} found" if problems else "as they were written"
-        say.print(f"{many(len(directories), 'session')} checked: {wrong}", soft_wrap=True)
+        answer = f"{many(len(problems), 'problem')} found" if problems else "as they were written"
+        if judged_otherwise:
+            answer += f"; {judged_otherwise} judged otherwise by other code or references"
+        say.print(f"{many(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)
 
 

@@ -83,6 +83,8 @@ def logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> int:
     InfrastructureError
         The program cannot be started, or took too long.
     """
+    # A link of this name is not followed.
+    log.unlink(missing_ok=True)
     with log.open("wb") as file:
         try:
             process = subprocess.Popen(

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.wording import dotted, mistakes
@@ -87,7 +88,9 @@ def write_file(content: str | bytes, path: Path) -> Path:
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
+            with os.fdopen(os.open(part, flags, paths.file_mode()), "wb") as file:
+                if path.is_file() and not path.is_symlink():
+                    os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -193,6 +193,8 @@ def run(
     interrupted = threading.Event()
     threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
     assert process.stdout is not None
+    # A link of this name is not followed.
+    log.unlink(missing_ok=True)
     with log.open("w", encoding="utf-8") as file:
         while True:
             try:

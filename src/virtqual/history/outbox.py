@@ -179,7 +179,7 @@ def _held(box: Path) -> Iterator[Path]:
     """Hold the outbox of a way: nobody else delivers from it meanwhile."""
     paths.make(box)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(box / "lock", flags, 0o644), "ab") as lock:
+    with os.fdopen(os.open(box / "lock", flags, paths.file_mode()), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield box
 

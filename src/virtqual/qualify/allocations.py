@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from virtqual.errors import InfrastructureError
+from virtqual.files.records import write_file
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
@@ -41,7 +42,7 @@ def give_signs_of_life(job: Qualification) -> Callable[[], None]:
         while True:
             # A full disk ends no session; an allocation waits for many signs.
             with suppress(OSError):
-                file.write_text(f"{time.time():.0f}\n", encoding="utf-8")
+                write_file(f"{time.time():.0f}\n", file)
             if ended.wait(60):
                 return
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import stat
+import math
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from virtqual import paths
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.errors import VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw
-from virtqual.session.log import DOCUMENT, document_of
+from virtqual.session.log import DOCUMENT, Log, OtherVersionError, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
 from virtqual.session.summary import Summary, file_of, read_summary
-from virtqual.verdict import VerdictRecord
+from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
 #: How far an overhead may be from the recorded one, log units: recorded ones are rounded.
@@ -32,68 +33,96 @@ class Checked(NamedTuple):
     ----------
     problems
         Faults of the record.
+    otherwise
+        Answers that the present code and references do not give, and others gave.
     notes
-        Parts that could not be checked, and verdicts that other code or references had made.
+        Parts that could not be checked, or that other code has worded otherwise.
     """
 
     problems: list[str]
+    otherwise: list[str]
     notes: list[str]
+
+    @property
+    def doubts(self) -> list[str]:
+        """All that speaks against the conclusion, or leaves it open."""
+        return [*self.problems, *self.otherwise, *self.notes]
 
 
 def is_from_elsewhere(directory: Path) -> bool:
     """Return whether a session is not one of the state directory."""
-    return directory.resolve().parent != paths.sessions()
+    return directory.resolve().parent != paths.sessions().resolve()
 
 
-def problems_from_elsewhere(session: Session, directory: Path) -> list[str]:
-    """Return what is wrong with the conclusion of a session that is none of the state directory."""
-    return check_conclusion(session, directory).problems if is_from_elsewhere(directory) else []
+def doubts_from_elsewhere(session: Session, directory: Path) -> list[str]:
+    """Return what speaks against the conclusion of a session that is none of the state directory."""
+    return check_conclusion(session, directory).doubts if is_from_elsewhere(directory) else []
 
 
 def check_session(directory: Path) -> Checked:
     """Check the log of a session, judge its runs again, and compare the documents with it."""
     try:
         session = load(directory)
+        checked = check_conclusion(session, directory)
+        # A session that went on meanwhile is checked the next time.
+        if Log(directory).session().measured == session.measured:
+            checked.problems.extend(_compare_documents(session, directory))
+    except OtherVersionError as error:
+        return Checked([], [], [str(error)])
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.
-            file_of(directory).unlink(missing_ok=True)
-        return Checked([str(error)], [])
-    checked = check_conclusion(session, directory)
-    checked.problems.extend(_compare_documents(session, directory))
+            with suppress(OSError):
+                file_of(directory).unlink(missing_ok=True)
+        return Checked([str(error)], [], [])
+    except Exception as error:
+        return Checked([f"{directory}: cannot be checked: {type(error).__name__}: {error}"], [], [])
     return checked
 
 
 def check_conclusion(session: Session, directory: Path) -> Checked:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
-    basis = session.basis
+    basis, name = session.basis, session.session
+    checked = Checked([], [], [])
+    if session.exit_code == 0 and not all(map(_may_pass, session.verdicts)):
+        checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if basis and basis.runs != session.measured:
-        return Checked([f"{session.session}: its conclusion was drawn from other runs than the log has"], [])
-    if session.outcome in _OPEN or not session.runs:
-        if session.exit_code != 0 and not session.qualified.startswith("yes"):
-            return Checked([], [])
-        claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
-        return Checked([f"{session.session}: recorded {claim}, which does not follow from its runs"], [])
-    again, notes = session.model_copy(), []
-    for name, field in Conclusion.model_fields.items():
-        setattr(again, name, field.get_default(call_default_factory=True))
+        checked.problems.append(f"{name}: its conclusion was drawn from other runs than the log has")
+        return checked
+    if not session.runs or (basis is None and session.outcome in _OPEN):
+        # Nothing follows from no run, and nothing was concluded.
+        if session.exit_code == 0 or session.qualified.startswith("yes") or session.verdicts:
+            claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
+            checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
+        return checked
+    again = session.model_copy()
+    for field_name, field in Conclusion.model_fields.items():
+        setattr(again, field_name, field.get_default(call_default_factory=True))
     again.basis = basis or Basis(runs=session.measured, looks=_find_looks(session))
     again.not_run = session.not_run
-    earlier = None
-    try:
-        earlier = load(directory.resolve().parent / session.against) if session.against else None
-    except UsageError:
-        notes.append(f"{session.session}: changes since {session.against}, which is not here, are not judged")
+    earlier, why = _find_earlier(session, directory)
+    if why:
+        checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
     try:
         draw(again, earlier, directory)
-    except (VirtqualError, ValueError) as error:
-        return Checked([f"{session.session}: its runs cannot be judged again: {error}"], notes)
-    problems = list(_differences(session, again, with_outcome=not notes))
-    # A budget that was changed since is no fault of the record.
-    if problems and not is_from_elsewhere(directory) and (basis is None or basis.provenance != provenance()):
-        notes += [f"{problem} (other code or references judged it then)" for problem in problems]
-        return Checked([], notes)
-    return Checked(problems, notes)
+    except Exception as error:
+        checked.problems.append(f"{name}: its runs cannot be judged again: {error}")
+        return checked
+    is_by_others = basis is None or basis.provenance != provenance()
+    answers = list(_compare_answers(session, again, with_changes=not why))
+    if is_by_others and not is_from_elsewhere(directory):
+        # A budget that was changed since is no fault of the record.
+        checked.otherwise.extend(answers)
+    else:
+        checked.problems.extend(answers)
+    if not (answers or why) and (fields := _find_other_fields(session, again)):
+        sentence = f"{name}: recorded with another {', '.join(fields)} than follows from its runs"
+        (checked.notes if is_by_others else checked.problems).append(sentence)
+    return checked
+
+
+def _may_pass(verdict: VerdictRecord) -> bool:
+    return verdict.passes or verdict.outcome is Outcome.BASELINE
 
 
 def _find_looks(session: Session) -> tuple[int, ...]:
@@ -101,21 +130,43 @@ def _find_looks(session: Session) -> tuple[int, ...]:
     return LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
 
 
-def _differences(session: Session, again: Session, *, with_outcome: bool) -> Iterator[str]:
-    """Yield how a recorded session differs from what its runs come to now."""
-    if with_outcome and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
+def _find_earlier(session: Session, directory: Path) -> tuple[Session | None, str]:
+    """Return the session that a session was compared with, and why it is not to be had."""
+    if not session.against:
+        return None, ""
+    try:
+        earlier = load(directory.resolve().parent / session.against)
+    except VirtqualError:
+        return None, "which is not here or is damaged"
+    if session.basis and session.basis.earlier not in ("", earlier.measured):
+        return None, "which went on since"
+    return earlier, ""
+
+
+def _compare_answers(session: Session, again: Session, *, with_changes: bool) -> Iterator[str]:
+    """Yield which answers of a recorded session are not those that its runs come to."""
+    name = session.session
+    if with_changes and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
         yield (
-            f"{session.session}: recorded {session.outcome} (exit code {session.exit_code}), "
+            f"{name}: recorded {session.outcome} (exit code {session.exit_code}), "
             f"its runs say {again.outcome} ({again.exit_code})"
         )
-    if with_outcome and session.qualified != again.qualified:
-        yield f"{session.session}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
-    recorded = {(verdict.series, verdict.gate): verdict for verdict in session.verdicts}
-    drawn = {(verdict.series, verdict.gate): verdict for verdict in again.verdicts}
-    for key in recorded.keys() | drawn.keys() if with_outcome else drawn.keys():
-        before, now = recorded.get(key), drawn.get(key)
-        if before is None or now is None or not _are_alike(before, now):
-            yield f"{session.session}: {key[0]}: recorded {_describe(before)}, its runs say {_describe(now)}"
+    if with_changes and session.qualified != again.qualified:
+        yield f"{name}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
+    recorded, drawn = (
+        [
+            (verdict.series, verdict.gate, verdict)
+            for verdict in each.verdicts
+            if with_changes or verdict.gate == "overhead"
+        ]
+        for each in (session, again)
+    )
+    if [key[:2] for key in recorded] != [key[:2] for key in drawn]:
+        yield f"{name}: recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others"
+        return
+    for (series, _, before), (_, _, now) in zip(recorded, drawn, strict=True):
+        if not _are_alike(before, now):
+            yield f"{name}: {series}: recorded {_describe(before)}, its runs say {_describe(now)}"
 
 
 def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
@@ -127,11 +178,29 @@ def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
     return abs(recorded.log - drawn.log) <= TOLERANCE_LOG
 
 
-def _describe(verdict: VerdictRecord | None) -> str:
-    if verdict is None:
-        return "no verdict"
+def _describe(verdict: VerdictRecord) -> str:
     ratio = f" at {verdict.judged.ratio:.4g}x" if verdict.judged else ""
     return f"{verdict.outcome.value}{ratio}{' (waived)' * verdict.waived}"
+
+
+def _find_other_fields(session: Session, again: Session) -> list[str]:
+    """Return the fields of a conclusion that are not what the runs come to, such as ``preflight``."""
+    recorded, drawn = (
+        each.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis"})
+        for each in (session, again)
+    )
+    return [name for name, value in recorded.items() if not _is_equal(value, drawn[name])]
+
+
+def _is_equal(recorded: object, drawn: object) -> bool:
+    """Return whether two JSON values are equal, but for the last digits of numbers."""
+    if isinstance(recorded, dict) and isinstance(drawn, dict):
+        return recorded.keys() == drawn.keys() and all(_is_equal(recorded[key], drawn[key]) for key in drawn)
+    if isinstance(recorded, list) and isinstance(drawn, list):
+        return len(recorded) == len(drawn) and all(map(_is_equal, recorded, drawn))
+    if isinstance(recorded, float) and isinstance(drawn, float):
+        return math.isclose(recorded, drawn, rel_tol=TOLERANCE_LOG, abs_tol=TOLERANCE_LOG)
+    return recorded == drawn
 
 
 def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
@@ -165,16 +234,15 @@ def check_state() -> Iterator[str]:
     state = paths.state()
     if paths.is_state_shared() or not state.exists():
         return
-    named = [state, *(state / name for name in ("sessions", "outbox", "notify.yaml"))]
-    globs = ("measuring-*.lock", "sessions/*", "sessions/.summaries", "sessions/*/*.json*")
+    named = [state, *(state / name for name in ("sessions", "outbox", "notify.yaml", "stack"))]
+    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*", "stack/*")
     for path in [*named, *(path for pattern in globs for path in state.glob(pattern))]:
         try:
-            status = path.lstat()
-        except FileNotFoundError:
+            # A link to a directory elsewhere is judged by the directory.
+            status = path.stat()
+        except OSError:
             continue
-        if stat.S_ISLNK(status.st_mode):
-            yield f"{path}: is a symbolic link"
-        elif not paths.is_trusted(status):
+        if not paths.is_trusted(status):
             yield f"{path}: belongs to user {status.st_uid}"
         elif status.st_mode & 0o022:
             yield f"{path}: other users can write it; chmod go-w"

@@ -67,6 +67,7 @@ def concluded(
         share=share,
         slow_before=SlowRunsRecord.of(_slow_before(session)),
         today=date.today(),
+        earlier=earlier.measured if earlier else "",
         interrupted=interrupted,
         broken=tuple(broken),
         provenance=provenance(),
@@ -121,6 +122,8 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         cases=catalogue.cases(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
+    if basis.note:
+        session.conclusion += f" {basis.note}"
 
 
 def _slow_before(session: Session) -> SlowRuns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, VirtqualError
+from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import ended_by, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
@@ -29,8 +29,8 @@ def end_leftovers(system: str) -> Iterator[str]:
             continue
         try:
             session = log.session()
-        except VirtqualError as error:
-            # Damaged, or of a version before an upgrade: nothing is concluded from it.
+        except Exception as error:
+            # Damaged, or of a version before an upgrade: nothing is concluded from it, and it hides no other.
             if ended := cancel(log.submitted(system)):
                 yield f"session {name} had left jobs: {', '.join(ended)} cancelled; {error}"
             continue

@@ -330,7 +330,7 @@ def _directory(now: datetime.datetime, system: str) -> Path:
     while True:
         directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
         try:
-            directory.mkdir(mode=0o755)
+            directory.mkdir(mode=paths.directory_mode())
             sync_directory(sessions)
         except FileExistsError:
             now += datetime.timedelta(seconds=1)
@@ -377,7 +377,7 @@ def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Ses
         with suppress(VirtqualError):
             session = _earlier(str(directory), system)
             # Its conclusion is believed only if its runs say the same.
-            if session and not check_conclusion(session, directory).problems:
+            if session and not check_conclusion(session, directory).doubts:
                 return session
     return None
 

@@ -9,15 +9,27 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from virtqual import paths
-from virtqual.errors import DamagedError, InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.wording import many
 from virtqual.harness import catalogue
 from virtqual.qualify.concluding import draw, ended_by, write
-from virtqual.session.log import DOCUMENT, Begun, Concluded, Event, Log
+from virtqual.session.log import (
+    DOCUMENT,
+    Begun,
+    Concluded,
+    Event,
+    FactsWritten,
+    Log,
+    Released,
+    Submitted,
+    WarmedUp,
+)
 from virtqual.session.session import Document, Session
 from virtqual.session.store import load
 
+#: The new session has no conclusion yet, and cancels no job: the log may be one of other people.
+_LEFT_OUT = (Concluded, FactsWritten, Submitted, WarmedUp, Released)
 #: Names of events for people.
 _NAMES = {"finished": "run", "failed": "failure", "concluded": "conclusion"}
 
@@ -47,7 +59,7 @@ def repair(directory: Path) -> tuple[Log, str]:
     log = Log(new)
     head = events[0].head.model_copy(update={"session": new.name})
     for event in [Begun(head=head), *events[1:]]:
-        if not isinstance(event, Concluded):
+        if not isinstance(event, _LEFT_OUT):
             log.append(event)
     if (directory / catalogue.FILE).is_file():
         shutil.copyfile(directory / catalogue.FILE, new / catalogue.FILE)
@@ -113,14 +125,12 @@ def _document(directory: Path) -> Document | None:
 
 def _conclude(log: Log, session: Session, document: Document, note: str) -> None:
     """Conclude a session of which every run is intact, by the basis that its document has."""
-    session.basis, session.not_run = document.basis, document.not_run
-    earlier = None
-    if session.against:
-        try:
-            earlier = load(paths.sessions() / session.against)
-        except VirtqualError as error:
-            ended_by(log, error)
-            return
-    draw(session, earlier, log.directory)
-    session.conclusion += f" {note}"
-    write(log, session)
+    assert document.basis is not None
+    session.basis, session.not_run = document.basis.model_copy(update={"note": note}), document.not_run
+    try:
+        earlier = load(paths.sessions() / session.against) if session.against else None
+        draw(session, earlier, log.directory)
+    except Exception as error:
+        ended_by(log, error)
+    else:
+        write(log, session)

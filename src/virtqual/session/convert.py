@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from pydantic import ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
-from virtqual.files.wording import dotted, mistakes
+from virtqual.files.records import sync_directory
+from virtqual.files.wording import dotted, mistakes, printable
 from virtqual.session.log import DOCUMENT, EVENTS, LOG, Concluded, Event, Log, Probed
-from virtqual.session.session import SCHEMA, Conclusion
+from virtqual.session.session import MAX_LABEL_CHARS, SCHEMA, Conclusion
 
 OLD_SCHEMA = "virtqual-session/2"
 #: The log of format 2 is kept under this name.
@@ -37,18 +40,15 @@ def convert(directory: Path) -> Log:
     events = [_converted(line, f"{source}:{number}") for number, line in enumerate(lines[:-1], 1) if line]
     if not events:
         raise UsageError(f"{source}: no session (its first line is missing)")
-    part = directory / f".{LOG}.converted"
-    part.mkdir()
-    try:
-        converted = Log(part)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=f".{LOG}.") as name:
+        converted = Log(Path(name))
         for event in (event for group in events for event in group):
             converted.append(event)
-        # Both names are of a whole log at any time.
-        source.rename(directory / OLD_LOG)
-        converted.path.rename(source)
-    finally:
-        converted.path.unlink(missing_ok=True)
-        part.rmdir()
+        with suppress(FileExistsError):
+            (directory / OLD_LOG).hardlink_to(source)
+        # The name is that of a whole log at any time.
+        converted.path.replace(source)
+    sync_directory(directory)
     if (directory / DOCUMENT).exists():
         log.write()
     return log
@@ -85,6 +85,7 @@ def _convert_head(content: dict[str, Any]) -> list[Event]:
     created = datetime.fromisoformat(head["created"])
     head = {
         **head,
+        "label": printable(head["label"], MAX_LABEL_CHARS),
         "schema": SCHEMA,
         "created": (created if created.tzinfo else created.replace(tzinfo=UTC)).isoformat(),
     }

@@ -57,7 +57,7 @@ def measuring(
     """
     path = paths.make(state) / f"measuring-{system}.lock"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, paths.file_mode())
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise InfrastructureError(f"{path}: the lock cannot be taken: {why}") from error

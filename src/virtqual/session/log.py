@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from virtqual import paths
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.records import sync_directory, write_file
@@ -172,6 +173,10 @@ _MEASURED = ("finished", "failed")
 _VERSION = re.compile(rb'"schema": ?"(virtqual-session/\d+)"')
 
 
+class OtherVersionError(UsageError):
+    """A log of another version of virtqual."""
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of the session in a directory."""
@@ -212,12 +217,12 @@ class Log:
         if self.path.exists():
             for event in self.events(lenient=True):
                 if isinstance(event, FactsWritten):
-                    yield from unpacked(event.zlib)
+                    yield from unpacked(event.zlib)[0]
 
     def _write(self, lines: Sequence[bytes]) -> None:
         """Append sealed lines, after what a writer that died in a line has left is cut off."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.path, flags, 0o644), "r+b", buffering=0) as file:
+        with os.fdopen(os.open(self.path, flags, paths.file_mode()), "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             end, crc = self._end(file.fileno())
             content = b""
@@ -261,7 +266,7 @@ class Log:
             raise UsageError(f"{self.path}: no session ({error.strerror})") from error
         version = _VERSION.search(content[:200])
         if version and version[1].decode() != SCHEMA:
-            raise UsageError(
+            raise OtherVersionError(
                 f"{self.path}:1: no log of this version ({SCHEMA}) but of {version[1].decode()}: "
                 f"`virtqual convert {self.directory}` converts it"
             )
@@ -378,22 +383,28 @@ class Log:
     def state(self) -> str:
         """Return a text that is another one after each line that is appended; empty if there is no log."""
         try:
-            with self.path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - SEAL_BYTES - 1))
-                return f"{size} {sealed_crc(file.read()[:-1]) or 0:08x}"
+            file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return ""
+        try:
+            size = os.fstat(file).st_size
+            end = os.pread(file, SEAL_BYTES + 1, max(0, size - SEAL_BYTES - 1))
+            return f"{size} {sealed_crc(end[:-1]) or 0:08x}"
+        except OSError:
+            return ""
+        finally:
+            os.close(file)
 
     def submitted(self, system: str) -> dict[str, float]:
         """Return all jobs of a log of whatever version, if it is of that system, with the time of submission.
 
         It may be broken, or lack its first line: nothing could have run then.
         """
-        lines, jobs = (
-            reading.bytes_of(self.path, reading.RECORD, links=False).split(b"\n"),
-            dict[str, float](),
-        )
+        try:
+            lines = reading.bytes_of(self.path, reading.RECORD, links=False).split(b"\n")
+        except OSError:
+            return {}
+        jobs: dict[str, float] = {}
         for number, line in enumerate(lines):
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 event = json.loads(line)
@@ -472,8 +483,7 @@ def _decoded(line: bytes, facts: Facts) -> Event:
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
-    if model in (Finished, Probed, Concluded):
-        facts.count_values(content)
+    facts.count_values(content)
     if model is Finished and isinstance(content.get("run"), dict):
         content["run"] = _run_of(content["run"], facts)
     elif model in (Probed, Concluded):
@@ -484,7 +494,7 @@ def _decoded(line: bytes, facts: Facts) -> Event:
         key, message = mistakes(error, model, content)[0]
         raise ValueError(f"key {dotted(key)}: {message}") from None
     if isinstance(event, FactsWritten):
-        facts.update(unpacked(event.zlib))
+        facts.unpack(event.zlib)
     return event
 
 
@@ -503,7 +513,8 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     if isinstance(values := run.pop("values", None), list) and isinstance(run.get("results"), list):
         # A value without a result, or the reverse, is refused.
         run["results"] = [
-            {**(result or {}), "values": value} for result, value in zip_longest(run["results"], values)
+            {**result, "values": value} if isinstance(result, dict) else result
+            for result, value in zip_longest(run["results"], values)
         ]
     return run
 

@@ -52,8 +52,9 @@ def intact_lines(content: bytes, place: str, *, lenient: bool = False) -> Iterat
     DamagedError
         A line is not as it was written.
     """
-    crc, *lines = 0, *content.split(b"\n")[:-1]
-    for number, line in enumerate(lines, 1):
+    crc = start = number = 0
+    while (end := content.find(b"\n", start)) >= 0:
+        line, start, number = content[start:end], end + 1, number + 1
         written = sealed_crc(line)
         body = line[:-SEAL_BYTES] + b"}"
         if written is not None and zlib.crc32(body, crc) == written:

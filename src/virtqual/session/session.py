@@ -367,8 +367,12 @@ class Basis(BaseModel):
         SHA-256 of the runs and failures in the log; see `virtqual.session.log`.
     looks, share, slow_before, today
         See `virtqual.session.judge.judge`.
+    earlier
+        `Session.measured` of the session that it was compared with; empty if there is none.
     interrupted, broken
         See `virtqual.session.conclusion.conclude`.
+    note
+        A sentence that is added to the conclusion.
     provenance
         The code and data that judged.
     """
@@ -376,12 +380,14 @@ class Basis(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: str
-    looks: tuple[int, ...] = ()
-    share: int = 1
+    looks: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    share: int = Field(default=1, ge=1)
+    earlier: str = ""
     slow_before: SlowRunsRecord | None = None
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()
+    note: str = ""
     provenance: Provenance | None = None
 
 

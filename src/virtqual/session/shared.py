@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -17,8 +18,11 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MIN_CHARS = 120
 #: Size of the facts of one line at most, B.
 MAX_FACTS_BYTES = 16 * 2**20
-#: Number of JSON values at most that the references of a line stand for: short facts can stand for many.
-MAX_VALUES = 2_000_000
+#: The same of all lines of a log.
+MAX_ALL_FACTS_BYTES = 64 * 2**20
+#: Number of JSON values of a line at most, with those of its facts: short facts can stand for many.
+MAX_VALUES = 500_000
+MAX_DEPTH = 50
 _KEY = "fact"
 
 
@@ -35,7 +39,9 @@ def load_strictly(text: bytes) -> Any:
     ValueError
         The text is not of this form.
     """
-    return json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_number)
+    return json.loads(
+        text, object_pairs_hook=_make_object, parse_constant=_refuse_number, parse_float=_parse_float
+    )
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -43,6 +49,12 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) != len(pairs):
         raise ValueError("a key stands twice")
     return content
+
+
+def _parse_float(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text} is too large a number")
+    return number
 
 
 def _refuse_number(name: str) -> None:
@@ -89,23 +101,23 @@ def packed(facts: Mapping[str, str]) -> str:
     return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
 
 
-def unpacked(text: str) -> dict[str, Any]:
-    """Return the facts in a packed text, by their digests.
+def unpacked(text: str, most: int = MAX_FACTS_BYTES) -> tuple[dict[str, Any], int]:
+    """Return the facts in a packed text by their digests, and the size of their JSON text.
 
     Raises
     ------
     ValueError
-        The text is not of this form, or its content is larger than `MAX_FACTS_BYTES`.
+        The text is not of this form, or its content is larger than `most` bytes.
     """
     try:
         unpacker = zlib.decompressobj()
-        content = unpacker.decompress(base64.b85decode(text), MAX_FACTS_BYTES)
+        content = unpacker.decompress(base64.b85decode(text), most)
         facts = load_strictly(content)
     except zlib.error as error:
         raise ValueError(f"its facts cannot be unpacked: {error}") from None
     if not isinstance(facts, dict) or not unpacker.eof:
         raise ValueError("its facts are not of this form, or too large")
-    return facts
+    return facts, len(content)
 
 
 class Facts:
@@ -114,16 +126,20 @@ class Facts:
     def __init__(self) -> None:
         self._contents: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
+        self._bytes = 0
         self._models: dict[tuple[type[BaseModel], str], BaseModel] = {}
 
-    def update(self, contents: Mapping[str, Any]) -> None:
-        """Add facts by their digests.
+    def unpack(self, text: str) -> None:
+        """Add the facts in a packed text.
 
         Raises
         ------
         ValueError
-            A digest is that of another fact, or a fact refers to an unknown one, or to too many.
+            The text is not of this form, the facts of the log are too large, a digest is that of another
+            fact, or a fact refers to an unknown one, or to too many.
         """
+        contents, size = unpacked(text, min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes))
+        self._bytes += size
         # A fact is written after those that it refers to.
         for digest, content in contents.items():
             if digest_of(compact(content)) != digest:
@@ -133,20 +149,22 @@ class Facts:
             self._sizes[digest] = sum(map(self.count_values, parts))
             self._contents[digest] = content
 
-    def count_values(self, value: Any) -> int:
+    def count_values(self, value: Any, depth: int = 0) -> int:
         """Return for how many JSON values a value stands, with those of the facts that it refers to.
 
         Raises
         ------
         ValueError
-            A reference is to an unknown fact, or they are more than `MAX_VALUES`.
+            A reference is to an unknown fact, or they are more than `MAX_VALUES`, or nested too deeply.
         """
+        if depth > MAX_DEPTH:
+            raise ValueError("the line is nested too deeply")
         if is_reference(value):
             self.look_up(value)
             count = self._sizes[value[_KEY]]
         elif isinstance(value, dict | list):
             parts = value.values() if isinstance(value, dict) else value
-            count = 1 + sum(map(self.count_values, parts))
+            count = 1 + sum(self.count_values(part, depth + 1) for part in parts)
         else:
             count = 1
         if count > MAX_VALUES:

@@ -27,21 +27,23 @@ def load(path: Path) -> Session:
         There is none, or it is of another version.
     """
     directory = path if path.is_dir() else path.parent
-    # Looked for before the log is read: a session may be concluded meanwhile.
-    has_document = (directory / DOCUMENT).is_file()
+    document, log = directory / DOCUMENT, Log(directory)
+    state, has_document = log.state(), document.is_file()
     if has_document and not (directory / LOG).is_file():
         raise UsageError(
             f"{directory}: a session of another version: it has no {LOG}, and this virtqual reads {SCHEMA}"
         )
-    session = Log(directory).session()
-    if has_document and session.outcome == "UNFINISHED":
+    session = log.session()
+    # A session may be concluded, or go on, while it is read.
+    if has_document and session.outcome == "UNFINISHED" and document.is_file() and log.state() == state:
         raise DamagedError(str(directory / LOG), f"its end is missing: {DOCUMENT} is of a concluded session")
     return session
 
 
 def ids(sessions: Path) -> list[str]:
     """Return the ids of all sessions of a directory, the oldest first."""
-    return sorted({path.parent.name for name in (LOG, DOCUMENT) for path in sessions.glob(f"*/{name}")})
+    names = {path.parent.name for name in (LOG, DOCUMENT) for path in sessions.glob(f"*/{name}")}
+    return sorted(name for name in names if not name.startswith("."))
 
 
 def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | VirtqualError]]:

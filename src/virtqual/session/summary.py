@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files import reading
 from virtqual.files.records import write_whole
@@ -254,7 +255,7 @@ def summary(directory: Path) -> Summary:
     # Of another user's session it is made each time.
     with suppress(OSError):
         if lasting:
-            file_of(directory).parent.mkdir(mode=0o755, exist_ok=True)
+            file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
             write_whole(made, file_of(directory))
     return made
 
