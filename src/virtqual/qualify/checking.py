@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
@@ -20,9 +21,13 @@ from virtqual.session.summary import FILE, Summary
 from virtqual.verdict import VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
-#: How far an overhead may be from the recorded one, log units: recorded ones are rounded.
-TOLERANCE_LOG = 1e-5
-#: Outcomes of sessions of which nothing is concluded.
+#: How far a number may be from the recorded one, absolute or relative: recorded ones are rounded.
+TOLERANCE = 1e-5
+#: What else a conclusion says besides its outcome and verdicts.
+_OTHER_FIELDS = (
+    *("all_outcomes", "missing", "conclusion", "refused", "preflight", "canaries", "slow_runs", "waivers"),
+)
+#: Outcomes of sessions of which nothing is concluded, if they have no basis.
 _OPEN = ("BROKEN", "INTERRUPTED", "UNFINISHED")
 
 
@@ -69,9 +74,12 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
     basis = session.basis
     if basis and basis.runs != session.measured:
-        return Checked([f"{session.session}: its conclusion was drawn from other runs than the log has"], [])
-    if session.outcome in _OPEN or not session.runs:
-        if session.exit_code != 0 and not session.qualified.startswith("yes"):
+        return Checked(
+            [f"{session.session}: its conclusion was drawn from other runs or another head than the log has"],
+            [],
+        )
+    if basis is None and (session.outcome in _OPEN or not session.runs):
+        if session.exit_code != 0 and not session.qualified.startswith("yes") and not session.verdicts:
             return Checked([], [])
         claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
         return Checked([f"{session.session}: recorded {claim}, which does not follow from its runs"], [])
@@ -115,17 +123,34 @@ def _differences(session: Session, again: Session, *, whole: bool) -> Iterator[s
     drawn = {(verdict.series, verdict.gate): verdict for verdict in again.verdicts}
     for key in recorded.keys() | drawn.keys() if whole else drawn.keys():
         before, now = recorded.get(key), drawn.get(key)
-        if before is None or now is None or not _are_alike(before, now):
+        if before is None or now is None:
             yield f"{session.session}: {key[0]}: recorded {_told(before)}, its runs say {_told(now)}"
+        elif others := _other_fields(before, now):
+            yield (
+                f"{session.session}: {key[0]}: recorded {_told(before)}, its runs say {_told(now)} "
+                f"(other: {', '.join(others)})"
+            )
+    if whole and (others := _other_fields(session, again, _OTHER_FIELDS)):
+        yield f"{session.session}: recorded {', '.join(others)}: not what its runs say"
 
 
-def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
-    if before.outcome is not now.outcome or before.waived != now.waived:
-        return False
-    recorded, drawn = before.judged, now.judged
-    if recorded is None or drawn is None:
-        return recorded is drawn
-    return abs(recorded.log - drawn.log) <= TOLERANCE_LOG
+def _other_fields(before: BaseModel, now: BaseModel, names: Iterable[str] | None = None) -> list[str]:
+    """Return the names of the fields in which two models differ."""
+    included = set(names) if names is not None else None
+    recorded = before.model_dump(mode="json", include=included)
+    drawn = now.model_dump(mode="json", include=included)
+    return [name for name in recorded if not _are_alike(recorded[name], drawn[name])]
+
+
+def _are_alike(before: Any, now: Any) -> bool:
+    """Return whether two values of JSON are equal, numbers within `TOLERANCE`."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return before.keys() == now.keys() and all(_are_alike(before[key], now[key]) for key in before)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_are_alike, before, now))
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(before == now)
 
 
 def _told(verdict: VerdictRecord | None) -> str:

@@ -121,6 +121,8 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         cases=catalogue.cases(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
+    if basis.note:
+        session.conclusion += f" {basis.note}"
 
 
 def _slow_before(session: Session) -> SlowRuns:

@@ -113,7 +113,9 @@ def _document(directory: Path) -> Document | None:
 
 def _conclude(log: Log, session: Session, document: Document, note: str) -> None:
     """Conclude a session of which every run is intact, by the basis that its document has."""
-    session.basis, session.not_run = document.basis, document.not_run
+    assert document.basis is not None
+    session.basis = document.basis.model_copy(update={"note": note})
+    session.not_run = document.not_run
     earlier = None
     if session.against:
         try:
@@ -122,5 +124,4 @@ def _conclude(log: Log, session: Session, document: Document, note: str) -> None
             ended_by(log, error)
             return
     draw(session, earlier, log.directory)
-    session.conclusion += f" {note}"
     write(log, session)

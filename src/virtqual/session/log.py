@@ -322,6 +322,8 @@ class Log:
             match event:
                 case Begun():
                     head = event.head
+                    # A repaired session has another id.
+                    measured.update(line.replace(head.session.encode(), b"", 1))
                 case Probed():
                     probed = event.nodes
                 case RoundBegun():

@@ -364,11 +364,13 @@ class Basis(BaseModel):
     Attributes
     ----------
     runs
-        SHA-256 of the runs and failures in the log; see `virtqual.session.log`.
+        SHA-256 of the head, but for the id, and of the runs and failures in the log.
     looks, share, slow_before, today
         See `virtqual.session.judge.judge`.
     interrupted, broken
         See `virtqual.session.conclusion.conclude`.
+    note
+        What is said after the conclusion; empty but for a session that was repaired.
     provenance
         The code and data that judged.
     """
@@ -382,6 +384,7 @@ class Basis(BaseModel):
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()
+    note: str = ""
     provenance: Provenance | None = None
 
 
@@ -476,7 +479,7 @@ class Session(Document):
     runs
         Every run, once, by start.
     measured
-        SHA-256 of the runs and failures in the log, as `Basis.runs` has it.
+        SHA-256 of what was measured, as `Basis.runs` has it.
     """
 
     runs: list[Run] = []
