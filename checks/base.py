@@ -15,11 +15,13 @@ import reframe as rfm
 import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
+from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
 
 import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
+from virtqual.files.wording import dotted
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import ended
 from virtqual.identity import gather
@@ -42,6 +44,15 @@ JOB_FILES = Path(virtqual.job.__file__).parent
 # Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
 # N/2 cores.
 ONE_THREAD = "--threads-per-core=1"
+
+
+def reason_of(error):
+    """Return why a run is refused, in one line: pydantic's errors have several, and an address."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    mistake = error.errors()[0]
+    key = dotted(mistake["loc"])
+    return f"{key}: {mistake['msg']}" if key else mistake["msg"].removeprefix("Value error, ")
 
 
 class Sampled(Guarded):
@@ -176,9 +187,12 @@ class Sampled(Guarded):
                     notes.read_tasks(self.room, self.num_tasks, str(self.job.jobid)), self.nodes
                 )
                 results = self.read()
-            except (notes.NotesError, OutputError) as error:
+            except (notes.NotesError, OutputError, ValidationError) as error:
                 where = f"repetition {number} of {len(rooms)}: " if len(rooms) > 1 else ""
-                raise SanityError(f"{where}{error}") from error
+                raise SanityError(f"{where}{reason_of(error)}") from error
+            for result in results:
+                sizes = {f"size {size} of {result.metric}": size for size in result.points}
+                self.refuse_no_numbers({**result.variables(), **sizes})
             found.append(Measured(tuple(results), tuple(self.answers), self.communication))
         try:
             return Measured.median(found)
@@ -210,31 +224,34 @@ class Sampled(Guarded):
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
         nodes = tuple(dict.fromkeys(task.node for task in noted.tasks))
-        self.record = Run(
-            check=self.case,
-            pair=self.slot.pair,
-            turn=self.rotation.divided(self.slot.pair)[0],
-            side=self.slot.side,
-            start=span.start,
-            end=span.end,
-            clock=span.clock,
-            job=str(self.job.jobid),
-            nodes=nodes,
-            hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
-            results=results,
-            answers=found.answers,
-            inputs={name: ready.sha256 for name, ready in self.fetched.items()},
-            communication=found.communication,
-            software=noted.seen,
-            identity=identity,
-            load=noted.load(identity),
-            seconds=noted.node_seconds,
-            repetitions=len(self.rooms()),
-            stack=self.current_environ.name,
-            stack_hash=self.current_environ.extras["stack_hash"],
-            reference="held" if self.held else "none",
-            instead=self.instead,
-        ).dump()
+        try:
+            self.record = Run(
+                check=self.case,
+                pair=self.slot.pair,
+                turn=self.rotation.divided(self.slot.pair)[0],
+                side=self.slot.side,
+                start=span.start,
+                end=span.end,
+                clock=span.clock,
+                job=str(self.job.jobid),
+                nodes=nodes,
+                hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
+                results=results,
+                answers=found.answers,
+                inputs={name: ready.sha256 for name, ready in self.fetched.items()},
+                communication=found.communication,
+                software=noted.seen,
+                identity=identity,
+                load=noted.load(identity),
+                seconds=noted.node_seconds,
+                repetitions=len(self.rooms()),
+                stack=self.current_environ.name,
+                stack_hash=self.current_environ.extras["stack_hash"],
+                reference="held" if self.held else "none",
+                instead=self.instead,
+            ).dump()
+        except ValidationError as error:
+            raise SanityError(reason_of(error)) from error
 
     def check_binding(self, tasks, nodes):
         """Assert that the tasks of a step were bound as asked, where that is asked for."""

@@ -14,12 +14,14 @@ import json
 import math
 import random
 import statistics
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from virtqual.runs import Run
 from virtqual.session.judge import judge
+from virtqual.session.log import Log
 from virtqual.session.session import Session
 
 RECORDED = Path(__file__).parents[2] / "tests/sessions/kvm-within.jsonl.gz"
@@ -32,11 +34,10 @@ SIZES = [2.0**power for power in range(23)]
 
 def recorded_run() -> dict[str, Any]:
     """Return the first run of a recorded session."""
-    for line in gzip.decompress(RECORDED.read_bytes()).splitlines():
-        event = json.loads(line)
-        if event["event"] == "finished":
-            return dict(event["run"])
-    raise ValueError(f"{RECORDED}: has no run")
+    with tempfile.TemporaryDirectory() as directory:
+        log = Log(Path(directory))
+        log.path.write_bytes(gzip.decompress(RECORDED.read_bytes()))
+        return log.session().runs[0].model_dump(mode="json", by_alias=True)
 
 
 def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
@@ -67,11 +68,11 @@ def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
                 clock += RUN_S
     return Session(
         session="made",
-        created="2026-01-01",
+        created="2026-01-01T00:00:00Z",
         system="made",
         hypervisor_class="kvm",
-        identity={},
-        stack={},
+        identity={"native": {}, "virtual": {}},
+        stack={"name": "made", "hash": "0", "programs": []},
         runs=runs,
     )
 

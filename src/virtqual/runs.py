@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
@@ -78,7 +78,7 @@ class Result(BaseModel):
     values: tuple[float, ...]
     invalid: tuple[str, ...] = ()
     declared: Declared | None = None
-    ticks: float | None = Field(None, gt=0)
+    ticks: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _a_value_for_each_size(self) -> Result:
@@ -270,8 +270,8 @@ class Run(BaseModel):
     pair: int = Field(ge=0)
     turn: int | None = None
     side: Literal["native", "virtual"]
-    start: float
-    end: float
+    start: FiniteFloat
+    end: FiniteFloat
     clock: str
     job: str
     nodes: tuple[Name, ...]
@@ -283,7 +283,7 @@ class Run(BaseModel):
     software: tuple[Seen, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None
-    seconds: float
+    seconds: FiniteFloat
     repetitions: int = Field(default=1, ge=1)
     stack: str
     stack_hash: str

@@ -1,6 +1,7 @@
 """What a job writes down of its nodes, by the scripts that it runs there."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -205,3 +206,49 @@ def test_remote_memory_is_that_of_the_farthest_node(tmp_path, nodes, distances, 
     else:
         assert done.stdout == f"--cpunodebind=0 --membind={node} ./stream -x\n"
         assert (tmp_path / "virtqual.memory").read_text() == f"{node}\n"
+
+
+@pytest.mark.parametrize(
+    ("note", "text", "says"),
+    [
+        ("begin", "cpus_online=0-999999999", "names a CPU above 65535"),
+        ("begin", f"memory_kib={'9' * 5000}", "memory_kib='999"),
+        ("end", "time=nan", "time='nan' is no time"),
+        ("end", "cpu_ticks=1 2 x", "cpu_ticks='1 2 x' is no count"),
+        ("task.0", "0 n1 0-999999999 7", "names a CPU above 65535"),
+        ("task.0", "0 ../n1 0 7", "virtqual.task.0 is broken"),
+        ("task.0", f"{'9' * 5000} n1 0 7", "virtqual.task.0 is broken"),
+    ],
+)
+def test_a_note_of_a_vm_costs_the_login_node_nothing(stage, note, text, says):
+    noted = job(stage, TASK)
+    (stage / f"virtqual.{note}").open("a").write(f"\n{text}\n")
+    if note.startswith("task"):
+        (stage / f"virtqual.{note}").write_text(text)
+    with pytest.raises(notes.NotesError, match=re.escape(says)) as error:
+        notes.read(stage, len(noted.tasks), "7")
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("note", ["begin", "task.0", "seen", "node"])
+def test_a_note_that_never_ends_is_refused(stage, note):
+    (task,) = job(stage, TASK).tasks
+    file = stage / f"virtqual.{note}{'' if note in ('begin', 'task.0') else f'.{task.node}'}"
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(notes.NotesError, match=re.escape(file.name)):
+        notes.read(stage, 1, "7")
+    file.unlink()
+    with file.open("wb") as large:
+        large.truncate(notes.MAX_NOTE_BYTES + 1)
+    with pytest.raises(notes.NotesError, match="it is larger than 4 MiB"):
+        notes.read(stage, 1, "7")
+
+
+def test_a_node_that_says_it_has_cores_of_all_cpus(stage):
+    noted = job(stage, TASK)
+    (file,) = stage.glob("virtqual.node.*")
+    more = "/sys/devices/system/cpu/cpu7/topology/thread_siblings_list:0-60000\n"
+    file.write_text(file.read_text().replace(gather.LAST_LINE, f"{more}{gather.LAST_LINE}"))
+    with pytest.raises(notes.NotesError, match=f"{file.name}: .* names more than 256 CPUs"):
+        notes.identities(notes.read(stage, len(noted.tasks), "7"), None)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from made_runs import keep, read_session
 from virtqual.runs import Run
 from virtqual.session.session import Session
 
+ROOT = Path(__file__).parents[2]
 ON = ("qualify", "--system", "testsite")
 
 
@@ -259,3 +262,39 @@ def test_ctrl_c_keeps_what_was_measured(site):
     found = session(site)
     assert found["outcome"] == "INTERRUPTED"
     assert len(found["runs"]) >= 4
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (
+            '[Result.scalar("lammps_loop_time", self.size, float("nan"))]',
+            "no finite number for lammps_loop_time",
+        ),
+        (
+            'self.answers.append(Answer(name="energy", value=float("nan"), tolerance=0.1)) or []',
+            "value: Input should be a finite number",
+        ),
+    ],
+    ids=["a value", "an answer"],
+)
+def test_a_number_that_is_none_makes_its_check_invalid_and_not_the_session_broken(site, returned, says):
+    """A site's own check may compute anything."""
+    root = site.path / "root"
+    root.mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name not in ("checks", ".git"):
+            (root / entry.name).symlink_to(entry)
+    shutil.copytree(ROOT / "checks", root / "checks", ignore=shutil.ignore_patterns("__pycache__"))
+    check = root / "checks/lammps.py"
+    text = check.read_text()
+    line = 'return [Result.scalar("lammps_loop_time", self.size, run.loop_time, disturbed)]'
+    assert line in text
+    text = text.replace(line, f"return {returned}").replace("import Result", "import Answer, Result")
+    check.write_text(text)
+    done = site.virtqual(*ON, "-n", "lj", VIRTQUAL_ROOT=str(root))
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert session(site)["outcome"] == "INVALID"
+    failures = session(site)["failures"]
+    assert {failure["kind"] for failure in failures} == {"refused"}
+    assert all(says in failure["reason"] for failure in failures)

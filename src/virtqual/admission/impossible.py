@@ -22,6 +22,8 @@ _HONEST = 1000
 #: Programs print up to nine digits.  A value of more was computed, and does not show what was printed: of a
 #: curve each size then counts as one of four, as by the coarsest clock, and a single value proves nothing.
 _PRINTED, _COMPUTED = 9, 4
+#: A rating in runs a day is computed from the seconds of one run.
+_DAY_S = 86_400
 
 
 @rule("among", "copied-run", "chance")
@@ -123,6 +125,10 @@ def _stated(run: Run) -> Iterator[tuple[str, float]]:
         unit = result.declared.unit if result.declared else metric.unit if metric else ""
         if unit == "s":
             yield from ((result.series, value) for value in result.values)
+        elif unit == "runs/day" and not result.points:
+            yield from (
+                (f"the time of {result.series}", _DAY_S / value) for value in result.values if value > 0
+            )
 
 
 @rule("among", "node-clock", "seconds", "share", "times")

@@ -9,10 +9,11 @@ from rich.progress import track
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError
 from virtqual.files.wording import many
 from virtqual.qualify.checking import check_session, check_state
+from virtqual.report.console import verbatim
 from virtqual.session.store import find, ids
 
 

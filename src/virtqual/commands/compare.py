@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, speaking, verbatim, write
+from virtqual.commands.speaking import complain_of, speaking, write
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
+from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
 from virtqual.verdict.outcome import times
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
+from virtqual.report.console import verbatim
 from virtqual.session.convert import OLD_LOG, convert
 from virtqual.session.store import find
 

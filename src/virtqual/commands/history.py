@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.padding import Padding
 from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim, write
+from virtqual.commands.speaking import speaking, write
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
 from virtqual.references.load import known as references
 from virtqual.references.marks import load_marks
 from virtqual.report import page
+from virtqual.report.console import verbatim
 from virtqual.session.store import ids
 from virtqual.session.summary import Summary, summaries
 
@@ -70,7 +70,7 @@ def command(
 
 def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
     """Yield all sessions in short; those that nobody has listed yet take a moment each."""
-    console = Console(stderr=True)
+    console = verbatim(stderr=True)
     every = summaries(sessions)
     known = track(
         every,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from virtqual.commands.identity import text_of
+from virtqual.commands.identity import read_with
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.identity import gather, kvm_host
@@ -53,16 +53,18 @@ def command(
         if vm and not (here or gathered):
             raise UsageError("--vm names a VM of what --here or --from say")
         if here or gathered:
-            files = gather.parse(text_of(gathered)) if gathered else gather.here(kvm_host.script())
-            fields |= kvm_host.of_script(files, vm)
+            if gathered:
+                fields |= read_with(lambda text: kvm_host.of_script(gather.parse(text), vm), gathered)
+            else:
+                fields |= kvm_host.of_script(gather.here(kvm_host.script()), vm)
         if libvirt:
-            fields |= hosts.of_libvirt(text_of(libvirt))
+            fields |= read_with(hosts.of_libvirt, libvirt)
         if qemu:
-            fields |= hosts.of_qemu(text_of(qemu).rstrip("\0").split("\0"))
+            fields |= read_with(lambda text: hosts.of_qemu(text.rstrip("\0").split("\0")), qemu)
         if vmx:
-            fields |= hosts.of_vmx(text_of(vmx))
+            fields |= read_with(hosts.of_vmx, vmx)
         if esxcli:
-            fields |= hosts.of_esxcli(text_of(esxcli))
+            fields |= read_with(hosts.of_esxcli, esxcli)
         typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
 
 

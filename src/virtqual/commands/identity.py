@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
 from virtqual.identity import host as hosts
+from virtqual.report.console import verbatim
+
+ContentT = TypeVar("ContentT")
 
 
-def text_of(file: Path) -> str:
-    """Return a file that a person named.
+def read_with(parse: Callable[[str], ContentT], file: Path) -> ContentT:
+    """Return what `parse` makes of a file that a person named.
 
     Raises
     ------
     UsageError
-        The file cannot be read, or is too large.
+        The file cannot be read, is too large, or `parse` refuses its text.
     """
     try:
-        return reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")
+        text = reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")
+        return parse(text)
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    except (UsageError, ValueError) as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def command(
@@ -60,7 +67,7 @@ def command(
         if gathered and root:
             raise UsageError("--from and --root: give one of them")
         if gathered:
-            files = gather.parse(text_of(gathered))
+            files = read_with(gather.parse, gathered)
         else:
             files = gather.of_root(root) if root else gather.here()
         if not files.texts:

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.inputs import kept, known
 from virtqual.inputs.known import Input
+from virtqual.report.console import verbatim
 
 app = typer.Typer(help="Inputs to download before a run; no run downloads anything.", no_args_is_help=True)
 _say = verbatim(soft_wrap=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.references import BudgetError
 from virtqual.references.load import known
+from virtqual.report.console import verbatim
 from virtqual.report.lines import series_line, session_line
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES, slow_runs_record
@@ -96,7 +96,7 @@ def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Say on a terminal what is being done; elsewhere nothing."""
-    console = Console(stderr=True, highlight=False)
+    console = verbatim(stderr=True)
     if not console.is_terminal:
         yield lambda text: None
         return

@@ -7,8 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import DamagedError, VirtqualError
+from virtqual.files.wording import printable
+from virtqual.report.console import verbatim
+from virtqual.session.session import MAX_LABEL_CHARS
 from virtqual.session.summary import summaries
 
 
@@ -30,7 +33,7 @@ def command() -> None:
                 if isinstance(session, DamagedError):
                     table.add_row(directory.name, "BROKEN", "-", "", "")
                 continue
-            about = Text(session.label), Text(session.hypervisor)
+            about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
             table.add_row(session.session, session.outcome, str(session.runs), *about)
         if table.row_count:
             console.print(table)

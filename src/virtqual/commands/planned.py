@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.commands.speaking import verbatim
 from virtqual.qualify.forecast import Forecast, forecast
+from virtqual.report.console import verbatim
 from virtqual.session.session import Request
 
 

@@ -14,12 +14,13 @@ from virtqual import paths
 from virtqual.admission.canaries import Canary
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import Finding
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
 from virtqual.references.load import known as references
 from virtqual.report import preflight as report
+from virtqual.report.console import verbatim
 from virtqual.session import judge, store
 from virtqual.site import probe as partitions
 

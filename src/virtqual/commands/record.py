@@ -14,6 +14,7 @@ from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
+from virtqual.files.wording import printable
 from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.references import References, load_references
 from virtqual.session import store
@@ -107,7 +108,7 @@ def command(
         else:
             proposals = propose(found, directory / "systems", false_alarms)
     for note in dict.fromkeys(note for session in found for note in session.left_out):
-        typer.echo(f"# {note}", err=True)
+        typer.echo(printable(f"# {note}"), err=True)
     show(proposals, write)
 
 
@@ -132,10 +133,10 @@ def show(proposals: Sequence[Proposal], write: bool) -> None:
     """Print the diffs, and write the files if asked to."""
     for proposal in proposals:
         for note in proposal.notes:
-            typer.echo(f"# {note}", err=True)
+            typer.echo(printable(f"# {note}"), err=True)
         if not proposal.diff:
             continue
-        typer.echo(proposal.diff, nl=False)
+        typer.echo(printable(proposal.diff), nl=False)
         if write:
             proposal.path.parent.mkdir(parents=True, exist_ok=True)
             write_file(proposal.after, proposal.path)

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.qualify.repairing import repair
+from virtqual.report.console import verbatim
 from virtqual.session.store import find
 
 

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
+from virtqual.report.console import verbatim
 from virtqual.verdict import record_of
 from virtqual.verdict.replay import Row, replay
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, speaking, verbatim, write
+from virtqual.commands.speaking import complain_of, speaking, write
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
+from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
 
 _say = verbatim()

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
+from virtqual.report.console import verbatim
 from virtqual.stack import manifest, registry
 
 _say = verbatim(soft_wrap=not sys.stdout.isatty())

@@ -11,16 +11,15 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
 from virtqual.files.records import write_file
+from virtqual.report.console import verbatim
 
 if TYPE_CHECKING:
     from virtqual.session.session import Session
@@ -37,8 +36,6 @@ _UNWRITABLE = {
 }
 #: As a shell says that a closed pipe (SIGPIPE) ended a command.
 PIPE_CLOSED = 141
-#: Names of nodes, builds and files stand as they are: never as markup, emoji codes or highlighted numbers.
-verbatim = partial(Console, emoji=False, highlight=False, markup=False)
 _errors = verbatim(soft_wrap=True, stderr=True)
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.report.console import verbatim
 from virtqual.stack import build as building
 from virtqual.stack import environment, manifest
 from virtqual.stack import jobs as jobbing

@@ -10,11 +10,12 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import listed, many
 from virtqual.history import outbox
 from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
+from virtqual.report.console import verbatim
 from virtqual.session.summary import Summary, summaries
 
 #: Whom to tell is stated in this file of the state directory.

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.speaking import speaking, verbatim
+from virtqual.commands.speaking import speaking
 from virtqual.files.wording import by_number
+from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
 from virtqual.verdict.record import VerdictRecord

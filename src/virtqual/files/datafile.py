@@ -17,13 +17,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer
-from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.constructor import DuplicateKeyError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.reader import ReaderError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.wording import Key, dotted, mistakes
+
+#: Nodes of a file at most, each a key, a value, a mapping or a list: it is read in about a second.
+MAX_NODES = 20_000
 
 
 class DataModel(BaseModel):
@@ -149,18 +153,43 @@ def plain(node: Any) -> Any:
     return node
 
 
-class _AliasError(MarkedYAMLError):
-    """An alias in a file that people review."""
+class _RefusedError(MarkedYAMLError):
+    """YAML that a reviewed file does not need; `problem` is the whole message."""
 
 
 class _Composer(Composer):  # type: ignore[misc, unused-ignore]
-    """Refuses aliases: a few lines of them stand for more values than there is memory."""
+    """Refuses aliases, which stand for more values than there is memory, and more than `MAX_NODES` nodes."""
+
+    _nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.parser.check_event(AliasEvent):
-            event = self.parser.peek_event()
-            raise _AliasError(problem=f"holds the alias *{event.anchor}", problem_mark=event.start_mark)
+        event = self.parser.peek_event()
+        if isinstance(event, AliasEvent):
+            raise _RefusedError(
+                problem=f"holds the alias *{event.anchor}: aliases are not read, write out what this one "
+                "stands for.",
+                problem_mark=event.start_mark,
+            )
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise _RefusedError(
+                problem=f"holds more than {MAX_NODES} keys and values: split the file.",
+                problem_mark=event.start_mark,
+            )
         return super().compose_node(parent, index)
+
+
+class _Constructor(RoundTripConstructor):  # type: ignore[misc, unused-ignore]
+    """Names the line of a value that its type refuses, such as 2024-13-45 or an integer of 5000 digits."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise _RefusedError(
+                problem=f"holds {str(node.value)[:40]!r}, which cannot be read as {node.tag}.",
+                problem_mark=node.start_mark,
+            ) from None
 
 
 def parse(path: Path, text: str | None = None) -> Document:
@@ -185,10 +214,12 @@ def parse(path: Path, text: str | None = None) -> Document:
 
     yaml = YAML(typ="rt", pure=True)
     yaml.Composer = _Composer
+    yaml.Constructor = _Constructor
     try:
         if text is None:
             text = reading.bytes_of(path, reading.REVIEWED).decode("utf-8-sig")
-        content = yaml.load(StringIO(text, newline=None))
+        stream = StringIO(text, newline=None)
+        content = yaml.load(stream)
     except OSError as error:
         raise wrong(1, f"cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
@@ -198,9 +229,12 @@ def parse(path: Path, text: str | None = None) -> Document:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = str(error.problem).split(" with value")[0]
         raise wrong(line, f"{what}: a key may stand only once.") from None
-    except _AliasError as error:
-        message = f"{error.problem}: aliases are not read, write out what this one stands for."
-        raise wrong(error.problem_mark.line + 1, message) from None
+    except _RefusedError as error:
+        raise wrong(error.problem_mark.line + 1, str(error.problem)) from None
+    except ReaderError as error:
+        line = stream.getvalue()[: error.position].count("\n") + 1
+        message = f"holds the control character U+{error.character:04X}: remove it."
+        raise wrong(line, message) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise wrong(mark.line + 1 if mark else 1, f"is not YAML: {error.problem}.") from None

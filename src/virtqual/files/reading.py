@@ -32,18 +32,26 @@ def bytes_of(file: Path, most: int, *, pipes: bool = False, links: bool = True) 
     OSError
         The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC
-    flags |= (0 if pipes else os.O_NONBLOCK) | (0 if links else os.O_NOFOLLOW)
-    try:
-        descriptor = os.open(file, flags)
-    except OSError as error:
-        if error.errno == errno.ELOOP and not links:
-            raise OSError(errno.ELOOP, "it is a symbolic link", str(file)) from None
-        raise
-    with os.fdopen(descriptor, "rb") as stream:
-        if not pipes and not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(file))
-        content = stream.read(most + 1)
+    content = start_of(file, most + 1, pipes=pipes, links=links)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(file))
     return content
+
+
+def start_of(file: Path, size: int, *, pipes: bool = False, links: bool = True) -> bytes:
+    """Return the first `size` bytes of a regular file; parameters and errors as `bytes_of`."""
+
+    def open_without_waiting(path: str, flags: int) -> int:
+        # A pipe without a writer is opened, and refused, at once.
+        flags |= (0 if pipes else os.O_NONBLOCK) | (0 if links else os.O_NOFOLLOW)
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno == errno.ELOOP and not links:
+                raise OSError(errno.ELOOP, "it is a symbolic link", path) from None
+            raise
+
+    with open(file, "rb", opener=open_without_waiting) as stream:
+        if not pipes and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(file))
+        return stream.read(size)

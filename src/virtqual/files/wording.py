@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from textwrap import shorten
@@ -10,6 +11,30 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
+
+
+#: Characters that a terminal obeys, that turn the direction of text or that have no width.
+_UNPRINTABLE = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
+
+
+def printable(text: str, most: int | None = None) -> str:
+    """Return text from outside as it can be shown anywhere, of at most `most` characters.
+
+    A control character, a bidirectional override or another character without a shape is replaced by U+FFFD;
+    line feeds and tabs stay.
+
+    Examples
+    --------
+    >>> printable("a\\x1b[8mb")
+    'a\ufffd[8mb'
+    """
+    if most is not None and len(text) > most:
+        text = f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(
+        "\ufffd" if unicodedata.category(c) in _UNPRINTABLE and c not in "\n\t" else c for c in text
+    )
 
 
 def dotted(key: Key) -> str:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+#: CPUs of the largest machine whose lists are read: Linux numbers at most 8192.
+MAX_CPUS = 2**16
+#: Hardware threads of a core at most: POWER has 8, QEMU's -smp takes more.
+MAX_THREADS = 256
+#: Digits of a CPU's number, without leading zeros.
+MAX_DIGITS = 5
 
-def cpu_list(text: str) -> frozenset[int]:
-    """Read a kernel CPU list.
+
+def cpu_list(text: str, most: int = MAX_CPUS) -> frozenset[int]:
+    """Read a kernel CPU list that names at most `most` CPUs.
 
     Raises
     ------
     ValueError
-        The text is not a CPU list.
+        The text is not a CPU list, or names a CPU from `MAX_CPUS` on.
 
     Examples
     --------
@@ -20,11 +28,16 @@ def cpu_list(text: str) -> frozenset[int]:
     """
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        try:
-            cpus.update(range(int(first), int(last or first) + 1))
-        except ValueError:
-            raise ValueError(f"{text!r} is not a list of CPUs") from None
+        match = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
+        if not match:
+            raise ValueError(f"{text[:60]!r} is not a list of CPUs")
+        first, last = match[1], match[2] or match[1]
+        # A virtual machine may have written the text: no set is made of numbers that are too large.
+        if len(last) > MAX_DIGITS or len(first) > MAX_DIGITS or int(last) >= MAX_CPUS:
+            raise ValueError(f"{text[:60]!r} names a CPU above {MAX_CPUS - 1}")
+        cpus.update(range(int(first), int(last) + 1))
+        if len(cpus) > most:
+            raise ValueError(f"{text[:60]!r} names more than {most} CPUs")
     return frozenset(cpus)
 
 

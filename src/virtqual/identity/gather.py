@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtqual.files import execute
+from virtqual.files import execute, reading
 from virtqual.identity.record import NotObservable
 
 # Lines of one file at most: of /proc/cpuinfo that is the first CPU, of which 512 may follow.
@@ -91,7 +91,8 @@ def script(more: Sequence[str] = (), then: str = "") -> str:
         "exec 3>&-\n"
         "printf '%s\\n' \"$virtqual_reasons\"\n"
         "if command -v vmware-toolbox-cmd > /dev/null; then\n"
-        f"    vmware-toolbox-cmd stat raw text session 2> /dev/null | sed 's|^|{VMWARE_SESSION}:|'\n"
+        "    vmware-toolbox-cmd stat raw text session 2> /dev/null | tr '\\r' '?' |\n"
+        f"        sed 's|^|{VMWARE_SESSION}:|'\n"
         "fi\n"
         f"{then}"
         f"echo {LAST_LINE}\n"
@@ -142,8 +143,9 @@ def parse(text: str) -> NodeFiles:
     GatherError
         The text is not whole, or a line of it names no file.
     """
-    lines = text.splitlines()
-    if not lines or lines[-1] != LAST_LINE:
+    # A line ends nowhere else: names may hold what Unicode calls a line's end.
+    lines = text.rstrip("\n").replace("\r\n", "\n").split("\n")
+    if lines[-1] != LAST_LINE:
         raise GatherError(
             f"the text that the script printed is not whole: its last line is not {LAST_LINE!r}"
         )
@@ -176,8 +178,8 @@ def of_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
         paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
         for path in paths:
             try:
-                with (root / path[1:]).open(errors="replace", encoding="utf-8") as file:
-                    texts[path] = "".join(line for _, line in zip(range(LINES), file, strict=False)).strip()
+                content = reading.start_of(root / path[1:], reading.REVIEWED).decode(errors="replace")
+                texts[path] = "\n".join(content.split("\n", LINES)[:LINES]).strip()
             except OSError as error:
                 reasons[path] = (error.strerror or str(error)).lower()
     return NodeFiles(texts, reasons)

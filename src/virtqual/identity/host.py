@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.wording import dotted, mistakes
-from virtqual.identity.cpus import cpu_list
+from virtqual.identity.cpus import MAX_CPUS, cpu_list
 from virtqual.identity.record import Host, Identity, seen
 
 Fields = dict[str, Any]
@@ -97,6 +97,7 @@ def of_libvirt(text: str) -> Fields:
     vcpus = domain.findtext("vcpu")
     if domain.tag != "domain" or vcpus is None:
         raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
+    count = _read_count(vcpus, "libvirt: <vcpu>", MAX_CPUS)
     # All of a host's CPUs, as some give to each vCPU, are no pin.
     pins = [pin for pin in domain.findall("cputune/vcpupin") if _cpus(pin.get("cpuset", "")) <= ONE_CORE]
     memory = domain.find("memory")
@@ -106,8 +107,8 @@ def of_libvirt(text: str) -> Fields:
     backing = domain.find("memoryBacking")
     kind, cpu, machine = domain.get("type"), domain.find("cpu"), domain.find("os/type")
     fields: Fields = {
-        "vcpus": int(vcpus),
-        "vcpus_pinned": len(pins) >= int(vcpus),
+        "vcpus": count,
+        "vcpus_pinned": len(pins) >= count,
         "memory_pinned": (tuned is not None and tuned.get("mode") == "strict")
         or bool(cells and len(bound) >= len(cells)),
         "virtual_numa_nodes": len(cells) or 1,
@@ -122,9 +123,9 @@ def of_libvirt(text: str) -> Fields:
         fields["cpu_mode"] = cpu.get("mode")
     if memory is not None and memory.text:
         unit = memory.get("unit", "KiB").lower()
-        if unit not in _UNITS or not memory.text.strip().isdigit():
-            raise UsageError(f"libvirt: memory {memory.text!r} {unit} is not a size")
-        fields["memory_mib"] = int(memory.text) * _UNITS[unit] // 2**20
+        if unit not in _UNITS:
+            raise UsageError(f"libvirt: memory {memory.text[:60]!r} {unit[:60]} is not a size")
+        fields["memory_mib"] = _read_count(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
     return fields
 
 
@@ -166,6 +167,14 @@ def of_qemu(arguments: Sequence[str]) -> Fields:
     return fields
 
 
+def _read_count(text: str, what: str, most: int = 2**63) -> int:
+    """Return a number that a host stated; `what` names it in errors."""
+    match = re.fullmatch("[0-9]{1,19}", text.strip())
+    if not match or int(match[0]) > most:
+        raise UsageError(f"{what}: {text[:60]!r} is no whole number up to {most}")
+    return int(match[0])
+
+
 def _parts(value: str) -> tuple[str, dict[str, str]]:
     words = value.split(",")
     return words[0], dict(word.split("=", 1) for word in words if "=" in word)
@@ -178,7 +187,7 @@ def _cpus(cpuset: str) -> int:
         named = cpu_list(",".join(word for word in words if not word.startswith("^")))
         without = cpu_list(",".join(word[1:] for word in words if word.startswith("^")))
     except ValueError:
-        raise UsageError(f"libvirt: cpuset {cpuset!r} is no list of CPUs") from None
+        raise UsageError(f"libvirt: cpuset {cpuset[:60]!r} is no list of CPUs") from None
     return len(named - without)
 
 
@@ -190,16 +199,17 @@ def _vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
         if name in parts
     ]
     counts = [stated] if stated.isdigit() else shape
-    if not counts or not all(count.isdigit() for count in counts):
-        raise UsageError(f"QEMU: -smp {option!r} says no number of CPUs")
-    return math.prod(map(int, counts))
+    if not counts:
+        raise UsageError(f"QEMU: -smp {option[:60]!r} says no number of CPUs")
+    what = f"QEMU: -smp {option[:60]!r}"
+    return _read_count(str(math.prod(_read_count(count, what, MAX_CPUS) for count in counts)), what, MAX_CPUS)
 
 
 def _mib(text: str) -> int:
     match = re.fullmatch(r"(\d+)([kKmMgGtT]?)i?[bB]?", text)
     if not match:
-        raise UsageError(f"QEMU: memory {text!r} is not a size")
-    return int(match[1]) * _UNITS[(match[2] or "m").lower()] // 2**20
+        raise UsageError(f"QEMU: memory {text[:60]!r} is not a size")
+    return _read_count(match[1], "QEMU: memory") * _UNITS[(match[2] or "m").lower()] // 2**20
 
 
 def of_vmx(text: str) -> Fields:
@@ -213,13 +223,13 @@ def of_vmx(text: str) -> Fields:
     fields: Fields = {
         "accelerator": "esxi",
         "hardware": f"vmx-{keys['virtualhw.version']}",
-        "vcpus": int(keys.get("numvcpus", "1")),
+        "vcpus": _read_count(keys.get("numvcpus", "1"), "ESXi: numvcpus", MAX_CPUS),
         "prefer_ht": keys.get("numa.vcpu.preferht", "FALSE").upper() == "TRUE",
         "vcpus_pinned": keys.get("sched.cpu.affinity", "all") != "all",
         "memory_pinned": "numa.nodeaffinity" in keys or "sched.mem.affinity" in keys,
     }
     if "memsize" in keys:
-        fields["memory_mib"] = int(keys["memsize"])
+        fields["memory_mib"] = _read_count(keys["memsize"], "ESXi: memSize")
         whole = keys.get("sched.mem.min") == keys["memsize"]
         fields["memory_reserved"] = whole or keys.get("sched.mem.pin", "FALSE").upper() == "TRUE"
     if "sched.cpu.latencysensitivity" in keys:
@@ -237,13 +247,16 @@ def of_esxcli(text: str) -> Fields:
     if "Product" in keys and "Version" in keys and "Build" in keys:
         build = keys["Build"].removeprefix("Releasebuild-")
         fields |= {"vendor": keys["Product"], "build": f"{keys['Version']}-{build}", "accelerator": "esxi"}
-    nodes = int(keys["NUMA Node Count"]) if "NUMA Node Count" in keys else None
-    if nodes:
+
+    def read_key(key: str) -> int:
+        return _read_count(keys[key].split()[0], f"ESXi: {key}")
+
+    if nodes := "NUMA Node Count" in keys and read_key("NUMA Node Count"):
         fields["numa_nodes"] = nodes
         if "Physical Memory" in keys:
-            fields["memory_mib_per_node"] = int(keys["Physical Memory"].split()[0]) // 2**20 // nodes
+            fields["memory_mib_per_node"] = read_key("Physical Memory") // 2**20 // nodes
         if "CPU Threads" in keys:
-            fields["cpus_per_node"] = int(keys["CPU Threads"]) // nodes
+            fields["cpus_per_node"] = read_key("CPU Threads") // nodes
     if "Hyperthreading Active" in keys:
         fields["smt"] = "on" if keys["Hyperthreading Active"] == "true" else "off"
     if not fields:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, readers
@@ -101,22 +102,37 @@ def _forbids_large_pages(fields: Mapping[str, Any]) -> bool:
 def vms(files: NodeFiles) -> dict[str, dict[str, Any]]:
     """Return what the host says of each of its VMs, by name: the fields of `host.Fields` that are a VM's."""
     found = {}
+    domains = _domains(files)
     for process in files.under("/proc"):
         if not (cmdline := files.texts.get(f"/proc/{process}/cmdline")):
             continue
         arguments = cmdline.split("\n")
         name = _name(arguments) or f"process {process}"
         fields = host.of_qemu(arguments)
-        if domain := files.texts.get(f"/virsh/{name}"):
-            fields |= host.of_libvirt(domain)
+        if name in domains:
+            fields |= host.of_libvirt(domains[name])
         fields["qemu_package"] = _package(files, process)
         found[name] = fields
     return found
 
 
+def _domains(files: NodeFiles) -> dict[str, str]:
+    """Return libvirt's descriptions by the name of the VM, which each description holds."""
+    domains = {}
+    for number in files.under("/virsh"):
+        text = files.texts[f"/virsh/{number}"]
+        try:
+            name = ElementTree.fromstring(text).findtext("name")
+        except ElementTree.ParseError:
+            continue  # QEMU's arguments are left, as on a host whose libvirt says nothing
+        domains[name or number] = text
+    return domains
+
+
 def _name(arguments: list[str]) -> str:
-    given = dict(pairwise(arguments)).get("-name", "")
-    return given.split(",")[0].removeprefix("guest=")
+    given = dict(pairwise(arguments)).get("-name", "").removeprefix("guest=")
+    # QEMU doubles the commas of a value.
+    return re.split("(?<!,),(?!,)", given.replace(",,", "\0"))[0].replace("\0", ",")
 
 
 def _package(files: NodeFiles, process: str) -> Text:

@@ -9,6 +9,8 @@ from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import NotObservable, Part, seen
 
 Share = float | NotObservable
+#: Counts of the kernel that a note may hold besides `cpu_ticks`.
+COUNTERS = ("cpu_waiting_us", "memory_kib", "balloon_inflate", "balloon_deflate", "pswpin", "pswpout")
 
 
 class Load(Part):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from virtqual.identity import record
-from virtqual.identity.cpus import cpu_list, cpu_text
+from virtqual.identity.cpus import MAX_THREADS, cpu_list, cpu_text
 from virtqual.identity.devices import hcas, nics
 from virtqual.identity.gather import VMWARE_SESSION, NodeFiles
 from virtqual.identity.record import NotObservable, Text, seen
@@ -76,7 +76,7 @@ def _no(reason: str) -> NotObservable:
 def _number(value: Text) -> int | NotObservable:
     if not seen(value):
         return value
-    return int(value) if re.fullmatch(r"-?\d+", value) else _no(f"{value!r} is no number")
+    return int(value) if re.fullmatch(r"-?\d{1,18}", value) else _no(f"{value!r} is no number")
 
 
 def _chosen(value: Text) -> Text:
@@ -189,12 +189,12 @@ def cores(files: NodeFiles) -> dict[int, frozenset[int]]:
     for cpu in _cpus(files):
         threads = files.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")
         if seen(threads):
-            found[cpu] = cpu_list(threads)
+            found[cpu] = cpu_list(threads, MAX_THREADS)
     return found
 
 
 def _cpus(files: NodeFiles) -> list[int]:
-    return [int(name[3:]) for name in files.under(_CPU) if re.fullmatch(r"cpu\d+", name)]
+    return [int(name[3:]) for name in files.under(_CPU) if re.fullmatch(r"cpu\d{1,5}", name)]
 
 
 def _topology(files: NodeFiles, used: str) -> record.Topology:
@@ -203,6 +203,9 @@ def _topology(files: NodeFiles, used: str) -> record.Topology:
         package = files.text(f"{_CPU}/cpu{cpu}/topology/physical_package_id")
         if seen(package):
             packages.setdefault(package, set()).add(cpu)
+    online = files.text(f"{_CPU}/online")
+    if seen(online):
+        cpu_list(online)
     siblings = cores(files)
     nowhere = _no(f"{_CPU}/cpu*/topology: not there")
     active = files.text(f"{_CPU}/smt/active")
@@ -210,7 +213,7 @@ def _topology(files: NodeFiles, used: str) -> record.Topology:
     own = cpu_list(allowed) if seen(allowed) else frozenset(siblings)
     shared = [len(cpus & own) for cpus in siblings.values() if cpus & own]
     return record.Topology(
-        cpus=files.text(f"{_CPU}/online"),
+        cpus=online,
         used=allowed,
         sockets=len(packages) if packages else nowhere,
         threads_per_core=max(map(len, siblings.values())) if siblings else nowhere,
@@ -229,6 +232,9 @@ def _by_node(files: NodeFiles, name: str) -> record.Table:
         text = files.text(f"{_NODE}/{node}/{name}")
         if re.fullmatch(r"node\d+", node) and seen(text):
             found[node[4:]] = text
+    if name == "cpulist":
+        # A CPU belongs to one node: all lists together are no longer than the longest list.
+        cpu_list(",".join(found.values()))
     return found or _no(f"{_NODE}: no NUMA node is shown")
 
 

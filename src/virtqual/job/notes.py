@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from virtqual.files import reading
 from virtqual.identity import Host, Identity, Load, cpus, gather, readers
-from virtqual.identity.load import between, worst
+from virtqual.identity.load import COUNTERS, between, worst
 from virtqual.stack import same
 from virtqual.stack.same import Seen
 
 # By node and CPU: the hardware threads of its core.  A CPU that is not there is a core by itself.
 Cores = Mapping[str, Mapping[int, frozenset[int]]]
+
+
+#: Size of a note at most, B: a node with 8192 CPUs needs 2 MiB to say what it is.
+MAX_NOTE_BYTES = 4 * 2**20
+#: Digits of a count of the kernel at most: it has 64 bits.
+_COUNT = re.compile(r"[0-9]{1,20}")
 
 
 class NotesError(ValueError):
@@ -95,6 +102,20 @@ def cpu_list(text: str) -> frozenset[int]:
         raise NotesError(str(error)) from None
 
 
+def text_of(path: Path) -> str:
+    """Return the text of a note, which a virtual machine may have written.
+
+    Raises
+    ------
+    NotesError
+        The note cannot be read, is no regular file or is larger than `MAX_NOTE_BYTES`.
+    """
+    try:
+        return reading.bytes_of(path, MAX_NOTE_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise NotesError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
 def read(stage: Path, tasks: int, job: str) -> Notes:
     """Read the notes of a finished run.
 
@@ -139,7 +160,7 @@ def program_seconds(room: Path) -> float:
         The first task did not note it.
     """
     file = room / "virtqual.took.0"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = text_of(file) if file.is_file() else ""
     if not (spans := re.findall(r"^(\d+\.\d+) (\d+\.\d+)$", text, re.M)):
         raise NotesError(f"the first task did not note how long its program took (no {file.name})")
     return max(sum(float(end) - float(begin) for begin, end in spans), 0.01)
@@ -155,12 +176,27 @@ def _note(path: Path, what: str, job: str) -> dict[str, str]:
     if not path.is_file():
         name = path.name.split(".")[1]
         raise NotesError(f"{what} did not reach its {name} (no {path.name})")
-    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+    pairs = (line.partition("=") for line in text_of(path).splitlines())
     note = {key: value for key, _, value in pairs}
     if not {"time", "cpu_ticks"} <= note.keys():
         raise NotesError(f"{path.name} is not whole")
+    _check_numbers(path, note)
     _of_job(path, note.get("job", ""), job)
     return note
+
+
+def _check_numbers(path: Path, note: Mapping[str, str]) -> None:
+    """Refuse a note whose numbers are none: the run's load is computed from them."""
+    counts = [
+        ("cpu_ticks", note["cpu_ticks"].split()[:8]),
+        *((key, [note[key]]) for key in COUNTERS if key in note),
+    ]
+    for key, numbers in counts:
+        if not numbers or not all(map(_COUNT.fullmatch, numbers)):
+            raise NotesError(f"{path.name}: {key}={note[key][:60]!r} is no count")
+    if not re.fullmatch(r"[0-9]{1,12}([.][0-9]{1,9})?", note["time"]):
+        raise NotesError(f"{path.name}: time={note['time'][:60]!r} is no time")
+    cpu_list(note.get("cpus_online", ""))
 
 
 def _of_job(path: Path, noted: str, job: str) -> None:
@@ -173,12 +209,14 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     """Read where the tasks of a step ran, by rank (parameters and errors as `read`)."""
     found: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
-        try:
-            rank, node, bound, noted = path.read_text(encoding="utf-8").split()
-        except ValueError:
-            raise NotesError(f"{path.name} is broken: {path.read_text(encoding='utf-8')!r}") from None
+        text = text_of(path)
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)\s*", text)
+        if not match:
+            raise NotesError(f"{path.name} is broken: {text[:60]!r}")
+        rank, node, bound, noted = match.groups()
         _of_job(path, noted, job)
-        found[int(rank)] = Task(int(rank), node, cpu_list(bound))
+        # A task that was not asked for is refused below.
+        found[int(rank)] = Task(int(rank), node, cpu_list(bound if int(rank) < tasks else ""))
     if sorted(found) != list(range(tasks)):
         raise NotesError(
             f"{tasks} tasks were asked for, those that started have the ranks {sorted(found) or 'none'}; "
@@ -192,17 +230,17 @@ def _seen(stage: Path, node: str) -> Seen:
     if not path.is_file():
         raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
     try:
-        return same.parse(path.read_text(encoding="utf-8"), node)
+        return same.parse(text_of(path), node)
     except same.SeenError as error:
         raise NotesError(str(error)) from error
 
 
 def _files(stage: Path, node: str) -> gather.NodeFiles:
     path = stage / f"virtqual.node.{node}"
+    if not path.is_file():
+        raise NotesError(f"node {node} did not write down what it is (no {path.name})")
     try:
-        return gather.parse(path.read_text(errors="replace", encoding="utf-8"))
-    except OSError:
-        raise NotesError(f"node {node} did not write down what it is (no {path.name})") from None
+        return gather.parse(text_of(path))
     except gather.GatherError as error:
         raise NotesError(f"{path.name}: {error}") from None
 
@@ -222,7 +260,10 @@ def identities(notes: Notes, host: Host | None) -> dict[str, Identity]:
         used[task.node] = used.get(task.node, frozenset()) | task.cpus
     found = {}
     for node, own in used.items():
-        identity = readers.read(notes.files[node], cpus.cpu_text(own))
+        try:
+            identity = readers.read(notes.files[node], cpus.cpu_text(own))
+        except ValueError as error:
+            raise NotesError(f"virtqual.node.{node}: {error}") from None
         found[node] = identity.on(host) if host else identity
     return found
 

@@ -16,7 +16,7 @@ virtqual_environment() (
 
 # `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on this node.  On
 # emulated CPUs every process costs a tenth of a second and every checksum more, so what the files say is kept in
-# memory until the linker resolves other files or one of them changes.
+# memory until the linker resolves other files or one of them changes.  Paths may hold blanks and patterns.
 virtqual_seen() {
     case $1 in
         /*) program=$1 ;;
@@ -31,22 +31,35 @@ virtqual_seen() {
     if [ -d "$memory" ] && [ ! -L "$memory" ] && [ -O "$memory" ]; then known=$memory$program; fi
     newline='
 '
+    case $program in
+        *"$newline"*)
+            echo "seen.sh: the path of the program has a line feed" >&2
+            return 1
+            ;;
+    esac
     # A program known to be dynamic may be asked without ldd's detours; a static one would run.
     if [ -O "$known.dynamic" ]; then
         loaded=$(LD_TRACE_LOADED_OBJECTS=1 "$program" 2> /dev/null)
     else
         loaded=$(ldd "$program" 2> /dev/null)
     fi
-    files=$program linked=
-    for word in $loaded; do
-        case $word in
-            '(0x'*) ;; # addresses are random
-            /*) files="$files $word" linked="$linked $word" ;;
-            *) linked="$linked $word" ;;
+    set -- "$program"
+    linked=
+    IFS=$newline
+    set -f
+    for line in $loaded; do
+        line=${line%' (0x'*} # addresses are random
+        line=${line#"${line%%[![:blank:]]*}"}
+        linked=$linked$line$newline
+        case $line in
+            *' => /'*) set -- "$@" "/${line#*' => /'}" ;;
+            /*) set -- "$@" "$line" ;;
         esac
     done
+    set +f
+    unset IFS
     if [ -O "$known.package" ]; then
-        read -r package < "$known.package"
+        IFS= read -r package < "$known.package"
     else
         # The Spack package that the program belongs to, if it is of one.
         prefix=$(readlink -f "$program")
@@ -56,37 +69,33 @@ virtqual_seen() {
             [ -f "$prefix/.spack/spec.json" ] && package=$prefix/.spack/spec.json
         done
     fi
-    files="$files${package:+ $package}"
+    [ -z "$package" ] || set -- "$@" "$package"
     while read -r key rest; do
         case "$key $rest" in 'flags'* | 'Features'*) flags=${rest#*: }; break ;; esac
     done < /proc/cpuinfo
 
-    key="$OPENBLAS_CORETYPE$newline$linked$newline$(stat -L -c '%n %d %i %s %.Y %.Z' $files)$newline"
+    key="$OPENBLAS_CORETYPE$newline$linked$newline$(stat -L -c '%n %d %i %s %.Y %.Z' "$@")$newline"
     old=
     if [ -O "$known.key" ] && [ -O "$known.sums" ]; then
         while IFS= read -r word; do old="$old$word$newline"; done < "$known.key"
     fi
-    echo "program $program
-flags $flags
-coretype $OPENBLAS_CORETYPE
-environment
-$(virtqual_environment)
-ldd
-$loaded"
+    printf '%s\n' "program $program" "flags $flags" "coretype $OPENBLAS_CORETYPE" \
+        environment "$(virtqual_environment)" ldd "$loaded"
     if [ "$old" = "$key" ]; then
         cat "$known.sums"
         return
     fi
     sums="sha256
-$(sha256sum $files)
+$(sha256sum "$@")
 real
-$(readlink -f $files)
+$(readlink -f "$@")
 says
-$(python3 ./seen_says.py $files 2> /dev/null)"
-    echo "$sums"
+$(python3 ./seen_says.py "$@" 2> /dev/null)"
+    printf '%s\n' "$sums"
     (
         mkdir -p "${known%/*}" || exit
         case $linked in *'=>'*) : > "$known.dynamic" ;; esac
-        echo "$sums" > "$known.sums" && echo "$package" > "$known.package" && printf %s "$key" > "$known.key"
+        printf '%s\n' "$sums" > "$known.sums" && printf '%s\n' "$package" > "$known.package" &&
+            printf %s "$key" > "$known.key"
     ) 2> /dev/null || : # it only costs the next run some time
 }

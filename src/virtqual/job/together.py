@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtqual.job.notes import NotesError
+from virtqual.job.notes import NotesError, text_of
 
 _TIME = r"(\d+\.\d+)"
 _MEETING = rf"{_TIME}\n((?:saw \d+ {_TIME}\n)+)"
@@ -54,7 +54,7 @@ def read(stage: Path, tasks: int) -> tuple[Times, ...]:
     found = []
     for rank in range(tasks):
         file = stage / f"virtqual.together.{rank}"
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        text = text_of(file) if file.is_file() else ""
         whole = re.fullmatch(rf"ready {_MEETING}set {_MEETING}begin {_TIME}\nend {_TIME}\n", text)
         meetings = [
             _meeting(wrote, saw) for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_MEETING}", text, re.M)

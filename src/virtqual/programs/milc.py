@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 
 from virtqual.programs.text import (
+    NUMBER,
     OutputError,
     every,
     line_of,
@@ -13,6 +15,7 @@ from virtqual.programs.text import (
     ordered,
     positive,
     printable,
+    resolution,
     single,
     whole_number,
 )
@@ -20,6 +23,7 @@ from virtqual.programs.text import (
 NAME = "MILC"
 # In double precision, and as older versions print it.
 _PLAQUETTE = r"-?\d\.(?:\d{16}|\d{6})"
+_DATE = r"\w{3} (\w{3} +\d+ [\d:]{8} \d{4})"
 _DIMENSIONS = ("nx", "ny", "nz", "nt")
 
 
@@ -71,7 +75,7 @@ def parse(text: str) -> MilcRun:
     begin = single(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")
     done = single(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
     time = single(NAME, r"^Time = (\d\.\d{6}e[-+]\d\d) seconds\ntotal_iters = \d+$", text, "time of the run")
-    exits = every(r"^exit: \w{3} \w{3} +\d+ [\d:]{8} \d{4}$", text)
+    exits = every(rf"^exit: {_DATE}$", text)
     if not exits:
         raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
     ordered(NAME, (version, nodes, begin, done, time, exits[0]), "report")
@@ -83,6 +87,8 @@ def parse(text: str) -> MilcRun:
         _said(text[: begin.start()], name) for name in ("warms", "trajecs", "traj_between_meas")
     )
     single(NAME, r"^Time = ", text, "line 'Time ='")
+    seconds = positive(NAME, time[1], "time")
+    _check_time(text[: time.start()], seconds, exits[-1][1])
     rows = every(rf"^PLAQ:\t({_PLAQUETTE})\t({_PLAQUETTE})\nP_LOOP:", text[begin.end() : done.start()])
     action = every(r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$", text)
     if len(action) not in (0, warmups + trajectories) or len(every(r"delta S", text)) != len(action):
@@ -98,10 +104,40 @@ def parse(text: str) -> MilcRun:
         lattice=(lattice[0], lattice[1], lattice[2], lattice[3]),
         warmups=warmups,
         trajectories=trajectories,
-        time=positive(NAME, time[1], "time"),
+        time=seconds,
         plaquette=(_plaquette([row[1] for row in rows]), _plaquette([row[2] for row in rows])),
         violations=tuple(number(NAME, row[1], "change of the action") for row in action),
     )
+
+
+def _check_time(before: str, seconds: float, end: str) -> None:
+    """Refuse a time that is longer than the program ran by its dates, or shorter than a part of it.
+
+    Parameters
+    ----------
+    before
+        The output before the time.
+    seconds
+        The time.
+    end
+        The date of the program's end.
+    """
+    begin = single(NAME, rf"^start: {_DATE}$", before, "line 'start:'")[1]
+    try:
+        first, last = (datetime.strptime(date, "%b %d %H:%M:%S %Y") for date in (begin, end))
+    except ValueError:
+        raise OutputError(NAME, f"{begin!r} or {end!r} is no date") from None
+    # Each date is cut to a whole second.
+    if seconds > (last - first).total_seconds() + 1:
+        raise OutputError(NAME, f"Time = {seconds:g} s, but the program ran from {begin} to {end}")
+    # Parts of one name follow each other; those of two names may lie in each other.
+    parts: dict[str, list[str]] = {}
+    for row in every(rf"^(\w+TIME): +time = ({NUMBER})\b", before):
+        parts.setdefault(row[1], []).append(row[2])
+    for name, printed in parts.items():
+        spent = sum(positive(NAME, text, name) - resolution(text) for text in printed)
+        if spent > seconds * (1 + 1e-6):
+            raise OutputError(NAME, f"Time = {seconds:g} s, but {name} alone took {spent:g} s")
 
 
 def _said(text: str, name: str) -> int:

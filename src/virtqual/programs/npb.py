@@ -19,6 +19,8 @@ from virtqual.programs.text import (
 NAME = "NPB"
 # Values end here in every 3.x: labels of 18 characters, values of 24.
 _WIDTH = 43
+# Nonzeroes a row of CG's matrix, by class.
+_CG_NONZEROES = {"S": 7, "W": 8, "A": 11, "B": 13, "C": 15, "D": 21, "E": 26}
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def parse(text: str) -> NpbRun:
     ------
     OutputError
         A line is missing, split, doubled or not in its columns, the result did not verify, tasks were left
-        idle, or the rate is not the tasks' rate times their number.
+        idle, or the rate is neither the tasks' rate times their number nor the operations by the time.
     """
     printable(NAME, text)
     title = single(NAME, r"^ ([A-Z]{2}) Benchmark Completed\.?$", text, "line 'Benchmark Completed'")
@@ -82,15 +84,40 @@ def parse(text: str) -> NpbRun:
     rate, part = positive(NAME, total, "Mop/s total"), positive(NAME, each, "Mop/s of a task")
     if not agree(part * tasks, rate, resolution(each) / part, resolution(total) / rate):
         raise OutputError(NAME, f"{each} Mop/s a task are not {total} Mop/s on {tasks} tasks")
+    stated = say("Time in seconds")
+    time = positive(NAME, stated, "time")
+    iterations = whole_number(NAME, say("Iterations"), "iterations")
+    operations = _operations(title[1], say("Class"), say("Size"), iterations)
+    if operations:
+        expected = operations / (rate * 1e6)
+        if abs(time - expected) > resolution(stated) + expected * resolution(total) / rate:
+            raise OutputError(
+                NAME,
+                f"the operations of {title[1]} of class {say('Class')} take {expected:.3g} s "
+                f"at {total} Mop/s, not {stated} s",
+            )
     return NpbRun(
         benchmark=title[1],
         problem_class=say("Class"),
         version=say("Version"),
-        iterations=whole_number(NAME, say("Iterations"), "iterations"),
-        time=positive(NAME, say("Time in seconds"), "time"),
+        iterations=iterations,
+        time=time,
         tasks=tasks,
         rate=rate,
     )
+
+
+def _operations(benchmark: str, problem_class: str, size: str, iterations: int) -> float | None:
+    """Return the operations of which a benchmark computes its rate; None for those not counted here."""
+    if benchmark == "IS":
+        return whole_number(NAME, size, "size") * iterations
+    if benchmark == "EP":
+        return whole_number(NAME, size, "size")
+    if benchmark == "CG" and problem_class in _CG_NONZEROES:
+        nonzeroes = _CG_NONZEROES[problem_class] * (_CG_NONZEROES[problem_class] + 1)
+        rows = whole_number(NAME, size, "size")
+        return 2 * iterations * rows * (3 + nonzeroes + 25 * (5 + nonzeroes) + 3)
+    return None
 
 
 def _report(text: str, title_line: int) -> dict[str, str]:

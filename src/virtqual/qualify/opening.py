@@ -16,6 +16,7 @@ from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
+from virtqual.files.wording import printable
 from virtqual.harness import repetitions
 from virtqual.qualify import concluding, plan
 from virtqual.qualify.allocations import enough, may_rotate
@@ -313,10 +314,8 @@ def _described(stack: Manifest) -> StackFacts:
 def _shown(label: str) -> str:
     """Return a label as it can be shown: text of bounded length, without control characters."""
     # Where the locale is ASCII, arguments are bytes in disguise.
-    most = MAX_LABEL_CHARS
-    text = label[: 4 * most].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    text = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return text if len(text) <= most else text[: most - 1] + "\u2026"
+    text = label[: 4 * MAX_LABEL_CHARS].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return printable(" ".join(text.split()), MAX_LABEL_CHARS)
 
 
 def _directory(now: datetime.datetime, system: str) -> Path:

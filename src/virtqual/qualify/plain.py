@@ -25,7 +25,6 @@ from reframe.core.exceptions import ForceExitError
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
 from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
-from rich.console import Console
 
 from virtqual.errors import VirtqualError
 from virtqual.harness import catalogue, guards, repetitions
@@ -228,10 +227,11 @@ def _stage_in(session: str) -> None:
 
 def _show(session: Session, directory: Path) -> None:
     """Say what the run comes to, as `virtqual qualify` does."""
+    from virtqual.report.console import verbatim
     from virtqual.report.terminal import Terminal
 
     text = io.StringIO()
-    Terminal(Console(file=text, width=80, emoji=False, highlight=False)).end(session, str(directory))
+    Terminal(verbatim(file=text, width=80)).end(session, str(directory))
     say = getlogger().info
     say(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
     say(text.getvalue())

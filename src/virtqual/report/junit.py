@@ -6,17 +6,15 @@ skipped with its reason.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 from virtqual.files.records import write_file
+from virtqual.files.wording import printable
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, VerdictRecord
 
 FILE = "junit.xml"
-# XML 1.0 has no way to write other control characters.
-_UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write(session: Session, path: Path) -> None:
@@ -26,14 +24,14 @@ def write(session: Session, path: Path) -> None:
 
 def suite(session: Session) -> ElementTree.Element:
     """Return the test suite of a session: one case for each verdict, and for each check without any."""
-    root = ElementTree.Element("testsuite", name=f"virtqual {_text(session.session)}")
+    root = ElementTree.Element("testsuite", name=f"virtqual {printable(session.session)}")
     for verdict in session.verdicts:
         _case(root, verdict)
     judged = {verdict.series for verdict in session.verdicts}
     measured = {run.check for run in session.runs for result in run.results if result.series in judged}
     for check, reasons in session.refused.items():
         if check not in measured:
-            case = ElementTree.SubElement(root, "testcase", classname=_text(check), name="verdict")
+            case = ElementTree.SubElement(root, "testcase", classname=printable(check), name="verdict")
             _told(case, "error", Outcome.INVALID, "; ".join(reasons))
     if session.slow_runs and session.slow_runs.found:
         case = ElementTree.SubElement(root, "testcase", classname="session", name="slow runs")
@@ -41,7 +39,7 @@ def suite(session: Session) -> ElementTree.Element:
     # What ends a session without a verdict must not pass for a session in which all is well.
     if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())
-        ElementTree.SubElement(case, "error", type=session.outcome, message=_text(session.conclusion))
+        ElementTree.SubElement(case, "error", type=session.outcome, message=printable(session.conclusion))
     for tag, name in (
         ("testcase", "tests"),
         ("failure", "failures"),
@@ -54,20 +52,18 @@ def suite(session: Session) -> ElementTree.Element:
 
 def _case(root: ElementTree.Element, verdict: VerdictRecord) -> None:
     name = f"{verdict.gate} of {verdict.setting}"
-    case = ElementTree.SubElement(root, "testcase", classname=_text(verdict.metric), name=_text(name))
+    case = ElementTree.SubElement(root, "testcase", classname=printable(verdict.metric), name=printable(name))
     if verdict.passes:
         return
     if verdict.outcome is Outcome.BASELINE:
-        ElementTree.SubElement(case, "skipped", message=_text(verdict.message))
+        ElementTree.SubElement(case, "skipped", message=printable(verdict.message))
     else:
         tag = "error" if verdict.outcome is Outcome.INVALID else "failure"
         _told(case, tag, verdict.outcome, verdict.message)
 
 
 def _told(case: ElementTree.Element, tag: str, outcome: Outcome, message: str) -> None:
-    found = ElementTree.SubElement(case, tag, type=outcome.value, message=_text(message.splitlines()[0]))
-    found.text = _text(message)
-
-
-def _text(text: str) -> str:
-    return _UNWRITABLE.sub("�", text)
+    found = ElementTree.SubElement(
+        case, tag, type=outcome.value, message=printable(message.partition("\n")[0])
+    )
+    found.text = printable(message)

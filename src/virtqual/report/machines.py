@@ -11,6 +11,7 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from virtqual.files.wording import printable
 from virtqual.references.load import known as references
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
@@ -30,26 +31,32 @@ def csv_of(session: Session) -> str:
     checks = checks_of(admitted.runs)
     for series in series_of(admitted.runs, references()).values():
         metric = series.metric
+        name, setting, unit = map(_cell, (session.session, series.setting, metric.unit))
         for pair in series.pairs:
             for side in SIDES:
                 run = getattr(pair, side)
                 if run is None or (side == "native" and series.yardstick):
                     continue
                 when = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
-                where = (run.node, run.host, run.boot)
+                where = tuple(map(_cell, (run.node, run.host, run.boot)))
                 for size, value in zip(series.points or ("",), run.values, strict=True):
                     shown = "nan" if run.refused or checks[series.id] in admitted.refused else repr(value)
-                    what = (session.session, metric.name, series.setting, size, metric.unit, metric.better)
+                    what = (name, metric.name, setting, size, unit, metric.better)
                     table.writerow((*what, pair.number, side, shown, *when, *where))
     return file.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return a text that a spreadsheet shows and does not compute."""
+    return f"'{printable(text)}" if text.lstrip()[:1] in tuple("=+-@") else printable(text)
 
 
 def markdown_of(session: Session) -> str:
     """Return the answer and the table of verdicts, the worst first, as a merge request shows them."""
     order = list(Outcome)
     rows = sorted(session.verdicts, key=lambda one: (one.passes, order.index(one.outcome)))
-    about = f"Session `{session.session}`, system {_plain(session.system)}."
-    lines = [f"**{session.outcome}**: {_plain(session.conclusion)}", ""]
+    about = f"Session `{printable(session.session).replace('`', '')}`, system {_plain(session.system)}."
+    lines = [f"**{_plain(session.outcome)}**: {_plain(session.conclusion)}", ""]
     lines += [f"Qualified: {_plain(session.qualified)}. {about}", ""]
     if rows:
         lines += ["| metric | native | virtual | unit | virtual/native | budget | verdict | pairs |"]
@@ -74,7 +81,7 @@ def _line(one: VerdictRecord) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", printable(" ".join(text.split())))
 
 
 def metrics_of(session: Session) -> str:

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import math
 import shlex
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from markupsafe import Markup
 
 from virtqual import paths
 from virtqual.files.records import write_file
-from virtqual.files.wording import listed
+from virtqual.files.wording import listed, printable
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
 from virtqual.references.load import known as references
@@ -51,8 +50,6 @@ FILE = "report.html"
 BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
 #: Longer words than this are shown by what differs in them.
 LONG = 160
-#: Characters that turn the direction of text, or have no width: shown by their number.
-_UNSEEN = {"Cf", "Cc", "Co", "Cs", "Zl", "Zp"}
 
 
 def render(session: Session) -> str:
@@ -200,19 +197,12 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return what a template shows of a value: what cannot be seen in a text is shown by its number."""
+    """Return what a template shows of a value."""
     if isinstance(value, float):
         return f"{value:g}"
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    if value.isascii() and value.isprintable():
-        return value
-    return "".join(
-        f"\N{LEFT-POINTING ANGLE BRACKET}U+{ord(c):04X}\N{RIGHT-POINTING ANGLE BRACKET}"
-        if unicodedata.category(c) in _UNSEEN and c not in "\n\t"
-        else c
-        for c in value
-    )
+    return printable(value)
 
 
 @dataclass(frozen=True)

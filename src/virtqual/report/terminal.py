@@ -15,9 +15,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from virtqual.files.wording import printable
 from virtqual.harness.process import Event
 from virtqual.report import preflight
-from virtqual.session.session import Head, Session, SlowRunsRecord
+from virtqual.report.console import verbatim
+from virtqual.session.session import MAX_LABEL_CHARS, Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.outcome import number, short, span
@@ -34,6 +36,8 @@ _STYLE = {
 }
 
 
+#: A session from elsewhere may hold megabytes of text, over which a terminal's lines take minutes to break.
+MAX_VALUE_CHARS = 4000
 # As `virtqual.harness.catalogue.Entry.absent` words it.
 _FEATURE = re.compile(r"no program with the feature '(.+)' in the stack")
 
@@ -42,7 +46,7 @@ class Terminal:
     """Shows a session in 80 columns; without a terminal it prints one line a case, and no colours."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(emoji=False, highlight=False)
+        self.console = console or verbatim()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._began = 0.0
@@ -58,7 +62,7 @@ class Terminal:
         """Say what will be qualified, how it is judged, and what to know."""
         virtual, placement = head.identity["virtual"], head.placement
         hypervisor, guest = virtual["hypervisor"], virtual["guest"]
-        label = f" ({head.label})" if head.label else ""
+        label = f" ({printable(head.label, MAX_LABEL_CHARS)})" if head.label else ""
         self._say(Text().append("virtqual", "bold").append(f" session {head.session}{label}"))
         rows = {
             "hypervisor": head.hypervisor,
@@ -76,7 +80,7 @@ class Terminal:
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         for key, value in rows.items():
-            table.add_row(key, value)
+            table.add_row(key, printable(value, MAX_VALUE_CHARS))
         self._say(table)
         for note in notes:
             self._say(Text(note, style="yellow"))
@@ -150,8 +154,8 @@ class Terminal:
         if not any(run.reference == "held" for run in session.runs):
             self._dim("No absolute reference: this system's native hardware is not proven.")
         self._say()
-        self._say(Text(session.conclusion, style="bold"))
-        self._say(f"qualified: {session.qualified}")
+        self._say(Text(printable(session.conclusion, MAX_VALUE_CHARS), style="bold"))
+        self._say(f"qualified: {printable(session.qualified, MAX_VALUE_CHARS)}")
         self._say(f"results: {directory}", soft_wrap=True)
         self._dim("         report.html, session.json, junit.xml; ReFrame's own of each round")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,14 @@ SHOWN = 20
 EVERY = 20_000
 #: Digits of the largest pair number.
 _DIGITS = 9
+#: Sessions of one file at most: a thousand of them are judged in about three seconds.
+MAX_SESSIONS = 10_000
+#: The least and the largest amount of a value, in any unit: ratios of such values are numbers.
+SMALLEST, LARGEST = 1e-100, 1e100
+#: The largest time, s: in the year 5138. Milliseconds since 1970 are beyond it.
+MAX_TIME_S = 1e11
+#: Characters of a message at most, which may repeat a field of the file.
+MAX_MESSAGE_CHARS = 400
 
 _Number = float | None
 
@@ -208,6 +216,8 @@ def _csv_rows(text: str, problem: _Complain) -> Iterator[_Row]:
 
 def _header(line: int, names: list[str], problem: _Complain) -> list[int]:
     """Return where each of `COLUMNS` stands; nothing where a header has mistakes, which are told."""
+    if _too_many(line, names, problem):
+        return []
     wrong = False
     for name in dict.fromkeys(names):
         if name not in COLUMNS:
@@ -224,12 +234,36 @@ def _header(line: int, names: list[str], problem: _Complain) -> list[int]:
     return [] if wrong else [names.index(name) for name in COLUMNS]
 
 
+def _too_many(line: int, names: Sized, problem: _Complain) -> bool:
+    """Return whether a row has so many fields that none of their names is looked at."""
+    if len(names) <= 10 * len(COLUMNS):
+        return False
+    problem(line, "", f"has {len(names)} fields: a row has {len(COLUMNS)}.")
+    return True
+
+
+class _KeyTwiceError(ValueError):
+    """A JSON object that has a key twice, of which `json` keeps the last."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object of which each key stands once."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _KeyTwiceError(next(name for name in content if names.count(name) > 1))
+    return content
+
+
 def _json_rows(text: str, problem: _Complain) -> Iterator[_Row]:
     for line, content in enumerate(_lines(text), start=1):
         if not content.strip():
             continue
         try:
-            found = json.loads(content)
+            found = json.loads(content, object_pairs_hook=_unique)
+        except _KeyTwiceError as error:
+            problem(line, str(error), "stands twice in this line: remove one.")
+            continue
         except (ValueError, RecursionError) as error:
             problem(line, "", f"is no JSON: {getattr(error, 'msg', 'a number or nesting is too large')}.")
             continue
@@ -243,6 +277,8 @@ def _json_rows(text: str, problem: _Complain) -> Iterator[_Row]:
 
 def _cells(line: int, found: dict[str, Any], problem: _Complain) -> list[str]:
     """Return the fields of a JSON object in the order of `COLUMNS`, as a CSV file would have them."""
+    if _too_many(line, found, problem):
+        return []
     wrong = False
     for name, value in found.items():
         if name not in COLUMNS:
@@ -268,6 +304,7 @@ class _Reader:
         self._file = file
         self._series: dict[tuple[str, str, str], FileSeries] = {}
         self._metrics: dict[str, FileSeries] = {}
+        self._sessions: dict[str, None] = {}
         self._problems: list[Problem] = []
         self._mistakes = 0
         self._kept: dict[str, str] = {}
@@ -276,7 +313,8 @@ class _Reader:
         """Note a mistake."""
         self._mistakes += 1
         if len(self._problems) < SHOWN:
-            self._problems.append(Problem(self._file, line, column, message))
+            message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]} ..."
+            self._problems.append(Problem(self._file, line, column[:60], message))
 
     def row(self, line: int, cells: Sequence[str]) -> None:
         """Take one row, its fields in the order of `COLUMNS`."""
@@ -349,6 +387,10 @@ class _Reader:
                 f"{metric} {this} here and {that} in line {other.line}: a metric is a scalar, without sizes, "
                 "or a curve, with one in each row.",
             )  # fmt: skip
+        self._sessions.setdefault(session)
+        if len(self._sessions) > MAX_SESSIONS:
+            message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
+            raise DataError([*self._problems, Problem(self._file, line, "session", message)])
         series = self._series.setdefault((session, metric, setting), made)
         for column in ("unit", "better"):
             mine, theirs = getattr(made, column), getattr(series, column)
@@ -372,17 +414,26 @@ class _Reader:
 
     def _value(self, line: int, text: str) -> float:
         try:
-            return float(text) if "_" not in text else float("x")
+            value = float(text) if "_" not in text else float("x")
         except ValueError:
             self.problem(line, "value", f"is {text!r}: write a number, or nan where a run gave none.")
             return math.nan
+        if math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST:
+            self.problem(
+                line, "value", f"is {text!r}, beyond {SMALLEST:g} to {LARGEST:g}: write it in another unit."
+            )
+        return value
 
     def _time(self, line: int, column: str, text: str) -> _Number:
         if not text:
             return None
         value = _finite(text)
-        if value is None:
-            self.problem(line, column, f"is {text!r}: write seconds as a number, or leave it empty.")
+        if value is None or abs(value) > MAX_TIME_S:
+            self.problem(
+                line,
+                column,
+                f"is {text!r}: write seconds as a number, below {MAX_TIME_S:g}, or leave it empty.",
+            )
         return value
 
     def _size(self, line: int, text: str) -> float:

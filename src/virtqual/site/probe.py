@@ -51,7 +51,7 @@ def probe_node(system: System, side: str, allocation: str = "") -> Identity:
         raise InfrastructureError(f"{failed}: {error}") from None
     try:
         identity = readers.read(gather.parse(done.stdout))
-    except gather.GatherError as error:
+    except ValueError as error:
         # What srun says of a queue is no reason.
         said = [line for line in done.stderr.splitlines() if "error:" in line]
         raise InfrastructureError(f"{failed}: {said[-1] if said else error}") from None

@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, field_serializer
 
 UNSEEN = "not observable"
+_ADDRESS = re.compile(r" \(0x[0-9a-f]+\)$")
 # Features by which glibc, OpenBLAS, FFTW and others choose their code; a guest may lack some others (`vmx`).
 _CHOSEN_BY = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
@@ -121,9 +122,12 @@ def parse(text: str, node: str) -> Seen:
     parts = _sections(text)
     head = dict(line.partition(" ")[::2] for line in parts["head"])
     try:
-        sums = [line.split(maxsplit=1) for line in parts["sha256"]]
+        sums = [line.partition("  ")[::2] for line in parts["sha256"]]
         files = {
-            path: LoadedFile(path=real, sha256=sha)
+            # sha256sum doubles the backslashes of a path, and says so by one before the sum.
+            path.replace("\\\\", "\\") if sha.startswith("\\") else path: LoadedFile(
+                path=real, sha256=sha.removeprefix("\\")
+            )
             for (sha, path), real in zip(sums, parts["real"], strict=True)
         }
         program = head["program"]
@@ -160,7 +164,7 @@ def _sections(text: str) -> dict[str, list[str]]:
     """Return the lines of each section by its name; those before the first name are the ``head``."""
     parts: dict[str, list[str]] = {}
     section = parts.setdefault("head", [])
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line in ("environment", "ldd", "sha256", "real", "says"):
             section = parts.setdefault(line, [])
         elif line:
@@ -183,11 +187,12 @@ def _environment(lines: Iterable[str]) -> dict[str, str]:
 
 def _linked(line: str) -> tuple[str, str] | None:
     """Return name and path of one line of ``ldd``; an empty path for what was not found."""
-    words = line.split()
-    if "=>" in words:
-        return words[0], words[2] if words[2].startswith("/") else ""
-    if words and words[0].startswith("/"):
-        return PurePosixPath(words[0]).name, words[0]
+    line = _ADDRESS.sub("", line).strip()
+    name, arrow, path = line.partition(" => ")
+    if arrow:
+        return name, path if path.startswith("/") else ""
+    if line.startswith("/"):
+        return PurePosixPath(line).name, line
     return None  # the kernel's own, or no dynamic program
 
 

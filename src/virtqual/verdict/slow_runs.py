@@ -21,6 +21,8 @@ from virtqual.verdict.outcome import Case
 from virtqual.verdict.pairs import SIDES, Series, Side
 
 SLOW = math.log(1.25)
+#: The largest logarithm of a factor that is shown: a float holds no larger factor.
+LARGEST_LOG = 700.0
 """How much longer than its side's typical run a slow run takes: more than a budget with its margin allows."""
 
 SLOW_SIGMAS = 5.0
@@ -151,7 +153,9 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
                 if not (case.series.yardstick and side == "native"):
                     _note(seen[side], case.series, side, excesses)
     slow_ones = {side: [excess for excess in runs.values() if excess > 0] for side, runs in seen.items()}
-    factor = math.exp(float(np.median(slow_ones["virtual"]))) if slow_ones["virtual"] else 0.0
+    factor = (
+        math.exp(min(float(np.median(slow_ones["virtual"])), LARGEST_LOG)) if slow_ones["virtual"] else 0.0
+    )
     return SlowRuns(
         len(slow_ones["virtual"]), len(seen["virtual"]), len(slow_ones["native"]), len(seen["native"]), factor
     )

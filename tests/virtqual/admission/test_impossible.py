@@ -148,6 +148,15 @@ def test_a_run_cannot_be_shorter_than_its_program_says():
     assert refused([placed("native", 0, scalar(12.0), seconds=3.0)], "impossible-time")[0] == []
 
 
+def test_a_rating_is_the_seconds_of_a_run_as_well():
+    """One digit of one step of WRF made its time 8 s longer than the program's own."""
+    ratings = [Result.scalar("wrf_rating", "em_b_wave", 86_400 / seconds) for seconds in (0.98, 8.98, 0.97)]
+    runs = [placed("native", pair, rating, seconds=3.0) for pair, rating in enumerate(ratings)]
+    out, says = refused(runs, "impossible-time")
+    assert out == [("native", 1)]
+    assert "the time of wrf_rating@em_b_wave is 8.98 s, but the whole program took 3 s on its node" in says[0]
+
+
 def test_half_of_the_repetitions_took_as_long_as_their_median():
     loop = Result.scalar("case_loop", "lj", 0.9, declared=LOOP)
     runs = [placed("virtual", n, loop, seconds=3.0, span=4.0, repetitions=n) for n in (1, 7, 8, 9)]

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from virtqual import cli
+from virtqual.session import measured
 from virtqual.session.measured import COLUMNS
 
 STATED = ("--budget", "1.05", "--margin", "0.03")
@@ -366,12 +368,51 @@ MISSPELT = text_of(rows()).replace("boot", "boto", 1)
         ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:3: is no JSON"),
         ('{"sesion": "s", "pair": true}', "pairs.csv:1: sesion: is no key of a row: did you mean session"),
         ('{"sesion": "s", "pair": true}', "pairs.csv:1: pair: is true: write text, a number or null"),
+        (change(1, value="1e-308"), "pairs.csv:3: value: is '1e-308', beyond 1e-100 to 1e+100: write it in"),
+        (change(1, value="-2e200"), "pairs.csv:3: value: is '-2e200', beyond 1e-100 to 1e+100: write it in"),
+        (change(1, start="1.7e12"), "pairs.csv:3: start: is '1.7e12': write seconds as a number, below"),
+        (change(1, start="2026-11-25T10:00"), "pairs.csv:3: start: is '2026-11-25T10:00': write seconds"),
+        ('{}\n{"session": "a", "pair": 1, "session": "b"}', "pairs.csv:2: session: stands twice in this"),
+        ('{}\n{"session": {"a": 1, "a": 2}}', "pairs.csv:2: a: stands twice in this line"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_file_line_and_column(judge, table, says):
     done = judge(table, *STATED)
     assert done.exit_code == 2, done.output
     assert says in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a," * 1_000_000, "pairs.csv:1: has 1000001 fields: a row has 14."),
+        (
+            f"{{{','.join(f'{key!r}: 1' for key in map(str, range(200_000)))}}}".replace("'", '"'),
+            "200000 fields",
+        ),
+        (change(1, value="x" * 100_000), f"pairs.csv:3: value: is '{'x' * 300}"),
+        (change(1, session="x" * 100_000, unit=""), "pairs.csv:3: unit: is empty"),
+    ],
+    ids=["columns", "keys", "a value", "a name"],
+)
+def test_a_file_of_another_kind_is_refused_in_seconds_and_a_few_lines(judge, text, says):
+    began = time.monotonic()
+    done = judge(text, *STATED)
+    assert time.monotonic() - began < 5
+    assert done.exit_code == 2
+    assert says in done.output
+    assert len(done.output) < 1000
+
+
+def test_more_sessions_than_a_file_may_have_are_refused_before_any_is_judged(judge):
+    began = time.monotonic()
+    table = [
+        row | {"session": f"s{n}"} for n in range(measured.MAX_SESSIONS + 1) for row in rows(pairs=1)[:1]
+    ]
+    done = judge(table, *STATED)
+    assert time.monotonic() - began < 20
+    assert done.exit_code == 2
+    assert "pairs.csv:10002: session: is one of more than 10000 sessions: split the file" in done.output
 
 
 def test_of_many_mistakes_the_first_are_told_and_the_others_counted(judge):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files import reading, records
+from virtqual.files import datafile, reading, records
 from virtqual.files.datafile import DataError, DataModel, parse
 from virtqual.files.wording import mistakes
 from virtqual.identity import host
@@ -130,3 +130,44 @@ def test_every_mistake_is_told():
     with pytest.raises(ValueError) as error:  # noqa: PT011
         Outer.model_validate(wrong)
     assert len(mistakes(error.value, Outer, wrong)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("a: 1\nb: x\x07y\n", 2, "holds the control character U+0007: remove it."),
+        ("a: 1\r\n\r\nb: \x1b[8m\r\n", 3, "holds the control character U+001B: remove it."),
+        ("a: \u009b8m\n", 1, "holds the control character U+009B: remove it."),
+        (
+            "a:\n  - 2024-13-45\n",
+            2,
+            "holds '2024-13-45', which cannot be read as tag:yaml.org,2002:timestamp.",
+        ),
+        (
+            f"a: 1\nb: {'9' * 5000}\n",
+            2,
+            f"holds '{'9' * 40}', which cannot be read as tag:yaml.org,2002:int.",
+        ),
+        ("a: !!bool x\n", 1, "holds 'x', which cannot be read as tag:yaml.org,2002:bool."),
+    ],
+    ids=["BEL", "ESC", "C1", "date", "integer", "bool"],
+)
+def test_a_value_that_yaml_cannot_hold_is_named_by_its_line(tmp_path, text, line, says):
+    file = tmp_path / "data.yaml"
+    file.write_text(text, newline="")
+    with pytest.raises(DataError) as error:
+        parse(file)
+    assert str(error.value) == f"{file}:{line}: {says}"
+
+
+@pytest.mark.parametrize("unit", ["{a: b}, ", "[], ", "- a: 1\n"])
+def test_a_mebibyte_of_short_values_is_refused_within_seconds(tmp_path, unit):
+    count = (reading.REVIEWED - 100) // len(unit)
+    file = tmp_path / "data.yaml"
+    file.write_text(f"a:\n{unit * count}" if unit.endswith("\n") else f"a: [{unit * count}]\n")
+    began = time.monotonic()
+    with pytest.raises(
+        DataError, match=f"holds more than {datafile.MAX_NODES} keys and values: split the file"
+    ):
+        parse(file)
+    assert time.monotonic() - began < 10

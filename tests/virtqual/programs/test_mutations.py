@@ -107,3 +107,48 @@ def test_every_kind_of_damage_changes_the_text():
     for mutate in MUTATIONS:
         rng = random.Random(mutate.__name__)
         assert any(mutate(rng, text, sibling(rng, text)) != text for _ in range(5)), mutate.__name__
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "last_digits"),
+    [
+        ("npb.is.out", r"Time in seconds = +(\S+)", 1),
+        ("npb.is-3-4-2.out", r"Time in seconds = +(\S+)", 1),
+        ("npb.cg.out", r"Time in seconds = +(\S+)", 1),
+        ("npb.is.out", r"Mop/s total     = +(\S+)", 3),
+    ],
+)
+def test_a_digit_of_a_number_that_is_said_twice_is_missed_nowhere(name, line, last_digits):
+    """A digit for a digit is what no text format tells, and what the output itself tells here."""
+    text = read(name)
+    match = re.search(line, text)
+    unit = 10.0 ** -len(match[1].partition(".")[2])
+    for place in range(match.start(1), match.end(1)):
+        for digit in "0123456789":
+            damaged = f"{text[:place]}{digit}{text[place + 1 :]}"
+            if text[place] in (digit, "."):
+                continue
+            other = float(damaged[match.start(1) : match.end(1)])
+            if abs(other - float(match[1])) > (last_digits + 0.5) * unit:
+                with pytest.raises(OutputError):
+                    PARSERS[name](damaged)
+
+
+@pytest.mark.parametrize("name", ["milc.su3_rmd.out", "milc.su3_rhmd_hisq.out"])
+def test_a_time_longer_than_the_program_ran_is_refused(name):
+    text = read(name)
+    match = re.search(r"^Time = (\S+) seconds", text, re.M)
+    longest = {"milc.su3_rmd.out": 36, "milc.su3_rhmd_hisq.out": 9}[name]
+    tried = 0
+    for place in range(match.start(1), match.end(1)):
+        for character in "0123456789":
+            damaged = f"{text[:place]}{character}{text[place + 1 :]}"
+            try:
+                other = float(damaged[match.start(1) : match.end(1)])
+            except ValueError:
+                continue
+            if other > longest:
+                tried += 1
+                with pytest.raises(OutputError):
+                    PARSERS[name](damaged)
+    assert tried > 20

@@ -19,7 +19,7 @@ from virtqual.verdict import (
     message,
 )
 from virtqual.verdict.pairs import pair_up
-from virtqual.verdict.slow_runs import SlowRuns
+from virtqual.verdict.slow_runs import SlowRuns, slow_runs_of
 
 PRIOR = Prior(0.02, 20, "A/A history")
 FIVE = Budget.of(0.05, margin=0.05)
@@ -517,3 +517,16 @@ def test_waivers_as_a_report_shows_them():
     assert waiver(setting="here", gate="change").text(TODAY).startswith("change of hpl@here accepted up to")
     expired = waiver(where="waivers.yaml:3").text(date(2026, 6, 2))
     assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"
+
+
+def test_a_slow_run_beyond_all_floats_has_a_factor_still(case):
+    calm = case(0.0, 8)
+    pairs = [replace(pair, native=replace(pair.native, values=(1e308,))) for pair in calm.series.pairs]
+    values = [1e308] * 5 + [1e-308] * 3
+    pairs = [
+        replace(pair, virtual=replace(pair.virtual, values=(value,)))
+        for pair, value in zip(pairs, values, strict=True)
+    ]
+    slow_runs = slow_runs_of([replace(calm, series=replace(calm.series, pairs=tuple(pairs)))])
+    assert slow_runs.virtual == 3
+    assert 1e300 < slow_runs.factor < float("inf")

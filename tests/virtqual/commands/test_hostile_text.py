@@ -1,0 +1,171 @@
+"""A session from elsewhere is shown as text: it cannot hide a line or reach the clipboard."""
+
+import csv
+import io
+import itertools
+from operator import itemgetter
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.testing import CliRunner
+
+from made_runs import keep, made_run, session_of
+from virtqual import cli, paths
+from virtqual.files.wording import printable
+from virtqual.report import junit
+from virtqual.report.console import verbatim
+from virtqual.report.terminal import Terminal
+from virtqual.runs import Declared, Result
+from virtqual.session.measured import COLUMNS
+from virtqual.session.session import Failure
+from virtqual.session.store import load
+
+# Clear the screen, hide what follows, the same by C1, the clipboard, a bell, the direction of text, no width.
+HOSTILE = "a\x1b[2J\x1b[8m\x9b8m\x1b]52;c;WA==\x07\u202e\u2066\u200b\x7f\ue000b"
+FORBIDDEN = set(HOSTILE) - set("ab") - set("[2J8m]52;c;WA==")
+COMMANDS = (
+    ("show",),
+    ("list",),
+    ("status",),
+    ("history",),
+    ("compare", "20260101-000000-s", "20260102-000000-s"),
+    ("preflight", "20260101-000000-s"),
+    ("record", "20260101-000000-s"),
+    ("show", HOSTILE),
+    ("report", HOSTILE),
+)
+
+
+def hostile_session(name, sign=1.0):
+    """Return a session every free text of which is hostile."""
+    declared = Declared(unit=f"={HOSTILE}", better="lower", budget=1.05, margin=0.03)
+    runs, clock = [], itertools.count(0, 10)
+    for pair in range(4):
+        for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
+            value = (1.0 if side == "native" else 2.0) * (1 + 1e-6 * pair)
+            result = Result.scalar("spin", f"+{HOSTILE}", value, declared=declared)
+            start = float(next(clock))
+            more = {"job": str(start), "start": start, "end": start + 5}
+            runs.append(made_run(side, pair, check=HOSTILE, results=(result,), **more))
+    hypervisor = {
+        "vendor": HOSTILE, "build": HOSTILE, "accelerator": HOSTILE, "machine": HOSTILE,
+        "details": {"what": HOSTILE},
+    }  # fmt: skip
+    failure = Failure(
+        check=f"{HOSTILE}2", case=HOSTILE, pair=1, side="native", partition=HOSTILE, job="1", kind="refused",
+        reason=HOSTILE,
+    )  # fmt: skip
+    return session_of(
+        runs,
+        name=name,
+        label=HOSTILE,
+        created="2026-01-01T00:00:00+00:00",
+        identity={"virtual": {"hypervisor": hypervisor, "guest": {"kernel": HOSTILE}, "placement": {}}},
+        stack={"name": HOSTILE, "hash": HOSTILE, "programs": []},
+        failures=[failure],
+        outcome="OVER",
+        exit_code=1,
+        conclusion=HOSTILE,
+        qualified=HOSTILE,
+        waivers=[HOSTILE],
+        not_run=[f"{HOSTILE}: {HOSTILE}"],
+    )
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    for name in ("20260101-000000-s", "20260102-000000-s"):
+        keep(hostile_session(name), paths.sessions())
+    return tmp_path
+
+
+def assert_printable(text):
+    assert not FORBIDDEN & set(text), sorted(map(ascii, FORBIDDEN & set(text)))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command[0]} {len(command)}")
+def test_a_command_shows_text_from_outside_as_text(state, command):
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert_printable(done.output)
+    assert done.exit_code != 5, done.output
+
+
+@pytest.mark.parametrize("command", [("show",), ("list",), ("status",), COMMANDS[4]], ids=itemgetter(0))
+def test_text_from_outside_is_there_with_its_marks(state, command):
+    done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "400"})
+    assert "a\ufffd[2J" in done.output
+
+
+@pytest.mark.parametrize("ending", [".md", ".csv", ".html"])
+def test_an_export_holds_no_control_character(state, tmp_path, ending):
+    file = tmp_path / f"out{ending}"
+    done = CliRunner().invoke(cli.app, ["report", "20260101-000000-s", "-o", str(file)])
+    assert done.exit_code == 0, done.output
+    text = file.read_text("utf-8")
+    assert_printable(text)
+    assert "\ufffd" in text
+    assert_printable(junit.suite(load(paths.sessions() / "20260101-000000-s")).get("name"))
+
+
+def test_no_cell_of_a_table_is_a_formula(state, tmp_path):
+    file = tmp_path / "out.csv"
+    CliRunner().invoke(cli.app, ["report", "20260101-000000-s", "-o", str(file)])
+    rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8"))))
+    assert len(rows) == 8
+    for row in rows:
+        assert not [cell for cell in row.values() if cell.lstrip()[:1] in tuple("=+-@")]
+        assert row["setting"].startswith("'+a")
+
+
+@pytest.mark.parametrize("options", [(), ("--budget", "1.05", "--margin", "0.03")])
+def test_the_names_in_a_file_of_pairs_are_text(tmp_path, options):
+    file = tmp_path / "pairs.csv"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(COLUMNS)
+        for number, (pair, side) in enumerate(itertools.product(range(6), ("native", "virtual"))):
+            value = 1 + (side == "virtual") + number / 1000
+            name, when = HOSTILE, (10 * number, 10 * number + 5)
+            table.writerow([name, name, name, "", name, "lower", pair, side, value, *when, name, name, ""])
+    done = CliRunner().invoke(cli.app, ["judge", str(file), *options])
+    assert done.exit_code == (4 if options else 2) or done.exit_code in (1, 3), done.output
+    assert_printable(done.output)
+    assert "a\ufffd[2J" in done.output
+
+
+def test_a_label_of_megabytes_is_shown_in_seconds(tmp_path):
+    made = hostile_session("s").model_copy(update={"label": "x " * 5_000_000})
+    file = io.StringIO()
+    Terminal(verbatim(file=file, width=80)).begin(made, ())
+    assert len(file.getvalue()) < 20_000
+
+
+def test_the_console_makes_every_kind_of_text_printable():
+    file = io.StringIO()
+    table = Table(title=HOSTILE, caption=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(Text(HOSTILE))
+    verbatim(file=file, width=200).print(HOSTILE, Text(HOSTILE, "bold"), table, HOSTILE, style="dim")
+    assert_printable(file.getvalue())
+    colours = io.StringIO()
+    verbatim(file=colours, width=200, force_terminal=True, color_system="standard").print(Text("a", "red"))
+    plain = io.StringIO()
+    Console(file=plain, width=200, force_terminal=True, color_system="standard").print(Text("a", "red"))
+    assert colours.getvalue() == plain.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("naïve 日本 — 1.2× µs\tx\n", "naïve 日本 — 1.2× µs\tx\n"),
+        (HOSTILE, "a\ufffd[2J\ufffd[8m\ufffd8m\ufffd]52;c;WA==\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdb"),
+        ("\r\x00\ud800\u2028\U000e0041", "\ufffd" * 5),
+    ],
+)
+def test_what_is_printable_stays(text, shown):
+    assert printable(text) == shown
+    assert printable("x" * 50, 10) == "x" * 9 + "…"
