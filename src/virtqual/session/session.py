@@ -125,7 +125,8 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: Name
+    # ``--resume`` alone names no system.
+    system: Name | Literal[""]
     hypervisor_class: str = ""
     against: str = ""
     full: bool = False
