@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from virtqual.errors import UsageError
+from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import near
 from virtqual.harness.kinds import VERDICT
@@ -140,8 +142,21 @@ def write(entries: Sequence[Entry], path: Path) -> None:
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """Return the entries of a file, none if there is no such file."""
-    return _ENTRIES.validate_json(path.read_bytes()) if path.is_file() else ()
+    """Return the entries of a file, none if there is no such file.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, or has no entries.
+    """
+    if not path.exists():
+        return ()
+    try:
+        return _ENTRIES.validate_json(reading.bytes_of(path, reading.RECORD, links=False))
+    except OSError as error:
+        raise UsageError(f"{path}: no list of checks ({error.strerror})") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: no list of checks ({error.errors()[0]['msg']})") from None
 
 
 def cases(entries: Iterable[Entry], scope: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.files import reading
 from virtqual.qualify.concluding import draw
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
@@ -63,7 +65,8 @@ def check_session(directory: Path) -> Checked:
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # So that `list`, `status` and `history` say it, too: they read summaries.
-            (directory / FILE).unlink(missing_ok=True)
+            with suppress(OSError):
+                (directory / FILE).unlink()
         return Checked([str(error)], [])
     checked = check_conclusion(session, directory)
     checked.problems.extend(_of_documents(session, directory))
@@ -163,14 +166,21 @@ def _told(verdict: VerdictRecord | None) -> str:
 def _of_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
     document, summary = directory / DOCUMENT, directory / FILE
-    if document.exists() and document.read_text(encoding="utf-8", errors="replace") != document_of(session):
+    try:
+        content = reading.bytes_of(document, reading.RECORD, links=False)
+    except FileNotFoundError:
+        content = None
+    except OSError as error:
+        yield f"{document}: {error.strerror}"
+        content = None
+    if content is not None and content != document_of(session).encode():
         yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
     try:
-        kept = Summary.model_validate_json(summary.read_bytes()) if summary.exists() else None
+        kept = Summary.model_validate_json(reading.bytes_of(summary, reading.RECORD, links=False))
     except (OSError, ValidationError):
         # It is made again when it is needed.
         return
-    if kept is None or kept.log != Log(directory).state():
+    if kept.log != Log(directory).state():
         return
     made = Summary.of(session)
     # What depends on the references of its day.

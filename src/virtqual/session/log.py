@@ -380,10 +380,12 @@ class Log:
     def state(self) -> str:
         """Return a text that is another one after each line that is appended; empty if there is no log."""
         try:
-            with self.path.open("rb") as file:
+            # A pipe in its place would be waited for.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - SEAL_BYTES - 1))
-                return f"{size} {sealed_crc(file.read()[:-1]) or 0:08x}"
+                return f"{size} {sealed_crc(file.read(SEAL_BYTES + 1)[:-1]) or 0:08x}"
         except OSError:
             return ""
 
@@ -392,11 +394,12 @@ class Log:
 
         It may be broken, or lack its first line: nothing could have run then.
         """
-        lines, jobs = (
-            reading.bytes_of(self.path, reading.RECORD, links=False).split(b"\n"),
-            dict[str, float](),
-        )
-        for number, line in enumerate(lines):
+        jobs: dict[str, float] = {}
+        try:
+            content = reading.bytes_of(self.path, reading.RECORD, links=False)
+        except OSError:
+            return jobs
+        for number, line in enumerate(content.split(b"\n")):
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 event = json.loads(line)
                 if number == 0 and event["head"]["system"] != system:

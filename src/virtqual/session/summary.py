@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError, VirtqualError
+from virtqual.files import reading
 from virtqual.files.records import write_whole
 from virtqual.references import Gate
 from virtqual.references.load import known as references
@@ -225,7 +226,7 @@ def summary(directory: Path) -> Summary:
     file, state = directory / FILE, Log(directory).state()
     # One that is not there, or of another version, is made again.
     with suppress(OSError, ValidationError):
-        kept = Summary.model_validate_json(file.read_bytes())
+        kept = Summary.model_validate_json(reading.bytes_of(file, reading.RECORD, links=False))
         if kept.log == state and kept.session == directory.name:
             return kept
     session, series, lasting = load(directory), {}, True
