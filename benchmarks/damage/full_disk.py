@@ -25,7 +25,8 @@ from recorded import conclude_session, make_session, print_table
 from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.qualify import leftovers
-from virtqual.session.log import DOCUMENT, LOG, Log, Resumed, document_of
+from virtqual.qualify.concluding import write_documents
+from virtqual.session.log import DOCUMENT, LOG, Log, Resumed
 from virtqual.session.session import Resumption
 from virtqual.session.store import load
 from virtqual.session.summary import FILE, Summary
@@ -97,17 +98,19 @@ def experiment(free_kib: int, *, again: bool) -> list[str]:
     leftovers.cancel = lambda jobs: list(jobs)  # type: ignore[assignment]
     list(leftovers.end_leftovers(session.system))
     after = load(directory)
-    document = (directory / DOCUMENT).read_text("utf-8") == document_of(after)
     if before != "UNFINISHED" and after.outcome != before:
         wrong = True
-    missing = [name for name in DOCUMENTS if not (directory / name).exists()]
+    files = {name: directory / name for name in DOCUMENTS}
+    left = {name: file.read_bytes() for name, file in files.items() if file.exists()}
+    write_documents(log, after)
+    outdated = [name for name, file in files.items() if file.read_bytes() != left.get(name)]
     for file in directory.iterdir():
         file.unlink()
     directory.rmdir()
     return [
         *(result, before, " ".join(documents), ", ".join(stray) or "none", "WRONG" if wrong else "right"),
         after.outcome,
-        "whole" if document and not missing else f"{', '.join(missing) or DOCUMENT} missing or old",
+        f"{', '.join(outdated)} missing or old" if outdated else "new",
     ]
 
 

@@ -20,14 +20,9 @@ NAMES = (
 )
 
 
-def recorded_log(name: str) -> bytes:
-    """Return the log of a recorded session, which has no conclusion."""
-    return gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes())
-
-
-def make_session(name: str, sessions: Path) -> Path:
+def make_session(name: str, sessions: Path, recorded: Path = RECORDED) -> Path:
     """Write a recorded session below a directory of sessions; it is not concluded."""
-    content = recorded_log(name)
+    content = gzip.decompress((recorded / f"{name}.jsonl.gz").read_bytes())
     directory = sessions / str(json.loads(content.split(b"\n", 1)[0])["head"]["session"])
     directory.mkdir()
     (directory / LOG).write_bytes(content)
