@@ -400,6 +400,8 @@ class Log:
         except OSError:
             return jobs
         for number, line in enumerate(content.split(b"\n")):
+            if number and b'"submitted"' not in line:
+                continue
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 event = json.loads(line)
                 if number == 0 and event["head"]["system"] != system:

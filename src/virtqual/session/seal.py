@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zlib
 from collections.abc import Iterator
@@ -52,8 +53,11 @@ def intact_lines(content: bytes, place: str, *, lenient: bool = False) -> Iterat
     DamagedError
         A line is not as it was written.
     """
-    crc, *lines = 0, *content.split(b"\n")[:-1]
-    for number, line in enumerate(lines, 1):
+    crc = 0
+    for number, whole in enumerate(io.BytesIO(content), 1):
+        if not whole.endswith(b"\n"):
+            return
+        line = whole[:-1]
         written = sealed_crc(line)
         body = line[:-SEAL_BYTES] + b"}"
         if written is not None and zlib.crc32(body, crc) == written:
