@@ -38,7 +38,14 @@ from virtqual.verdict.rule import LOOKS
 
 Lines = list[dict[str, Any]]
 RESULTS = (
-    *("refused by number", "refused by another number", "refused", "exact prefix", "same"),
+    *(
+        "refused by number",
+        "refused by another number",
+        "refused",
+        "exact prefix",
+        "same",
+        "nothing that counts",
+    ),
     *("told by check", "only noted by check", "follows from edited runs", "SILENT", "TRACEBACK"),
 )
 
@@ -361,7 +368,7 @@ def outcome_of(original: Original, content: bytes, *, keep_document: bool, is_ed
         judge_again(session, directory)
         problems, notes = check_session(directory)
         if what_counts(session) == what_counts(original.session):
-            return "told by check" if problems else "same"
+            return "told by check" if problems else "nothing that counts"
         if problems or notes:
             return "told by check" if problems else "only noted by check"
         return "follows from edited runs" if kind in WITH_DIGEST else "SILENT"

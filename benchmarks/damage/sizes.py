@@ -1,4 +1,4 @@
-"""Size of a session's log, and seconds that commands and the start of a session take among 1,000 sessions.
+"""Size of a log, and CPU seconds that commands and the start of a session take among 1,000 sessions.
 
     python benchmarks/damage/sizes.py [--sessions 1000] [--before CHECKOUT] [SESSION]
 
@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,9 +42,9 @@ for name, call in (
     ("plan.earlier", lambda: plan.earlier(Request(system="{SYSTEM}"), "{SYSTEM}")),
     ("limits.seconds", lambda: limits.seconds("case", "{SYSTEM}", "x", 1, 2)),
 ):
-    begin = time.perf_counter()
+    begin = time.process_time()
     call()
-    print(f"{{name}} {{time.perf_counter() - begin}}")
+    print(f"{{name}} {{time.process_time() - begin}}")
 """
 CONCLUDE = """
 import sys
@@ -86,12 +85,13 @@ def copy_session(directory: Path, number: int) -> None:
 
 
 def seconds_of(command: list[str], environment: dict[str, str], times: int) -> tuple[float, str]:
-    """Return the median of the seconds that a command takes, and what it said."""
+    """Return the median of the CPU seconds that a command takes, and what it said."""
     spent = []
     for _ in range(times):
-        begin = time.perf_counter()
+        begin = os.times()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        spent.append(time.perf_counter() - begin)
+        end = os.times()
+        spent.append(sum(end[2:4]) - sum(begin[2:4]))
         if "Traceback" in done.stderr or done.returncode not in (0, 1, 3):
             raise RuntimeError(f"{command}: exit code {done.returncode}: {done.stderr[-2000:]}")
     return statistics.median(spent), done.stdout
@@ -148,7 +148,7 @@ def main() -> None:
     if options.sessions:
         checkouts = [path for path in (options.before, paths.root()) if path]
         columns = [timed(path.resolve(), options.sessions) for path in checkouts]
-        header = [f"s, {options.sessions} earlier sessions", *(["before"] if options.before else []), "now"]
+        header = [f"CPU s, {options.sessions} sessions", *(["before"] if options.before else []), "now"]
         rows = [[name, *(f"{column[name]:.3g}" for column in columns)] for name in columns[-1]]
         print()
         print_table(header, rows)
