@@ -29,7 +29,7 @@ from virtqual.qualify.concluding import write_documents
 from virtqual.session.log import DOCUMENT, LOG, Log, Resumed
 from virtqual.session.session import Resumption
 from virtqual.session.store import load
-from virtqual.session.summary import FILE, Summary
+from virtqual.session.summary import Summary, file_of
 
 DOCUMENTS = (DOCUMENT, "junit.xml", "report.html")
 SIZE_KIB = 1024
@@ -80,7 +80,7 @@ def experiment(free_kib: int, *, again: bool) -> list[str]:
     session = load(directory)
     # What was there is there, and the runs are the same.
     wrong = session.runs != runs or not log.path.read_bytes().startswith(lines)
-    allowed = {LOG, FILE, *DOCUMENTS}
+    allowed = {LOG, *DOCUMENTS}
     stray = [file.name for file in directory.iterdir() if file.name not in allowed]
     documents = []
     for name in DOCUMENTS:
@@ -91,8 +91,8 @@ def experiment(free_kib: int, *, again: bool) -> list[str]:
             documents.append("old")
         else:
             documents.append("new" if is_whole(file) else "HALF")
-    if (directory / FILE).exists():
-        Summary.model_validate_json((directory / FILE).read_bytes())
+    if file_of(directory).exists():
+        Summary.model_validate_json(file_of(directory).read_bytes())
     before = session.outcome
     filler.unlink()
     leftovers.cancel = lambda jobs: list(jobs)  # type: ignore[assignment]
@@ -107,6 +107,7 @@ def experiment(free_kib: int, *, again: bool) -> list[str]:
     for file in directory.iterdir():
         file.unlink()
     directory.rmdir()
+    file_of(directory).unlink(missing_ok=True)
     return [
         *(result, before, " ".join(documents), ", ".join(stray) or "none", "WRONG" if wrong else "right"),
         after.outcome,

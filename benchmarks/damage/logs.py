@@ -33,7 +33,7 @@ from virtqual.session.log import DOCUMENT, LOG, Event, Log
 from virtqual.session.seal import intact_lines
 from virtqual.session.session import Basis, Session
 from virtqual.session.store import load
-from virtqual.session.summary import FILE, summary
+from virtqual.session.summary import file_of, summary
 from virtqual.verdict.rule import LOOKS
 
 Lines = list[dict[str, Any]]
@@ -344,7 +344,7 @@ def outcome_of(original: Original, content: bytes, *, keep_document: bool, is_ed
     """Return which of `RESULTS` damage comes to."""
     directory = original.directory
     (directory / LOG).write_bytes(content)
-    (directory / FILE).unlink(missing_ok=True)
+    file_of(directory).unlink(missing_ok=True)
     (directory / DOCUMENT).unlink(missing_ok=True)
     if keep_document:
         (directory / DOCUMENT).write_bytes(original.document)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import tempfile
 import time
@@ -21,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from virtqual.history.builds import place_of
-from virtqual.session.log import LOG
-from virtqual.session.summary import FILE, Summary, VerdictSummary, summaries
+from virtqual.session.log import LOG, Log
+from virtqual.session.summary import Summary, VerdictSummary, file_of, summaries
 from virtqual.verdict import Outcome
 
 
@@ -69,9 +68,10 @@ def write(directory: Path, sessions: int, metrics: int, each: int) -> None:
         place = directory / one.session
         place.mkdir()
         (place / LOG).touch()
-        (place / FILE).write_text(one.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
-        # A summary is of its session as long as it has the time of its log.
-        shutil.copystat(place / LOG, place / FILE)
+        # A summary is of its session as long as it has the state of its log.
+        summary = one.model_copy(update={"log": Log(place).state()})
+        file_of(place).parent.mkdir(exist_ok=True)
+        file_of(place).write_text(summary.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
 
 
 def seconds(what: Callable[[], object]) -> float:
@@ -95,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         there = Path(name)
         write(there, asked.sessions, asked.metrics, asked.of_a_build)
-        plain = seconds(lambda: [json.loads(file.read_bytes()) for file in there.glob(f"*/{FILE}")])
+        plain = seconds(lambda: [json.loads(file.read_bytes()) for file in there.glob(".summaries/*.json")])
         read = seconds(lambda: [one for _, one in summaries(there)])
         known = [one for _, one in summaries(there) if isinstance(one, Summary)]
         assert len(known) == asked.sessions

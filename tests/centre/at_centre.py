@@ -65,7 +65,7 @@ class Site:
 
     def session(self):
         """Return the newest session as its log tells it: one that was killed has no document."""
-        directory = max((self.state / "sessions").iterdir())
+        directory = max((self.state / "sessions").glob("2*"))
         return Log(directory).session().model_dump(mode="json", by_alias=True)
 
     def hosts(self, **builds):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from made_runs import read_session
+
 LJ = ("-n", "lammps.*lj")
 WARM = ["warm-up-N", "warm-up-V"]
 
@@ -26,7 +28,8 @@ def test_it_precedes_the_first_pair_and_is_in_no_record(site):
     assert done.returncode in (0, 1), outcome(done)
     said = events(site)
     assert submitted(said) == [*WARM, "0N", "0V", "1V", "1N"]
-    runs = [(event["run"]["side"], event["run"]["pair"]) for event in said if event["event"] == "finished"]
+    (log,) = (site.path / "state/sessions").glob("*/log.jsonl")
+    runs = [(run["side"], run["pair"]) for run in read_session(log.parent)["runs"]]
     assert runs == [("native", 0), ("virtual", 0), ("virtual", 1), ("native", 1)]
     ended = [event["case"] for event in said if event["event"] == "warmed-up"]
     assert [any(slot in case for case in ended) for slot in WARM] == [True, True]

@@ -15,17 +15,18 @@ from pathlib import Path
 import pytest
 
 from made_runs import read_session
+from virtqual.session.seal import intact_lines, seal
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 
 
 def session(site, number=-1):
-    directory = sorted((site.path / "state/sessions").iterdir())[number]
+    directory = sorted((site.path / "state/sessions").glob("2*"))[number]
     return read_session(directory)
 
 
 def log(site, number=-1):
-    directory = sorted((site.path / "state/sessions").iterdir())[number]
+    directory = sorted((site.path / "state/sessions").glob("2*"))[number]
     return [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
 
 
@@ -191,9 +192,9 @@ def test_a_database_that_cannot_be_written_is_said(site):
 
 
 DAMAGES = {
-    "no number": (lambda run: run["results"][0].update(values=[-1.0]), "no pair that counts"),
-    "infinite": (lambda run: run["results"][0].update(values=[1e999]), "no pair that counts"),
-    "too many": (lambda run: run["results"][0].update(values=[1.0, 2.0]), "2 values for 0 sizes"),
+    "no number": (lambda run: run.update(values=[[-1.0]]), "no pair that counts"),
+    "infinite": (lambda run: run.update(values=[[1e999]]), "Infinity is no number"),
+    "too many": (lambda run: run.update(values=[[1.0, 2.0]]), "2 values for 0 sizes"),
     "a key of no run": (lambda run: run.update(pairs=1), "pairs"),
 }
 
@@ -202,17 +203,19 @@ def test_a_broken_earlier_session_is_refused_before_anything_is_measured(site):
     """D14: hours were measured first, and then there were no valid pairs."""
     assert site.virtqual(*ON).returncode == 0
     (file,) = (site.path / "state/sessions").glob("*/log.jsonl")
-    whole = file.read_text("utf-8")
+    whole = [line for _, line in intact_lines(file.read_bytes(), file.name)]
     for name, (damage, says) in DAMAGES.items():
-        events = [json.loads(line) for line in whole.splitlines()]
-        for event in events:
+        content, crc = b"", 0
+        for event in map(json.loads, whole):
             if event["event"] == "finished":
                 damage(event["run"])
-        file.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
+            line, crc = seal(json.dumps(event).encode(), crc)
+            content += line
+        file.write_bytes(content)
         done = site.virtqual(*ON, "--against", str(file.parent))
         assert done.returncode == 2, name + done.stdout + done.stderr
         assert says in " ".join(done.stderr.split()), name
-        assert len(list((site.path / "state/sessions").iterdir())) == 1
+        assert len(list((site.path / "state/sessions").glob("2*"))) == 1
 
 
 def test_a_label_is_text(site):

@@ -28,7 +28,7 @@ echo booting > "$FAKE_SLURM/down.cloud"
 
 
 def latest(site):
-    return Log(sorted((site.path / "state/sessions").iterdir())[-1])
+    return Log(sorted((site.path / "state/sessions").glob("2*"))[-1])
 
 
 def submitted(log):

@@ -13,6 +13,7 @@ from virtqual.harness import catalogue
 from virtqual.session.log import LOG, FactsWritten
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.shared import packed
+from virtqual.session.summary import file_of
 
 RECORDED = gzip.decompress((paths.root() / "tests/sessions/kvm-within.jsonl.gz").read_bytes())
 LINES = [line for _, line in intact_lines(RECORDED, LOG)]
@@ -114,8 +115,10 @@ def poison(sessions):
             # The log itself, and the files beside a log that is well.
             make(directory(document=document) / LOG)
             path = directory(edited(HEAD["session"].encode(), b"s"), document=document)
-            for file in ("summary.json", catalogue.FILE, "junit.xml", "report.html"):
+            file_of(path).parent.mkdir(exist_ok=True)
+            for file in (catalogue.FILE, "junit.xml", "report.html"):
                 make(path / file)
+            make(file_of(path))
             if not document:
                 make(path / "session.json")
     (sessions / next(names)).write_text("no directory", encoding="utf-8")
@@ -136,7 +139,7 @@ def test_a_session_is_measured_and_concluded_among_all_of_them(site, sessions):
     before = {path.name for path in sessions.iterdir()}
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj")
     assert done.returncode == 0, done.stdout + done.stderr
-    (name,) = {path.name for path in sessions.iterdir()} - before
+    (name,) = {path.name for path in sessions.glob("2*-testsite")} - before
     session = read_session(sessions / name)
     assert (session["outcome"], session["exit_code"]) == ("WITHIN", 0)
     assert not (site.path / "pwned").exists()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,11 @@ def test_within_budget(site):
     assert done.returncode == 0, done.stdout + done.stderr
     found = session(site)
     assert (found["schema"], found["outcome"]) == ("virtqual-session/3", "WITHIN")
+    assert len(found["provenance"]["commit"]) in (0, 40)
+    assert found["basis"]["provenance"] == found["provenance"]
+    assert re.fullmatch(r"\d{8}-\d{6}-testsite", found["session"])
+    begun = datetime.strptime(found["session"][:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    assert abs((begun - datetime.fromisoformat(found["created"])).total_seconds()) <= 1
     # LAMMPS has other cases, and other programs were not run at all.
     assert "no (0 of the 9 checks that class kvm asks for were judged: missing " in found["qualified"]
     assert "lammps %problem=rhodo" in found["missing"]
@@ -75,7 +82,7 @@ def test_a_stack_that_several_people_share_is_only_read(site):
     done = site.virtqual(*ON, "-n", "lj", VIRTQUAL_SHARED=str(shared), VIRTQUAL_STATE=str(mine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(shared.rglob("*")) == before
-    assert len(list((mine / "sessions").iterdir())) == 1
+    assert len(list((mine / "sessions").glob("2*"))) == 1
 
 
 def test_over_budget_names_the_metric_and_by_how_much(site):
@@ -162,7 +169,7 @@ def test_no_check_selected_is_not_a_pass_and_leaves_no_session(site):
     done = site.virtqual(*ON, "-n", "lamps")
     assert done.returncode == 2
     assert "no check has a name that matches 'lamps': did you mean lammps" in done.stderr
-    assert not list((site.path / "state/sessions").iterdir())
+    assert not list((site.path / "state/sessions").glob("2*"))
 
 
 def test_options_are_checked_before_the_system_is_there(site):

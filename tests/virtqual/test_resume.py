@@ -37,7 +37,7 @@ def interrupted(site, moment, number=signal.SIGINT):
     site.until(process, moment)
     os.kill(process.pid, number)
     process.communicate(timeout=60)
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     return directory.name
 
 
@@ -92,7 +92,7 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
     site.until(process, " 4/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     done = site.virtqual("qualify", "--resume", directory.name)
     assert done.returncode == 1, in_words(done)
     (verdict,) = document(site, directory.name)["verdicts"]
@@ -139,7 +139,7 @@ def test_ten_random_moments(site):
     else:
         done = site.virtqual(*options)
         assert done.returncode == 0, in_words(done)
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     runs = document(site, directory.name)["runs"]
     assert len({run["job"] for run in runs}) == len(runs)
     pairs = [run["pair"] for run in runs]
@@ -149,7 +149,7 @@ def test_ten_random_moments(site):
 def test_what_cannot_go_on_is_said(site):
     done = site.virtqual(*ON)
     assert done.returncode == 0, in_words(done)
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     done = site.virtqual("qualify", "--resume", directory.name)
     assert done.returncode == 2
     assert "is concluded (WITHIN): there is nothing left of it to run" in in_words(done)
@@ -173,7 +173,7 @@ def test_another_build_is_no_part_of_it(site):
 
 def test_a_plain_run_of_reframe_is_none(site):
     assert site.reframe("-n", "lammps.*lj").returncode == 0
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     done = site.virtqual("qualify", "--resume", directory.name)
     assert done.returncode == 2
     assert "was a plain ReFrame run" in in_words(done)

@@ -39,7 +39,7 @@ ON_THREE = {
 
 
 def session(site):
-    (directory,) = (site.path / "state/sessions").iterdir()
+    (directory,) = (site.path / "state/sessions").glob("2*")
     return read_session(directory)
 
 

@@ -25,13 +25,13 @@ def command(
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
-    The exit code is 0 if all is well, 4 if a log is damaged, a conclusion does
-    not follow from its runs, a document says something else than the log, or
-    other users can write to the state directory.
+    The exit code is 0, or 4 if a log is damaged, a conclusion does not follow
+    from its runs, a document differs from the log, or other users can write to
+    the state directory.
     """
     with speaking():
-        say, known = verbatim(), paths.sessions()
-        directories = [find(name, known) for name in sessions or ()] or [known / name for name in ids(known)]
+        say, state = verbatim(), paths.sessions()
+        directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
         problems = [] if sessions else list(check_state())
         quiet = not say.is_terminal
         for directory in track(directories, "checking", console=say, transient=True, disable=quiet):

@@ -16,8 +16,8 @@ from virtqual.session.store import find
 def command(session: Annotated[str, typer.Argument(help="session (id or path) that is damaged")]) -> None:
     """Copy the lines of a log before the first damaged one into a new session.
 
-    The damaged session stays as it is.  Where no run is lost, the new session is
-    judged again; else `virtqual qualify --resume` goes on with it.
+    The damaged session stays as it is.  The new session is judged again if no run
+    is lost; else `virtqual qualify --resume` goes on with it.
     """
     with speaking():
         log, dropped = repair(find(session, paths.sessions()))

@@ -126,7 +126,7 @@ def _kept() -> str:
         file = directory / name
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            file.write_text(traceback.format_exc(), encoding="utf-8")
+            write_file(traceback.format_exc(), file)
         except OSError:
             continue
         return f"the traceback is in {file}"

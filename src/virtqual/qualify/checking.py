@@ -1,4 +1,4 @@
-"""Whether the record of a session is as it was written, and its conclusion follows from its runs."""
+"""Check the record of a session: the log is as it was written, and the conclusion follows from the runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw
-from virtqual.session.log import DOCUMENT, Log, document_of
+from virtqual.session.log import DOCUMENT, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import FILE, Summary
+from virtqual.session.summary import Summary, file_of, read_summary
 from virtqual.verdict import VerdictRecord
 from virtqual.verdict.rule import LOOKS
 
@@ -34,14 +34,14 @@ _OPEN = ("BROKEN", "INTERRUPTED", "UNFINISHED")
 
 
 class Checked(NamedTuple):
-    """What a check says of a session, a sentence each.
+    """The findings of a check, a sentence each.
 
     Attributes
     ----------
     problems
-        What is wrong with the record.
+        Faults of the record.
     notes
-        What could not be checked, or is judged otherwise by other code or references.
+        Parts that could not be checked, and verdicts that other code or references had made.
     """
 
     problems: list[str]
@@ -64,12 +64,12 @@ def check_session(directory: Path) -> Checked:
         session = load(directory)
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
-            # So that `list`, `status` and `history` say it, too: they read summaries.
+            # `list`, `status` and `history` read summaries, and say it from now on.
             with suppress(OSError):
-                (directory / FILE).unlink()
+                file_of(directory).unlink()
         return Checked([str(error)], [])
     checked = check_conclusion(session, directory)
-    checked.problems.extend(_of_documents(session, directory))
+    checked.problems.extend(_compare_documents(session, directory))
     return checked
 
 
@@ -89,7 +89,7 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     again, notes = session.model_copy(), []
     for name, field in Conclusion.model_fields.items():
         setattr(again, name, field.get_default(call_default_factory=True))
-    again.basis = basis or Basis(runs=session.measured, looks=_looks_of(session))
+    again.basis = basis or Basis(runs=session.measured, looks=_find_looks(session))
     again.not_run = session.not_run
     earlier = None
     try:
@@ -100,7 +100,7 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
         draw(again, earlier, directory)
     except (VirtqualError, ValueError) as error:
         return Checked([f"{session.session}: its runs cannot be judged again: {error}"], notes)
-    problems = list(_differences(session, again, whole=not notes))
+    problems = list(_differences(session, again, with_outcome=not notes))
     # A budget that was changed since is no fault of the record.
     if problems and not is_from_elsewhere(directory) and (basis is None or basis.provenance != provenance()):
         notes += [f"{problem} (other code or references judged it then)" for problem in problems]
@@ -108,32 +108,32 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     return Checked(problems, notes)
 
 
-def _looks_of(session: Session) -> tuple[int, ...]:
+def _find_looks(session: Session) -> tuple[int, ...]:
     """Return after how many pairs a session without a basis was judged: a plain run looks once."""
     return LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
 
 
-def _differences(session: Session, again: Session, *, whole: bool) -> Iterator[str]:
+def _differences(session: Session, again: Session, *, with_outcome: bool) -> Iterator[str]:
     """Yield how a recorded session differs from what its runs come to now."""
-    if whole and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
+    if with_outcome and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
         yield (
             f"{session.session}: recorded {session.outcome} (exit code {session.exit_code}), "
             f"its runs say {again.outcome} ({again.exit_code})"
         )
-    if whole and session.qualified != again.qualified:
+    if with_outcome and session.qualified != again.qualified:
         yield f"{session.session}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
     recorded = {(verdict.series, verdict.gate): verdict for verdict in session.verdicts}
     drawn = {(verdict.series, verdict.gate): verdict for verdict in again.verdicts}
-    for key in recorded.keys() | drawn.keys() if whole else drawn.keys():
+    for key in recorded.keys() | drawn.keys() if with_outcome else drawn.keys():
         before, now = recorded.get(key), drawn.get(key)
         if before is None or now is None:
-            yield f"{session.session}: {key[0]}: recorded {_told(before)}, its runs say {_told(now)}"
+            yield f"{session.session}: {key[0]}: recorded {_describe(before)}, its runs say {_describe(now)}"
         elif others := _other_fields(before, now):
             yield (
-                f"{session.session}: {key[0]}: recorded {_told(before)}, its runs say {_told(now)} "
+                f"{session.session}: {key[0]}: recorded {_describe(before)}, its runs say {_describe(now)} "
                 f"(other: {', '.join(others)})"
             )
-    if whole and (others := _other_fields(session, again, _OTHER_FIELDS)):
+    if with_outcome and (others := _other_fields(session, again, _OTHER_FIELDS)):
         yield f"{session.session}: recorded {', '.join(others)}: not what its runs say"
 
 
@@ -156,42 +156,37 @@ def _are_alike(before: Any, now: Any) -> bool:
     return bool(before == now)
 
 
-def _told(verdict: VerdictRecord | None) -> str:
+def _describe(verdict: VerdictRecord | None) -> str:
     if verdict is None:
         return "no verdict"
     ratio = f" at {verdict.judged.ratio:.4g}x" if verdict.judged else ""
     return f"{verdict.outcome.value}{ratio}{' (waived)' * verdict.waived}"
 
 
-def _of_documents(session: Session, directory: Path) -> Iterator[str]:
+def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
-    document, summary = directory / DOCUMENT, directory / FILE
-    try:
-        content = reading.bytes_of(document, reading.RECORD, links=False)
-    except FileNotFoundError:
-        content = None
-    except OSError as error:
-        yield f"{document}: {error.strerror}"
-        content = None
-    if content is not None and content != document_of(session).encode():
-        yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
-    try:
-        kept = Summary.model_validate_json(reading.bytes_of(summary, reading.RECORD, links=False))
-    except (OSError, ValidationError):
-        # It is made again when it is needed.
+    document = directory / DOCUMENT
+    if document.is_symlink() or document.exists():
+        try:
+            content = reading.bytes_of(document, reading.RECORD, links=False).decode("utf-8", "replace")
+        except OSError as error:
+            content = str(error.strerror)
+        if content != document_of(session):
+            yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
+    summary = None if is_from_elsewhere(directory) else read_summary(directory)
+    if summary is None:
         return
-    if kept.log != Log(directory).state():
-        return
-    made = Summary.of(session)
-    # What depends on the references of its day.
-    varying = {"log": "", "verdicts": (), "complete": False}
-    outcomes = [(verdict.name, verdict.outcome, verdict.passes) for verdict in kept.verdicts]
-    if (
-        kept.model_copy(update=varying) != made.model_copy(update=varying)
-        or kept.complete != made.complete
-        or outcomes != [(verdict.name, verdict.outcome, verdict.passes) for verdict in made.verdicts]
+    expected = Summary.of(session)
+    # These depend on the references of its day.
+    varying = {"log": "", "verdicts": ()}
+    outcomes, expected_outcomes = (
+        [(verdict.name, verdict.outcome, verdict.passes) for verdict in each.verdicts]
+        for each in (summary, expected)
+    )
+    if outcomes != expected_outcomes or (
+        summary.model_copy(update=varying) != expected.model_copy(update=varying)
     ):
-        yield f"{summary}: is not what the log tells; remove it, and it is made again"
+        yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 
 def check_state() -> Iterator[str]:
@@ -200,7 +195,7 @@ def check_state() -> Iterator[str]:
     if paths.is_state_shared() or not state.exists():
         return
     named = [state, *(state / name for name in ("sessions", "outbox", "notify.yaml"))]
-    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*")
+    globs = ("measuring-*.lock", "sessions/*", "sessions/.summaries", "sessions/*/*.json*")
     for path in [*named, *(path for pattern in globs for path in state.glob(pattern))]:
         try:
             status = path.lstat()

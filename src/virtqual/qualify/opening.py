@@ -16,6 +16,7 @@ from virtqual import paths
 from virtqual.admission.compare import compare
 from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
+from virtqual.files.records import sync_directory
 from virtqual.files.wording import printable
 from virtqual.harness import repetitions
 from virtqual.qualify import concluding, plan
@@ -170,6 +171,8 @@ def _resumable(name: str, on: str) -> tuple[Log, Request]:
     session = log.session()
     if on not in ("", session.system):
         raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
+    if not paths.is_trusted(log.path.lstat()):
+        raise RefusedError(f"session {session.session} belongs to another user, and names jobs to cancel")
     if session.request is None:
         raise UsageError(
             f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
@@ -321,13 +324,14 @@ def _shown(label: str) -> str:
 def _directory(now: datetime.datetime, system: str) -> Path:
     """Make the session's directory, whose name is its id, with the time in UTC.
 
-    Of two sessions in one second, one takes the next second.
+    A second session of the same second takes the next second.
     """
     sessions = paths.make(paths.sessions())
     while True:
         directory = sessions / f"{now:%Y%m%d-%H%M%S}-{system}"
         try:
             directory.mkdir(mode=0o755)
+            sync_directory(sessions)
         except FileExistsError:
             now += datetime.timedelta(seconds=1)
         except OSError as error:
@@ -372,7 +376,7 @@ def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Ses
         # From before the VMs were placed otherwise, or a metric was renamed: such a one is good no longer.
         with suppress(VirtqualError):
             session = _earlier(str(directory), system)
-            # What it says of itself is believed only where its runs say it.
+            # Its conclusion is believed only if its runs say the same.
             if session and not check_conclusion(session, directory).problems:
                 return session
     return None

@@ -25,7 +25,7 @@ _NAMES = {"finished": "run", "failed": "failure", "concluded": "conclusion"}
 def repair(directory: Path) -> tuple[Log, str]:
     """Copy what is intact of a damaged session into a new one, up to the first damaged line.
 
-    Where all runs are intact, the new session is concluded again; else it can be resumed.
+    The new session is concluded again if all runs are intact; else it can be resumed.
 
     Returns
     -------
@@ -51,14 +51,14 @@ def repair(directory: Path) -> tuple[Log, str]:
             log.append(event)
     if (directory / catalogue.FILE).is_file():
         shutil.copyfile(directory / catalogue.FILE, new / catalogue.FILE)
-    said = f"repaired from session {events[0].head.session}: {dropped}"
+    origin = f"repaired from session {events[0].head.session}: {dropped}"
     session = log.session()
     document = _document(directory)
     if document and document.basis and document.basis.runs == session.measured:
-        _conclude(log, session, document, f"{said[0].upper()}{said[1:]}; no run was lost.")
+        _conclude(log, session, document, f"{origin[0].upper()}{origin[1:]}; no run was lost.")
     else:
-        ended_by(log, InfrastructureError(f"it was {said}"))
-    return log, said
+        ended_by(log, InfrastructureError(f"it was {origin}"))
+    return log, origin
 
 
 def _intact(directory: Path) -> tuple[list[Event], DamagedError | None]:

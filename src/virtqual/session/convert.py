@@ -33,7 +33,7 @@ def convert(directory: Path) -> Log:
         lines = reading.bytes_of(source, reading.RECORD, links=False).split(b"\n")
     except OSError as error:
         raise UsageError(f"{source}: no session ({error.strerror})") from error
-    # What follows the last line feed was not written whole.
+    # A last line without a line feed was not written whole.
     events = [_converted(line, f"{source}:{number}") for number, line in enumerate(lines[:-1], 1) if line]
     if not events:
         raise UsageError(f"{source}: no session (its first line is missing)")
@@ -60,7 +60,7 @@ def _converted(line: bytes, place: str) -> list[Event]:
         content = json.loads(line)
         kind = content["event"]
         if kind == "begun":
-            return _begun(content)
+            return _convert_head(content)
         if kind == "concluded":
             # Everything else of it stands in other lines.
             fields = {
@@ -77,7 +77,7 @@ def _converted(line: bytes, place: str) -> list[Event]:
         ) from None
 
 
-def _begun(content: dict[str, Any]) -> list[Event]:
+def _convert_head(content: dict[str, Any]) -> list[Event]:
     """Return the head, and what was known of a node of each partition."""
     head = content["head"]
     if head["schema"] != OLD_SCHEMA:

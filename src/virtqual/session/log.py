@@ -40,7 +40,7 @@ from virtqual.session.session import (
     Round,
     Session,
 )
-from virtqual.session.shared import Facts, compact, packed, shorten, unpacked
+from virtqual.session.shared import Facts, compact, load_strictly, packed, shorten, unpacked
 from virtqual.stack.same import Seen
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
@@ -196,7 +196,7 @@ class Log:
         facts: dict[str, str] = {}
         lines = [_encoded(event, facts)]
         if facts and not self._written:
-            self._written.update(self._digests())
+            self._written.update(self._read_digests())
         new = {digest: text for digest, text in facts.items() if digest not in self._written}
         if new:
             lines.insert(0, _encoded(FactsWritten(zlib=packed(new)), {}))
@@ -207,7 +207,7 @@ class Log:
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
         self._written.update(new)
 
-    def _digests(self) -> Iterator[str]:
+    def _read_digests(self) -> Iterator[str]:
         """Yield the digests of all facts in the file."""
         if self.path.exists():
             for event in self.events(lenient=True):
@@ -437,12 +437,12 @@ class Log:
         return jobs
 
 
-#: What the runs of a case have alike on the same nodes.
+#: Fields that the runs of a case have alike on the same nodes.
 _SETUP = (
     *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
     *("clock", "repetitions", "stack", "stack_hash", "reference"),
 )
-#: What `Concluded` has of a session.
+#: The fields of a session that `Concluded` has.
 _CONCLUSION = tuple(Conclusion.model_fields)
 
 
@@ -474,11 +474,13 @@ def _decoded(line: bytes, facts: Facts) -> Event:
     ValueError
         The line is none of a session's log, and why.
     """
-    content = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    content = load_strictly(line)
     kind = content.get("event") if isinstance(content, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
+    if model in (Finished, Probed, Concluded):
+        facts.count_values(content)
     if model is Finished and isinstance(content.get("run"), dict):
         content["run"] = _run_of(content["run"], facts)
     elif model in (Probed, Concluded):
@@ -511,18 +513,6 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
             {**(result or {}), "values": value} for result, value in zip_longest(run["results"], values)
         ]
     return run
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, which may have a key only once."""
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 def _is_cut_off(failure: Failure, recent: Sequence[Failure]) -> bool:

@@ -360,7 +360,7 @@ class SlowRunsRecord(BaseModel):
 
 
 class Basis(BaseModel):
-    """What a conclusion was drawn from, besides the session itself: by this it can be drawn again.
+    """The arguments of a judgement besides the session: with these it can be made again.
 
     Attributes
     ----------

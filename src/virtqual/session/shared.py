@@ -17,12 +17,36 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MIN_CHARS = 120
 #: Size of the facts of one line at most, B.
 MAX_FACTS_BYTES = 16 * 2**20
+#: Number of JSON values at most that the references of a line stand for: short facts can stand for many.
+MAX_VALUES = 2_000_000
 _KEY = "fact"
 
 
 def compact(value: Any) -> str:
     """Return a value as JSON on one line."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def load_strictly(text: bytes) -> Any:
+    """Return the content of a JSON text, which has each key once and no NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        The text is not of this form.
+    """
+    return json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_number)
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key stands twice")
+    return content
+
+
+def _refuse_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def digest_of(text: str) -> str:
@@ -47,7 +71,7 @@ def shorten(value: Any, facts: dict[str, str]) -> Any:
     else:
         return value
     text = compact(short)
-    # What only looks like a reference becomes a fact, so that it is not taken for one.
+    # Content that looks like a reference becomes a fact: it must not be taken for one.
     if len(text) < MIN_CHARS and not is_reference(value):
         return short
     facts[digest_of(text)] = text
@@ -76,7 +100,7 @@ def unpacked(text: str) -> dict[str, Any]:
     try:
         unpacker = zlib.decompressobj()
         content = unpacker.decompress(base64.b85decode(text), MAX_FACTS_BYTES)
-        facts = json.loads(content)
+        facts = load_strictly(content)
     except zlib.error as error:
         raise ValueError(f"its facts cannot be unpacked: {error}") from None
     if not isinstance(facts, dict) or not unpacker.eof:
@@ -89,6 +113,7 @@ class Facts:
 
     def __init__(self) -> None:
         self._contents: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
         self._models: dict[tuple[type[BaseModel], str], BaseModel] = {}
 
     def update(self, contents: Mapping[str, Any]) -> None:
@@ -97,12 +122,36 @@ class Facts:
         Raises
         ------
         ValueError
-            A digest is that of another fact.
+            A digest is that of another fact, or a fact refers to an unknown one, or to too many.
         """
+        # A fact is written after those that it refers to.
         for digest, content in contents.items():
             if digest_of(compact(content)) != digest:
                 raise ValueError(f"the fact is not that of digest {digest}")
-        self._contents |= contents
+            # Content that looks like a reference is none.
+            parts = content.values() if is_reference(content) else [content]
+            self._sizes[digest] = sum(map(self.count_values, parts))
+            self._contents[digest] = content
+
+    def count_values(self, value: Any) -> int:
+        """Return for how many JSON values a value stands, with those of the facts that it refers to.
+
+        Raises
+        ------
+        ValueError
+            A reference is to an unknown fact, or they are more than `MAX_VALUES`.
+        """
+        if is_reference(value):
+            self.look_up(value)
+            count = self._sizes[value[_KEY]]
+        elif isinstance(value, dict | list):
+            parts = value.values() if isinstance(value, dict) else value
+            count = 1 + sum(map(self.count_values, parts))
+        else:
+            count = 1
+        if count > MAX_VALUES:
+            raise ValueError(f"it stands for more than {MAX_VALUES:,} values")
+        return count
 
     def look_up(self, value: Any) -> Any:
         """Return the fact that a value refers to, or the value; its parts may still be references.

@@ -1,7 +1,7 @@
 """A session in short: what of it lists, nights and histories look at.
 
-It stands in a file beside the session's document, from which it can be made again at any time: years of
-sessions are read in seconds.
+It stands in a file of its own, which can be made again from the session's log at any time: years of sessions
+are read in seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from virtqual.session.store import each, find, is_of_the_future, load
 from virtqual.verdict import Outcome, VerdictRecord
 from virtqual.verdict.pairs import PairingError, Series, Side
 
-FILE = "summary.json"
+#: Directory of all summaries, beside the sessions: a session from elsewhere brings none along.
+DIRECTORY = ".summaries"
 
 
 class VerdictSummary(BaseModel):
@@ -215,6 +216,20 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
             yield directory, session
 
 
+def file_of(directory: Path) -> Path:
+    """Return the file that has the summary of a session."""
+    return directory.parent / DIRECTORY / f"{directory.name}.json"
+
+
+def read_summary(directory: Path) -> Summary | None:
+    """Return the summary of a session from its file, if that was made of the log as it is now."""
+    with suppress(OSError, ValidationError):
+        kept = Summary.model_validate_json(reading.bytes_of(file_of(directory), reading.RECORD, links=False))
+        if kept.log == Log(directory).state():
+            return kept
+    return None
+
+
 def summary(directory: Path) -> Summary:
     """Return a session in short, from its file if that was made of the log as it is now.
 
@@ -223,12 +238,9 @@ def summary(directory: Path) -> Summary:
     virtqual.errors.DamagedError, UsageError
         The session cannot be read.
     """
-    file, state = directory / FILE, Log(directory).state()
-    # One that is not there, or of another version, is made again.
-    with suppress(OSError, ValidationError):
-        kept = Summary.model_validate_json(reading.bytes_of(file, reading.RECORD, links=False))
-        if kept.log == state and kept.session == directory.name:
-            return kept
+    if current := read_summary(directory):
+        return current
+    state = Log(directory).state()
     session, series, lasting = load(directory), {}, True
     try:
         series = series_of(admitted_of(session).runs, references())
@@ -242,12 +254,13 @@ def summary(directory: Path) -> Summary:
     # Of another user's session it is made each time.
     with suppress(OSError):
         if lasting:
-            write_whole(made, file)
+            file_of(directory).parent.mkdir(mode=0o755, exist_ok=True)
+            write_whole(made, file_of(directory))
     return made
 
 
 def latest(sessions: Path, system: str) -> Path:
-    """Return the directory of the newest session of a system that has a run, whatever became of it.
+    """Return the directory of the newest session of a system that has a run, also of one that was refused.
 
     Raises
     ------

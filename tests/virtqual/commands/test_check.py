@@ -12,7 +12,7 @@ from virtqual.qualify import concluding
 from virtqual.runs import Result
 from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log
 from virtqual.session.seal import intact_lines, seal
-from virtqual.session.summary import FILE, summary
+from virtqual.session.summary import file_of, summary
 from virtqual.verdict import Outcome
 
 SESSIONS = paths.root() / "tests/sessions"
@@ -180,13 +180,12 @@ def test_a_verdict_of_a_broken_session_is_compared(state):
 
 def test_a_document_and_a_summary_that_were_edited_are_said(session):
     summary(session)
-    for file in ("session.json", FILE):
-        path = session / file
+    for path in (session / "session.json", file_of(session)):
         path.write_text(path.read_text().replace('"WITHIN"', '"OVER"', 1), encoding="utf-8")
     code, output = run("check")
     assert code == 4
     assert "session.json: is not what the log tells" in output
-    assert "summary.json: is not what the log tells" in output
+    assert f"{session.name}.json: is not what the log tells" in output
 
 
 def test_files_that_others_can_write_are_said(session):

@@ -130,6 +130,21 @@ def test_a_file_that_cannot_be_written_is_named(two, tmp_path, command):
     assert "x.html: No such file or directory" in " ".join(done.output.split())
 
 
+def test_no_command_writes_through_a_link_that_came_with_a_session(two, tmp_path):
+    """It may lead to a file of the reader, such as the keys that may log in."""
+    target = tmp_path / "authorized_keys"
+    target.write_text("mine", encoding="utf-8")
+    names = [f"{name}{ending}" for name in ("report.html", "summary.json") for ending in ("", ".part")]
+    for directory in paths.sessions().glob("2*"):
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
+            (directory / name).symlink_to(target)
+    for command in (("report", "20260101"), ("list",), ("status",), ("history",), ("check",)):
+        run(*command)
+    assert target.read_text("utf-8") == "mine"
+    assert "memory_triad" in (paths.sessions() / "20260101-000000-s/report.html").read_text("utf-8")
+
+
 def test_a_session_is_shown_again_as_it_was_concluded(two):
     done = run("show", "20260102")
     assert done.exit_code == 0, done.output

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from virtqual.commands import status
 from virtqual.session import summary
-from virtqual.session.log import DOCUMENT, LOG
-from virtqual.session.summary import FILE
+from virtqual.session.log import DOCUMENT, LOG, Log, Submitted
+from virtqual.session.summary import file_of
 
 
 def said(*options):
@@ -33,9 +33,9 @@ def test_what_is_in_short_is_made_again_from_the_session(nights, tmp_path):
     directory = nights(date(2026, 1, 1), 1.5)
     before = said()
     for content in ("{}", "", None):
-        (directory / FILE).unlink()
+        file_of(directory).unlink()
         if content is not None:
-            (directory / FILE).write_text(content)
+            file_of(directory).write_text(content)
         assert said() == before
 
 
@@ -62,9 +62,25 @@ def test_a_session_that_still_runs_changes_nothing(nights):
 def test_what_is_in_short_follows_a_session_that_went_on_while_it_was_read(nights):
     directory = nights(date(2026, 1, 1), 1.5)
     said()
-    old = (directory / FILE).read_bytes().replace(b"OVER", b"WITHIN")
-    (directory / FILE).write_bytes(old)
+    old = (
+        file_of(directory)
+        .read_bytes()
+        .replace(b"OVER", b"WITHIN")
+        .replace(b'"exit_code":1', b'"exit_code":0')
+    )
+    Log(directory).append(Submitted(job="1", case="case", submitted=5.0))
+    file_of(directory).write_bytes(old)
     assert said()[0] == 2, "written later than the session, but not of it"
+
+
+def test_a_summary_that_comes_with_a_session_is_not_read(nights):
+    directory = nights(date(2026, 1, 1), 1.5)
+    said()
+    kept = file_of(directory)
+    better = kept.read_bytes().replace(b"OVER", b"WITHIN").replace(b'"exit_code":1', b'"exit_code":0')
+    (directory / "summary.json").write_bytes(better)
+    kept.unlink()
+    assert said()[0] == 2
 
 
 def test_weeks_of_nights_that_come_to_no_end_are_no_good_news(nights, tmp_path):
@@ -93,7 +109,7 @@ def test_a_newest_session_that_cannot_be_read_is_no_good_news(nights, tmp_path):
 def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
     nights(date(2026, 1, 1), 1.5)
     odd = nights(date(2026, 1, 2), 1.0)
-    (odd / FILE).unlink(missing_ok=True)
+    file_of(odd).unlink(missing_ok=True)
     read = summary.Summary.of
 
     def of(session, series, **more):

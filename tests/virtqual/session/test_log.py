@@ -1,9 +1,11 @@
 """The log is the record: whatever dies, what was written is read, and nothing else."""
 
+import base64
 import json
 import os
 import random
 import threading
+import zlib
 
 import pytest
 
@@ -14,6 +16,7 @@ from virtqual.runs import Result
 from virtqual.session.log import Begun, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import Head
+from virtqual.session.shared import compact, digest_of, packed
 
 HEAD = Head(
     session="s",
@@ -162,6 +165,38 @@ def test_text_that_looks_like_a_reference_is_read_as_it_was(log):
     run = made_run("native", 0, inputs={"fact": "0" * 16})
     log.append(Finished(run=run))
     assert log.session().runs == [run]
+
+
+def test_facts_that_stand_for_more_values_than_there_is_memory_are_refused(log):
+    facts, digest = {}, ""
+    for _ in range(64):
+        part = {"fact": digest} if digest else "x" * 200
+        text = compact([part, part])
+        digest = digest_of(text)
+        facts[digest] = text
+    line = compact({"event": "facts", "zlib": packed(facts)}).encode()
+    run = compact({"event": "finished", "run": {"setup": {"fact": digest}}}).encode()
+    log.path.write_bytes(sealed(*unsealed(log), line, run))
+    with pytest.raises(UsageError, match=r"log\.jsonl:2: it stands for more than"):
+        log.session()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (packed({digest_of("[1]"): "[2]"}), "not that of digest"),
+        (packed({digest_of('[{"fact":"x"}]'): '[{"fact":"x"}]'}), "no line before it has the fact 'x'"),
+        (packed({"a": '1,"a":1'}), "a key stands twice"),
+        ("\x00", "bad base85|base85"),
+        (base64.b85encode(zlib.compress(bytes(2**25))).decode(), "not of this form, or too large|Expecting"),
+        (base64.b85encode(b"no zlib").decode(), "cannot be unpacked"),
+    ],
+)
+def test_facts_that_are_none_are_refused(log, text, says):
+    line = compact({"event": "facts", "zlib": text}).encode()
+    log.path.write_bytes(sealed(*unsealed(log), line))
+    with pytest.raises(UsageError, match=rf"log\.jsonl:2: .*({says})"):
+        log.session()
 
 
 def test_jobs_without_an_end_are_known(log):
