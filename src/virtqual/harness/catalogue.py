@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import near
@@ -141,10 +142,21 @@ def write(entries: Sequence[Entry], path: Path) -> None:
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """Return the entries of a file, none if there is no such file."""
-    if not path.is_file():
+    """Return the entries of a file, none if there is no such file.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, or has no entries.
+    """
+    if not path.exists():
         return ()
-    return _ENTRIES.validate_json(reading.bytes_of(path, reading.RECORD, links=False))
+    try:
+        return _ENTRIES.validate_json(reading.bytes_of(path, reading.RECORD, links=False))
+    except OSError as error:
+        raise UsageError(f"{path}: no list of checks ({error.strerror})") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: no list of checks ({error.errors()[0]['msg']})") from None
 
 
 def cases(entries: Iterable[Entry], scope: str) -> list[str]:

@@ -87,7 +87,9 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     if session.exit_code == 0 and not all(map(_may_pass, session.verdicts)):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if basis and basis.runs != session.measured:
-        checked.problems.append(f"{name}: its conclusion was drawn from other runs than the log has")
+        checked.problems.append(
+            f"{name}: its conclusion was drawn from other runs, or another head, than the log has"
+        )
         return checked
     if not session.runs or (basis is None and session.outcome in _OPEN):
         # Nothing follows from no run, and nothing was concluded.

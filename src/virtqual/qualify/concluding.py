@@ -142,7 +142,13 @@ def _slow_before(session: Session) -> SlowRuns:
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
     """Conclude a session that an error has ended, with the exit code that the command will have for it."""
-    session = log.session()
+    session = broken_by(log.session(), error, code)
+    write(log, session)
+    return session
+
+
+def broken_by(session: Session, error: Exception, code: int | None = None) -> Session:
+    """Write into a session that an error has ended it; see `ended_by`."""
     if code is None:
         # As `virtqual.commands.speaking` does: what a person can mend is said in the error itself.
         mended = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
@@ -150,7 +156,6 @@ def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
     kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}.{session.goes_on}"
-    write(log, session)
     return session
 
 
@@ -161,7 +166,10 @@ def write(log: Log, session: Session) -> None:
 
 
 def write_documents(log: Log, session: Session) -> None:
-    """Write the documents of a session that has a conclusion."""
-    log.write()
+    """Write the documents of a session that has a conclusion.
+
+    A session without ``session.json`` is looked after when the next one begins, so it is written last.
+    """
     junit.write(session, log.directory / junit.FILE)
     page.write(session, log.directory)
+    log.write()

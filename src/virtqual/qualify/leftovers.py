@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError
-from virtqual.qualify.concluding import ended_by, write_documents
+from virtqual.qualify.concluding import broken_by, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel
@@ -36,13 +36,19 @@ def end_leftovers(system: str) -> Iterator[str]:
             continue
         if session.system != system:
             continue
-        if session.outcome != Conclusion().outcome:
-            # It ended between its conclusion and its documents.
+        if session.outcome == Conclusion().outcome:
+            ended = cancel(log.unfinished())
+            jobs = (
+                f"its jobs {', '.join(ended)} still ran and were cancelled"
+                if ended
+                else "it left no job behind"
+            )
+            yield f"session {name} had ended without a conclusion: {jobs}"
+            reason = f"it ended before it was concluded (was it killed?); {jobs}"
+            session = broken_by(session, InfrastructureError(reason))
+            log.conclude(session)
+        # Else it ended between its conclusion and its documents.
+        try:
             write_documents(log, session)
-            continue
-        ended = cancel(log.unfinished())
-        jobs = (
-            f"its jobs {', '.join(ended)} still ran and were cancelled" if ended else "it left no job behind"
-        )
-        ended_by(log, InfrastructureError(f"it ended before it was concluded (was it killed?); {jobs}"))
-        yield f"session {session.session} had ended without a conclusion: {jobs}"
+        except Exception as error:
+            yield f"the documents of session {name} cannot be written: {error}"

@@ -170,15 +170,19 @@ def earlier(request: Request, system: str) -> Durations:
         # A session of another version would only tell how long a run may take.
         if not isinstance(summary, Summary) or summary.system != system or not summary.runs:
             continue
+        try:
+            entries = catalogue.read(directory / catalogue.FILE)
+        except UsageError:
+            continue
         if cases is None:
-            cases = asked(request, catalogue.read(directory / catalogue.FILE))
+            cases = asked(request, entries)
         times = {
             (case, side): [seconds]
             for case, durations in summary.durations.items()
             if case in cases
             for side, seconds in durations.medians.items()
         }
-        found = Durations(times | found.times, _nodes(directory) | found.nodes)
+        found = Durations(times | found.times, {entry.case: entry.nodes for entry in entries} | found.nodes)
     return found
 
 

@@ -327,6 +327,8 @@ class Log:
             match event:
                 case Begun():
                     head = event.head
+                    # A repaired session has another id.
+                    measured.update(line.replace(head.session.encode(), b"", 1))
                 case Probed():
                     probed = event.nodes
                 case RoundBegun():
@@ -406,6 +408,8 @@ class Log:
             return {}
         jobs: dict[str, float] = {}
         for number, line in enumerate(lines):
+            if number and b'"submitted"' not in line:
+                continue
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 event = json.loads(line)
                 if number == 0 and event["head"]["system"] != system:

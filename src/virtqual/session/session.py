@@ -364,7 +364,7 @@ class Basis(BaseModel):
     Attributes
     ----------
     runs
-        SHA-256 of the runs and failures in the log; see `virtqual.session.log`.
+        SHA-256 of the head, but for the id, and of the runs and failures in the log.
     looks, share, slow_before, today
         See `virtqual.session.judge.judge`.
     earlier
@@ -482,7 +482,7 @@ class Session(Document):
     runs
         Every run, once, by start.
     measured
-        SHA-256 of the runs and failures in the log, as `Basis.runs` has it.
+        SHA-256 of what was measured, as `Basis.runs` has it.
     """
 
     runs: list[Run] = []

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from virtqual import cli, paths
 from virtqual.qualify import concluding
 from virtqual.runs import Result
-from virtqual.session.log import LOG, Concluded, FactsWritten, Finished, Log
+from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.summary import file_of, summary
+from virtqual.verdict import Outcome
 
 SESSIONS = paths.root() / "tests/sessions"
 
@@ -118,7 +119,63 @@ def test_a_run_that_was_edited_is_said(session):
 
     rewrite(session, change)
     code, output = run("check")
-    assert (code, "its conclusion was drawn from other runs than the log has" in output) == (4, True)
+    assert (code, "its conclusion was drawn from other runs or another head" in output) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("conclusion", "All is well."),
+        ("canaries", []),
+        ("preflight", []),
+        ("verdicts.message", "WITHIN, and well so"),
+        ("verdicts.pairs", 400),
+        ("verdicts.native", 1.0),
+    ],
+)
+def test_every_field_of_a_conclusion_is_compared(session, name, value):
+    def change(event):
+        if not isinstance(event, Concluded):
+            return event
+        part, _, field = name.partition(".")
+        if field:
+            edited = [verdict.model_copy(update={field: value}) for verdict in event.conclusion.verdicts]
+        else:
+            edited = value
+        return Concluded(conclusion=event.conclusion.model_copy(update={part: edited}))
+
+    rewrite(session, change)
+    code, output = run("check")
+    assert (code, name.rpartition(".")[2] in output) == (4, True)
+
+
+def test_the_build_of_a_verdict_cannot_be_renamed(session):
+    def change(event):
+        if not isinstance(event, Begun):
+            return event
+        event.head.identity["virtual"]["hypervisor"]["build"] = "another one"
+        return event
+
+    rewrite(session, change)
+    code, output = run("check")
+    assert (code, "drawn from other runs or another head" in output) == (4, True)
+
+
+def test_a_verdict_of_a_broken_session_is_compared(state):
+    directory = put(state, "emulated-vm-died")
+
+    def change(event):
+        if not isinstance(event, Concluded):
+            return event
+        edited = [
+            verdict.model_copy(update={"outcome": Outcome.WITHIN}) for verdict in event.conclusion.verdicts
+        ]
+        assert edited
+        return Concluded(conclusion=event.conclusion.model_copy(update={"verdicts": edited}))
+
+    assert run("check")[0] == 0
+    rewrite(directory, change)
+    assert run("check")[0] == 4
 
 
 def test_a_document_and_a_summary_that_were_edited_are_said(session):
