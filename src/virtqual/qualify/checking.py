@@ -87,9 +87,8 @@ def check_conclusion(session: Session, directory: Path) -> Checked:
     if session.exit_code == 0 and not all(map(_may_pass, session.verdicts)):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if basis and basis.runs != session.measured:
-        checked.problems.append(
-            f"{name}: its conclusion was drawn from other runs, or another head, than the log has"
-        )
+        why = "its conclusion was drawn from other runs or another head than the log has"
+        checked.problems.append(f"{name}: {why}")
         return checked
     if not session.runs or (basis is None and session.outcome in _OPEN):
         # Nothing follows from no run, and nothing was concluded.
@@ -188,10 +187,18 @@ def _describe(verdict: VerdictRecord) -> str:
 def _find_other_fields(session: Session, again: Session) -> list[str]:
     """Return the fields of a conclusion that are not what the runs come to, such as ``preflight``."""
     recorded, drawn = (
-        each.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis"})
+        each.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis", "verdicts"})
         for each in (session, again)
     )
-    return [name for name, value in recorded.items() if not _is_equal(value, drawn[name])]
+    pairs = [("", recorded, drawn)]
+    for before, now in zip(session.verdicts, again.verdicts, strict=True):
+        pairs.append((f"{now.series} ", before.model_dump(mode="json"), now.model_dump(mode="json")))
+    return [
+        f"{of}{field}"
+        for of, before, now in pairs
+        for field, value in before.items()
+        if not _is_equal(value, now[field])
+    ]
 
 
 def _is_equal(recorded: object, drawn: object) -> bool:
