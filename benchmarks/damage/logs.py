@@ -366,10 +366,10 @@ def outcome_of(original: Original, content: bytes, *, keep_document: bool, is_ed
         if events == original.events[: len(events)] and session.outcome == "UNFINISHED":
             return "exact prefix"
         judge_again(session, directory)
-        problems, notes = check_session(directory)
+        problems, otherwise, notes = check_session(directory)
         if what_counts(session) == what_counts(original.session):
             return "told by check" if problems else "nothing that counts"
-        if problems or notes:
+        if problems or otherwise or notes:
             return "told by check" if problems else "only noted by check"
         return "follows from edited runs" if kind in WITH_DIGEST else "SILENT"
     except Exception as error:

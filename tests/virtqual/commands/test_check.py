@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from virtqual import cli, paths
 from virtqual.qualify import concluding
+from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
-from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log
+from virtqual.session import convert
+from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.summary import file_of, summary
 from virtqual.verdict import Outcome
@@ -68,6 +70,47 @@ def test_a_session_that_is_compared_with_another_is_judged_with_it(state):
     put(state, "kvm-within")
     put(state, "kvm-slower-against")
     assert run("check") == (0, "2 sessions checked: as they were written")
+
+
+def test_a_damaged_earlier_session_leaves_the_others_checked(state):
+    earlier, later = put(state, "kvm-within"), put(state, "kvm-slower-against")
+    content = (earlier / LOG).read_bytes()
+    (earlier / LOG).write_bytes(content.replace(b'"pair":3', b'"pair":4'))
+    code, output = run("check")
+    assert code == 4
+    assert "the line is damaged" in output
+    assert f"{later.name}: changes since session {earlier.name}, which is not here or is damaged" in output
+    assert "2 sessions checked: 1 problem found" in output
+
+
+def test_an_earlier_session_that_went_on_since_is_no_fault_of_the_later_one(state):
+    earlier, later = put(state, "kvm-within"), put(state, "kvm-slower-against")
+    log = Log(earlier)
+    run_ = log.session().runs[0]
+    log.append(Finished(run=run_.model_copy(update={"pair": 99, "job": "99"})))
+    log.conclude(log.session())
+    log.write()
+    code, output = run("check", later.name)
+    assert (code, f"changes since session {earlier.name}, which went on since" in output) == (0, True)
+
+
+def test_a_conclusion_that_names_other_code_is_judged_otherwise_and_is_no_baseline(state):
+    directory = put(state, "kvm-over")
+
+    def change(event):
+        if not isinstance(event, Concluded):
+            return event
+        basis = event.conclusion.basis
+        other = basis.model_copy(
+            update={"provenance": basis.provenance.model_copy(update={"commit": "0" * 40})}
+        )
+        better = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes", "verdicts": [], "basis": other}
+        return Concluded(conclusion=event.conclusion.model_copy(update=better))
+
+    rewrite(directory, change)
+    code, output = run("check")
+    assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
+    assert check_conclusion(Log(directory).session(), directory).doubts
 
 
 def claimed(event):
@@ -235,6 +278,17 @@ def test_the_intact_part_is_a_session_that_can_go_on(session, damaged):
     assert run("repair", made.session)[0] == 2
 
 
+def test_no_job_of_a_damaged_session_is_cancelled_for_its_copy(session):
+    """The session may be one of other people, and name a job of the reader."""
+    log = Log(session)
+    log.append(Submitted(job="4242", case="case", submitted=5.0))
+    log.append(Submitted(job="1", case="case", submitted=6.0))
+    content = (session / LOG).read_bytes()
+    (session / LOG).write_bytes(content.replace(b'"submitted":6', b'"submitted":7'))
+    assert run("repair", session.name)[0] == 0
+    assert Log(session.parent / f"{session.name}-repaired").unfinished() == {}
+
+
 def test_a_session_of_which_only_the_conclusion_is_damaged_is_judged_again(session, damaged):
     damaged("concluded", 0)
     was = json.loads((session / "session.json").read_text())
@@ -251,6 +305,43 @@ def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
     code, output = run("show", session)
     assert (code, "its end is missing: session.json is of a concluded session" in output) == (5, True)
     assert run("repair", session)[0] == 0
+
+
+def old_format(directory):
+    """Write a log of format 2, as far as `convert` reads it."""
+    runs = [run.model_dump(mode="json", by_alias=True) for run in Log(directory).session().runs]
+    head = json.loads((directory / LOG).read_bytes().split(b"\n")[0])["head"]
+    del head["provenance"]
+    head |= {"schema": "virtqual-session/2", "label": "x" * 300, "created": "2026-11-22T02:54:01"}
+    events = [{"event": "begun", "head": head}, *({"event": "finished", "run": run} for run in runs)]
+    (directory / LOG).write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+
+
+def test_a_session_of_format_2_is_converted_in_place(session):
+    before = Log(session).session()
+    old_format(session)
+    (session / "session.json").unlink()
+    text = (session / LOG).read_text("utf-8")
+    assert "virtqual convert" in run("show", session)[1]
+    assert run("check", session)[0] == 0, "no fault of the record"
+    code, output = run("convert", session)
+    assert code == 0, output
+    after = Log(session).session()
+    assert (after.runs, len(after.label)) == (before.runs, 200)
+    assert (session / "log-2.jsonl").read_text("utf-8") == text
+    assert run("convert", session)[0] == 2
+    assert Log(session).session().runs == before.runs
+
+
+def test_a_conversion_that_dies_leaves_the_log_as_it_was(session, monkeypatch):
+    old_format(session)
+    text = (session / LOG).read_text("utf-8")
+    with monkeypatch.context() as patched:
+        # The last step before the log has its new content.
+        patched.setattr(convert.Path, "hardlink_to", lambda *_: 1 / 0)
+        assert run("convert", session)[0] == 5
+    assert (session / LOG).read_text("utf-8") == text
+    assert run("convert", session)[0] == 0
 
 
 def test_a_session_of_the_future_is_left_out(state):
