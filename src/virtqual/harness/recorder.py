@@ -64,7 +64,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
                 Submitted(
                     job=str(task.check.job.jobid),
                     case=task.check.display_name,
-                    submitted=task.check.job.submit_time or time.time(),
+                    submitted=round(task.check.job.submit_time or time.time(), 3),
                 )
             )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from virtqual.session.log import (
     Begun,
     Concluded,
     Event,
-    FactsWritten,
     Log,
     Released,
     Submitted,
@@ -29,7 +27,7 @@ from virtqual.session.session import Document, Session
 from virtqual.session.store import load
 
 #: The new session has no conclusion yet, and cancels no job: the log may be one of other people.
-_LEFT_OUT = (Concluded, FactsWritten, Submitted, WarmedUp, Released)
+_LEFT_OUT = (Concluded, Submitted, WarmedUp, Released)
 #: Names of events for people.
 _NAMES = {"finished": "run", "failed": "failure", "concluded": "conclusion"}
 
@@ -49,21 +47,20 @@ def repair(directory: Path) -> tuple[Log, str]:
     UsageError
         The session is not damaged, or nothing of it is intact.
     """
-    events, damage = _intact(directory)
+    lines, damage = _intact(directory)
     if damage is None:
         raise UsageError(f"{directory}: the session is not damaged; `virtqual check` says what else is")
-    if not events or not isinstance(events[0], Begun):
+    if not lines or not isinstance(begun := lines[0][0], Begun):
         raise UsageError(f"{directory}: its first line is damaged: nothing can be copied ({damage})")
-    dropped = _dropped(directory, len(events))
-    new = _directory(events[0].head.session)
+    name = begun.head.session
+    dropped = _dropped(directory, len(lines))
+    new = _directory(name)
     log = Log(new)
-    head = events[0].head.model_copy(update={"session": new.name})
-    for event in [Begun(head=head), *events[1:]]:
-        if not isinstance(event, _LEFT_OUT):
-            log.append(event)
-    if (directory / catalogue.FILE).is_file():
-        shutil.copyfile(directory / catalogue.FILE, new / catalogue.FILE)
-    origin = f"repaired from session {events[0].head.session}: {dropped}"
+    head = lines[0][1].replace(f'"session":"{name}"'.encode(), f'"session":"{new.name}"'.encode(), 1)
+    log.copy([head, *(line for event, line in lines[1:] if not isinstance(event, _LEFT_OUT))])
+    if entries := catalogue.read(directory / catalogue.FILE):
+        catalogue.write(entries, new / catalogue.FILE)
+    origin = f"repaired from session {name}: {dropped}"
     session = log.session()
     document = _document(directory)
     if document and document.basis and document.basis.runs == session.measured:
@@ -73,17 +70,16 @@ def repair(directory: Path) -> tuple[Log, str]:
     return log, origin
 
 
-def _intact(directory: Path) -> tuple[list[Event], DamagedError | None]:
-    """Return the events before the first damaged line, and the damage."""
-    events: list[Event] = []
-    log = Log(directory)
+def _intact(directory: Path) -> tuple[list[tuple[Event, bytes]], DamagedError | None]:
+    """Return the events before the first damaged line, with their lines, and the damage."""
+    lines: list[tuple[Event, bytes]] = []
     try:
-        for event in log.events():
-            events.append(event)
+        for pair in Log(directory).lines():
+            lines.append(pair)
         load(directory)
     except DamagedError as error:
-        return events, error
-    return events, None
+        return lines, error
+    return lines, None
 
 
 def _dropped(directory: Path, intact: int) -> str:

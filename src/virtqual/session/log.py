@@ -27,7 +27,7 @@ from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.records import sync_directory, write_file
 from virtqual.files.wording import dotted, mistakes
-from virtqual.identity import Identity
+from virtqual.identity import Identity, Load
 from virtqual.runs import Run
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
@@ -205,12 +205,16 @@ class Log:
         new = {digest: text for digest, text in facts.items() if digest not in self._written}
         if new:
             lines.insert(0, _encoded(FactsWritten(zlib=packed(new)), {}))
+        self.copy(lines)
+        self._written.update(new)
+
+    def copy(self, lines: Sequence[bytes]) -> None:
+        """Append lines of another log, without their seals, in one write; see `append`."""
         try:
             self._write(lines)
         except OSError as error:
             why = error.strerror or str(error)
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
-        self._written.update(new)
 
     def _read_digests(self) -> Iterator[str]:
         """Yield the digests of all facts in the file."""
@@ -287,10 +291,10 @@ class Log:
         UsageError
             There is no log, it is of another version, or a line of it is none of a session's.
         """
-        return (event for event, _ in self._read(lenient=lenient))
+        return (event for event, _ in self.lines(lenient=lenient))
 
-    def _read(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
-        """Yield each event with its line."""
+    def lines(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
+        """Yield each event with its line, without the seal; see `events`."""
         facts = Facts()
         for number, line in self._lines(lenient=lenient):
             try:
@@ -321,7 +325,7 @@ class Log:
         lost: list[Loss] = []
         resumed: list[Resumption] = []
         measured = hashlib.sha256()
-        for event, line in self._read():
+        for event, line in self.lines():
             if event.event in _MEASURED:
                 measured.update(line)
             match event:
@@ -465,6 +469,9 @@ def _encoded(event: Event, facts: dict[str, str]) -> bytes:
     if isinstance(event, Finished):
         run = content["run"]
         run["values"] = [result.pop("values") for result in run["results"]]
+        if "load" in run:
+            # Most of them are 0 in most runs.
+            run["load"] = {name: value for name, value in run["load"].items() if value != 0}
         run["setup"] = shorten({name: run.pop(name) for name in _SETUP if name in run}, facts)
     elif isinstance(event, Probed):
         content["nodes"] = shorten(content["nodes"], facts)
@@ -511,6 +518,8 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
         run["identity"] = {node: facts.model(Identity, part) for node, part in nodes.items()}
     if isinstance(seen := facts.look_up(run.get("software")), list):
         run["software"] = [facts.model(Seen, part) for part in seen]
+    if isinstance(load := run.get("load"), dict):
+        run["load"] = dict.fromkeys(Load.model_fields, 0) | load
     for name in ("answers", "hosts", "inputs", "nodes", "results"):
         if name in run:
             run[name] = facts.resolve(run[name])
