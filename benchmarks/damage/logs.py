@@ -83,7 +83,7 @@ def _line(rng: random.Random, content: bytes, change: Callable[[list[bytes], int
     return b"".join(change(lines, rng.randrange(len(lines))))
 
 
-def _swap_lines(rng: random.Random, content: bytes) -> bytes:
+def swap_lines(rng: random.Random, content: bytes) -> bytes:
     lines = content.splitlines(keepends=True)
     first, second = rng.sample(range(len(lines)), 2)
     lines[first], lines[second] = lines[second], lines[first]
@@ -94,19 +94,19 @@ def _truncate(rng: random.Random, content: bytes) -> bytes:
     return content[: rng.randrange(len(content))]
 
 
-def _torn_middle(rng: random.Random, content: bytes) -> bytes:
+def torn_middle(rng: random.Random, content: bytes) -> bytes:
     lines = content.splitlines(keepends=True)
     number = rng.randrange(len(lines) - 1)
     lines[number] = lines[number][: rng.randrange(len(lines[number]))] + rng.choice((b"", b"\n"))
     return b"".join(lines)
 
 
-def _lost_feed(rng: random.Random, content: bytes) -> bytes:
+def lost_feed(rng: random.Random, content: bytes) -> bytes:
     place = rng.choice([match.start() for match in re.finditer(b"\n", content)])
     return content[:place] + content[place + 1 :]
 
 
-def _last_line(rng: random.Random, content: bytes) -> bytes:
+def last_line(rng: random.Random, content: bytes) -> bytes:
     return _bit(rng, content, content.rfind(b"\n", 0, -1) + 1)
 
 
@@ -130,14 +130,14 @@ PHYSICAL: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "bit": _bit,
     "byte": _byte,
     "digit": _digit,
-    "bit in the last line": _last_line,
+    "bit in the last line": last_line,
     "line deleted": partial(_line, change=lambda lines, n: lines[:n] + lines[n + 1 :]),
     "line twice": partial(_line, change=lambda lines, n: lines[: n + 1] + lines[n:]),
-    "lines swapped": _swap_lines,
+    "lines swapped": swap_lines,
     "truncated": _truncate,
     "truncated, no session.json": _truncate,
-    "torn in the middle": _torn_middle,
-    "line feed lost": _lost_feed,
+    "torn in the middle": torn_middle,
+    "line feed lost": lost_feed,
     "block deleted": partial(_block, change=lambda rng, block: b""),
     "block of zeros": partial(_block, change=lambda rng, block: bytes(len(block))),
     "block of garbage": partial(_block, change=lambda rng, block: rng.randbytes(len(block))),
@@ -154,7 +154,7 @@ def _runs(lines: Lines) -> Lines:
     return [line["run"] for line in lines if line["event"] == "finished"]
 
 
-def _whole_run(rng: random.Random, lines: Lines, original: Original) -> dict[str, Any]:
+def whole_run(rng: random.Random, lines: Lines, original: Original) -> dict[str, Any]:
     """Return a run of the lines, with its setup in full in the line."""
     number = rng.choice([number for number, line in enumerate(lines) if line["event"] == "finished"])
     lines[number]["run"] = original.events[number].model_dump(mode="json", exclude_defaults=True)["run"]
@@ -167,46 +167,46 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return [place for key, child in items for place in [(value, key), *_places(child)]]
 
 
-def _swap_values(rng: random.Random, lines: Lines, _: Original) -> None:
+def swap_values(rng: random.Random, lines: Lines, _: Original) -> None:
     first, second = rng.sample(_runs(lines), 2)
     first["values"], second["values"] = second["values"], first["values"]
 
 
-def _swap_fields(rng: random.Random, lines: Lines, _: Original) -> None:
+def swap_fields(rng: random.Random, lines: Lines, _: Original) -> None:
     first, second = rng.sample(_runs(lines), 2)
     name = rng.choice(sorted(first.keys() & second.keys()))
     first[name], second[name] = second[name], first[name]
 
 
-def _scale_value(rng: random.Random, lines: Lines, _: Original) -> None:
+def scale_value(rng: random.Random, lines: Lines, _: Original) -> None:
     values = rng.choice(rng.choice(_runs(lines))["values"])
     place = rng.randrange(len(values))
     values[place] *= rng.choice((0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 10.0))
 
 
-def _drop_key(rng: random.Random, lines: Lines, _: Original) -> None:
+def drop_key(rng: random.Random, lines: Lines, _: Original) -> None:
     container, key = rng.choice(_places(lines))
     del container[key]
 
 
-def _wrong_type(rng: random.Random, lines: Lines, _: Original) -> None:
+def wrong_type(rng: random.Random, lines: Lines, _: Original) -> None:
     container, key = rng.choice(_places(lines))
     container[key] = rng.choice(
         (None, True, -1, 1e300, 0, "", "x", [], [1], {}, {"x": 1}, {"fact": "0" * 16})
     )
 
 
-def _other_side(rng: random.Random, lines: Lines, original: Original) -> None:
-    run = _whole_run(rng, lines, original)
+def other_side(rng: random.Random, lines: Lines, original: Original) -> None:
+    run = whole_run(rng, lines, original)
     run["side"] = "native" if run["side"] == "virtual" else "virtual"
 
 
-def _other_pair(rng: random.Random, lines: Lines, _: Original) -> None:
+def other_pair(rng: random.Random, lines: Lines, _: Original) -> None:
     run = rng.choice(_runs(lines))
     run["pair"] = rng.choice([pair for pair in range(40) if pair != run["pair"]])
 
 
-def _shift_time(rng: random.Random, lines: Lines, _: Original) -> None:
+def shift_time(rng: random.Random, lines: Lines, _: Original) -> None:
     run, seconds = rng.choice(_runs(lines)), rng.choice((-3600, -60, -5, 5, 60, 3600))
     run["start"] += seconds
     run["end"] += seconds
@@ -219,7 +219,7 @@ def _run_twice(rng: random.Random, lines: Lines, _: Original, *, job: str | None
     lines.insert(-1, line)
 
 
-def _run_deleted(rng: random.Random, lines: Lines, _: Original) -> None:
+def run_deleted(rng: random.Random, lines: Lines, _: Original) -> None:
     del lines[rng.choice([number for number, line in enumerate(lines) if line["event"] == "finished"])]
 
 
@@ -238,13 +238,13 @@ def _claim(rng: random.Random, lines: Lines, original: Original) -> None:
     conclusion.update({name: claims[name] for name in names})
 
 
-def _claim_of_other_code(rng: random.Random, lines: Lines, original: Original) -> None:
+def claim_of_other_code(rng: random.Random, lines: Lines, original: Original) -> None:
     _claim(rng, lines, original)
     if basis := lines[-1]["conclusion"]["basis"]:
         basis["provenance"]["commit"] = "0" * 40
 
 
-def _claim_without_basis(rng: random.Random, lines: Lines, original: Original) -> None:
+def claim_without_basis(rng: random.Random, lines: Lines, original: Original) -> None:
     _claim(rng, lines, original)
     lines[-1]["conclusion"]["basis"] = None
 
@@ -277,30 +277,30 @@ def _basis(rng: random.Random, lines: Lines, original: Original) -> None:
         basis[name] = value
 
 
-def _other_build(rng: random.Random, lines: Lines, _: Original) -> None:
+def other_build(rng: random.Random, lines: Lines, _: Original) -> None:
     lines[0]["head"]["identity"]["virtual"]["hypervisor"]["build"] = "another build"
 
 
 EDITS_OF_RUNS: dict[str, Callable[[random.Random, Lines, Original], None]] = {
-    "values swapped": _swap_values,
-    "fields swapped": _swap_fields,
-    "value scaled": _scale_value,
-    "other side": _other_side,
-    "other pair": _other_pair,
-    "time shifted": _shift_time,
+    "values swapped": swap_values,
+    "fields swapped": swap_fields,
+    "value scaled": scale_value,
+    "other side": other_side,
+    "other pair": other_pair,
+    "time shifted": shift_time,
     "run twice, other value": _run_twice,
     "run twice, other job": partial(_run_twice, job="99999"),
-    "run deleted": _run_deleted,
+    "run deleted": run_deleted,
 }
 EDITS = EDITS_OF_RUNS | {
-    "key dropped": _drop_key,
-    "wrong type": _wrong_type,
+    "key dropped": drop_key,
+    "wrong type": wrong_type,
     "conclusion": _claim,
-    "conclusion, said to be of other code": _claim_of_other_code,
-    "conclusion, without its basis": _claim_without_basis,
+    "conclusion, said to be of other code": claim_of_other_code,
+    "conclusion, without its basis": claim_without_basis,
     "verdict": _verdict,
     "basis": _basis,
-    "build in the head": _other_build,
+    "build in the head": other_build,
 }
 #: The same with the digest of the runs computed again: nothing but judging again can tell.
 WITH_DIGEST = {f"{name}, digest too": edit for name, edit in EDITS_OF_RUNS.items()}

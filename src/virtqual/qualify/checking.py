@@ -26,7 +26,7 @@ TOLERANCE_LOG = 1e-5
 _OPEN = ("BROKEN", "INTERRUPTED", "UNFINISHED")
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The findings of a check, a sentence each.
 
     Attributes
@@ -59,7 +59,7 @@ def doubts_from_elsewhere(session: Session, directory: Path) -> list[str]:
     return check_conclusion(session, directory).doubts if is_from_elsewhere(directory) else []
 
 
-def check_session(directory: Path) -> Checked:
+def check_session(directory: Path) -> CheckResult:
     """Check the log of a session, judge its runs again, and compare the documents with it."""
     try:
         session = load(directory)
@@ -68,22 +68,22 @@ def check_session(directory: Path) -> Checked:
         if Log(directory).session().measured == session.measured:
             checked.problems.extend(_compare_documents(session, directory))
     except OtherVersionError as error:
-        return Checked([], [], [str(error)])
+        return CheckResult([], [], [str(error)])
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.
             with suppress(OSError):
                 file_of(directory).unlink(missing_ok=True)
-        return Checked([str(error)], [], [])
+        return CheckResult([str(error)], [], [])
     except Exception as error:
-        return Checked([f"{directory}: cannot be checked: {type(error).__name__}: {error}"], [], [])
+        return CheckResult([f"{directory}: cannot be checked: {type(error).__name__}: {error}"], [], [])
     return checked
 
 
-def check_conclusion(session: Session, directory: Path) -> Checked:
+def check_conclusion(session: Session, directory: Path) -> CheckResult:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
     basis, name = session.basis, session.session
-    checked = Checked([], [], [])
+    checked = CheckResult([], [], [])
     if session.exit_code == 0 and not all(map(_may_pass, session.verdicts)):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if basis and basis.runs != session.measured:

@@ -37,8 +37,8 @@ from virtqual.session.pairing import series_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import (
     MAX_LABEL_CHARS,
+    BothPartitions,
     Head,
-    Partitions,
     Request,
     Resumption,
     Session,
@@ -184,7 +184,7 @@ def _resumable(name: str, on: str) -> tuple[Log, Request]:
     return log, session.request
 
 
-def _changed(begun: Session, identity: Partitions, stack: StackFacts) -> list[str]:
+def _changed(begun: Session, identity: BothPartitions, stack: StackFacts) -> list[str]:
     """Return what is not any more as it was when a session began, in words."""
     changed = []
     if stack["hash"] != begun.stack["hash"]:
@@ -443,7 +443,7 @@ def refused_beforehand(job: Qualification) -> Session | None:
     return None
 
 
-def _identity(system: System) -> Partitions:
+def _identity(system: System) -> BothPartitions:
     virtual, sides = system.virtual, {}
     for side in systems.SIDES:
         partition = system.partition(side)
@@ -457,7 +457,7 @@ def _identity(system: System) -> Partitions:
         "guest": virtual.guest,
         "placement": placement.of(system),
     }
-    return TypeAdapter(Partitions).validate_python(sides)
+    return TypeAdapter(BothPartitions).validate_python(sides)
 
 
 def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: Manifest) -> list[str]:

@@ -23,7 +23,7 @@ from virtqual.session.log import (
     Submitted,
     WarmedUp,
 )
-from virtqual.session.session import Document, Session
+from virtqual.session.session import Session, SessionDocument
 from virtqual.session.store import load
 
 #: The new session has no conclusion yet, and cancels no job: the log may be one of other people.
@@ -110,16 +110,16 @@ def _directory(session: str) -> Path:
     raise UsageError(f"session {session} was repaired 99 times: remove {sessions}/{session}-repaired*")
 
 
-def _document(directory: Path) -> Document | None:
+def _document(directory: Path) -> SessionDocument | None:
     """Return the document of a session, if there is one of this version."""
     try:
         content = reading.bytes_of(directory / DOCUMENT, reading.RECORD, links=False)
-        return Document.model_validate_json(content)
+        return SessionDocument.model_validate_json(content)
     except (OSError, ValidationError):
         return None
 
 
-def _conclude(log: Log, session: Session, document: Document, note: str) -> None:
+def _conclude(log: Log, session: Session, document: SessionDocument, note: str) -> None:
     """Conclude a session of which every run is intact, by the basis that its document has."""
     assert document.basis is not None
     session.basis, session.not_run = document.basis.model_copy(update={"note": note}), document.not_run

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from virtqual.report.lines import SeriesLine, SessionLine
-from virtqual.session.session import Document
+from virtqual.session.session import SessionDocument
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,7 +41,7 @@ class SampleRow(BaseModel):
 
 
 KINDS: tuple[tuple[str, Any], ...] = (
-    ("session", Document),
+    ("session", SessionDocument),
     ("verdict", SeriesLine | SessionLine),
     ("sample", SampleRow),
 )

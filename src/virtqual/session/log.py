@@ -33,13 +33,13 @@ from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
     SCHEMA,
     Conclusion,
-    Document,
     Failure,
     Head,
     Loss,
     Resumption,
     Round,
     Session,
+    SessionDocument,
 )
 from virtqual.session.shared import Facts, compact, load_strictly, packed, shorten, unpacked
 from virtqual.stack.same import Seen
@@ -460,7 +460,7 @@ _CONCLUSION = tuple(Conclusion.model_fields)
 
 def document_of(session: Session) -> str:
     """Return the content of ``session.json``."""
-    return session.model_dump_json(by_alias=True, indent=1, include=set(Document.model_fields)) + "\n"
+    return session.model_dump_json(by_alias=True, indent=1, include=set(SessionDocument.model_fields)) + "\n"
 
 
 def _encoded(event: Event, facts: dict[str, str]) -> bytes:

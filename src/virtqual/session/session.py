@@ -68,7 +68,7 @@ class PartitionFacts(TypedDict, total=False):
     placement: dict[str, bool | int | str]
 
 
-class Partitions(TypedDict):
+class BothPartitions(TypedDict):
     """Both partitions."""
 
     native: PartitionFacts
@@ -173,7 +173,7 @@ class Head(BaseModel):
     created: Time
     system: Name
     hypervisor_class: Name
-    identity: Partitions
+    identity: BothPartitions
     stack: StackFacts
     against: Name | None = None
     repetitions: dict[str, int] = {}
@@ -445,7 +445,7 @@ class Conclusion(BaseModel):
     basis: Basis | None = None
 
 
-class Document(Head, Conclusion):
+class SessionDocument(Head, Conclusion):
     """A session as ``session.json`` keeps it.
 
     Attributes
@@ -474,7 +474,7 @@ class Document(Head, Conclusion):
         return f" `virtqual qualify --resume {self.session}` goes on with it." if self.request else ""
 
 
-class Session(Document):
+class Session(SessionDocument):
     """A session as its log tells it.
 
     Attributes

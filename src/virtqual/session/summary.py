@@ -92,7 +92,7 @@ def _spread(series: Series | None) -> float | None:
     return float(series.differences().mean(axis=1).std(ddof=1))
 
 
-class Durations(BaseModel):
+class CaseDurations(BaseModel):
     """How long the runs of a case took.
 
     Attributes
@@ -144,7 +144,7 @@ class Summary(BaseModel):
     conclusion: str
     stack: str = ""
     stack_hash: str = ""
-    durations: dict[str, Durations] = {}
+    durations: dict[str, CaseDurations] = {}
     slow_runs: SlowRunsRecord | None = None
     facts: dict[str, str]
     verdicts: tuple[VerdictSummary, ...]
@@ -191,14 +191,14 @@ class Summary(BaseModel):
         )
 
 
-def _durations(session: Session) -> dict[str, Durations]:
+def _durations(session: Session) -> dict[str, CaseDurations]:
     """Return by case how long the runs of a session took."""
     seconds: dict[str, dict[Side, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in session.runs:
         seconds[run.check][run.side].append(run.end - run.start)
     timed_out = {failure.check for failure in session.failures if "TIMEOUT" in failure.reason}
     return {
-        case: Durations(
+        case: CaseDurations(
             medians={side: statistics.median(values) for side, values in sides.items()},
             longest=None if case in timed_out else max(map(max, sides.values()), default=None),
         )

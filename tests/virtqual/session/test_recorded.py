@@ -19,7 +19,7 @@ from virtqual.qualify import concluding
 from virtqual.references import Asked, CheckSet
 from virtqual.references.load import known
 from virtqual.session.log import LOG, FactsWritten, Finished, Log
-from virtqual.session.session import Document
+from virtqual.session.session import SessionDocument
 
 SESSIONS = Path(__file__).parents[2] / "sessions"
 JUDGED = json.loads((SESSIONS / "judged.json").read_text("utf-8"))
@@ -86,8 +86,8 @@ def test_judging_again_gives_the_same(recorded, name):
     first = concluding.concluded(log, None)
     again = concluding.concluded(log, None)
     assert again.model_dump() == first.model_dump()
-    document = Document.model_validate_json((log.directory / "session.json").read_text("utf-8"))
-    assert document.model_dump() == again.model_dump(include=set(Document.model_fields))
+    document = SessionDocument.model_validate_json((log.directory / "session.json").read_text("utf-8"))
+    assert document.model_dump() == again.model_dump(include=set(SessionDocument.model_fields))
     assert date.fromisoformat(again.created[:10])
 
 
