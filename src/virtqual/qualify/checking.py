@@ -12,6 +12,7 @@ from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw
+from virtqual.report import junit
 from virtqual.session.log import DOCUMENT, Log, OtherVersionError, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
@@ -214,26 +215,31 @@ def _is_equal(recorded: object, drawn: object) -> bool:
 
 def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
-    document = directory / DOCUMENT
-    if document.is_symlink() or document.exists():
-        try:
-            content = reading.bytes_of(document, reading.RECORD, links=False).decode("utf-8", "replace")
-        except OSError as error:
-            content = str(error.strerror)
-        if content != document_of(session):
-            yield f"{document}: is not what the log tells; `virtqual report` and `show` read the log"
+    expected = {DOCUMENT: document_of(session).encode()}
+    if session.basis and session.basis.provenance == provenance():
+        # Other code may write it otherwise.
+        expected[junit.FILE] = junit.content_of(session)
+    for name, content in expected.items():
+        file = directory / name
+        if file.is_symlink() or file.exists():
+            try:
+                is_same = reading.bytes_of(file, reading.RECORD, links=False) == content
+            except OSError:
+                is_same = False
+            if not is_same:
+                yield f"{file}: is not what the log tells; `virtqual report` and `show` read the log"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary is None:
         return
-    expected = Summary.of(session)
+    made = Summary.of(session)
     # These depend on the references of its day.
     varying = {"log": "", "verdicts": ()}
     outcomes, expected_outcomes = (
         [(verdict.name, verdict.outcome, verdict.passes) for verdict in each.verdicts]
-        for each in (summary, expected)
+        for each in (summary, made)
     )
     if outcomes != expected_outcomes or (
-        summary.model_copy(update=varying) != expected.model_copy(update=varying)
+        summary.model_copy(update=varying) != made.model_copy(update=varying)
     ):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 

@@ -19,7 +19,12 @@ FILE = "junit.xml"
 
 def write(session: Session, path: Path) -> None:
     """Write a session's verdicts to a file."""
-    write_file(ElementTree.tostring(suite(session), encoding="utf-8", xml_declaration=True), path)
+    write_file(content_of(session), path)
+
+
+def content_of(session: Session) -> bytes:
+    """Return the content of a session's ``junit.xml``."""
+    return bytes(ElementTree.tostring(suite(session), encoding="utf-8", xml_declaration=True))
 
 
 def suite(session: Session) -> ElementTree.Element:

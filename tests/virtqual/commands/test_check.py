@@ -223,11 +223,13 @@ def test_a_verdict_of_a_broken_session_is_compared(state):
 
 def test_a_document_and_a_summary_that_were_edited_are_said(session):
     summary(session)
+    (session / "junit.xml").write_bytes((session / "junit.xml").read_bytes() + b" ")
     for path in (session / "session.json", file_of(session)):
         path.write_text(path.read_text().replace('"WITHIN"', '"OVER"', 1), encoding="utf-8")
     code, output = run("check")
     assert code == 4
     assert "session.json: is not what the log tells" in output
+    assert "junit.xml: is not what the log tells" in output
     assert f"{session.name}.json: is not what the log tells" in output
 
 
