@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
+from virtqual.files.records import open_no_link
 
 
 def run(
@@ -83,9 +84,7 @@ def logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> int:
     InfrastructureError
         The program cannot be started, or took too long.
     """
-    # A link of this name is not followed.
-    log.unlink(missing_ok=True)
-    with log.open("wb") as file:
+    with open(log, "wb", opener=open_no_link) as file:
         try:
             process = subprocess.Popen(
                 command,

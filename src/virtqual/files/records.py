@@ -104,6 +104,17 @@ def write_file(content: str | bytes, path: Path) -> Path:
     return path
 
 
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file that is written piece by piece; `open` takes this as its opener.
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened, or is a symbolic link.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW, paths.file_mode())
+
+
 def sync_directory(directory: Path) -> None:
     """Bring the names of a directory's files to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

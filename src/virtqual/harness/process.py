@@ -15,6 +15,7 @@ from pathlib import Path
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.files.records import open_no_link
 from virtqual.site import slurm
 
 #: Seconds that ReFrame may take to cancel its jobs and see them end.
@@ -193,9 +194,7 @@ def run(
     interrupted = threading.Event()
     threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
     assert process.stdout is not None
-    # A link of this name is not followed.
-    log.unlink(missing_ok=True)
-    with log.open("w", encoding="utf-8") as file:
+    with open(log, "w", encoding="utf-8", opener=open_no_link) as file:
         while True:
             try:
                 for raw in process.stdout:

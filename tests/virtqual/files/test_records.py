@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from virtqual.files import records
-from virtqual.files.records import write_file
+from virtqual.files.records import open_no_link, write_file
 
 
 def test_a_link_at_the_name_is_replaced_and_not_followed(tmp_path):
@@ -79,3 +79,15 @@ def test_it_may_be_read_as_far_as_the_umask_allows(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_log_that_is_written_piece_by_piece_follows_no_link(tmp_path):
+    target, log = tmp_path / "target", tmp_path / "round-1.log"
+    target.write_text("mine", encoding="utf-8")
+    log.symlink_to(target)
+    with (
+        pytest.raises(OSError, match="symbolic links"),
+        open(log, "w", encoding="utf-8", opener=open_no_link),
+    ):
+        pass
+    assert target.read_text("utf-8") == "mine"
