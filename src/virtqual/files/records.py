@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,8 +84,12 @@ def write_file(content: str | bytes, path: Path) -> Path:
     Raises
     ------
     OSError
-        The file cannot be written; the file that was there is unchanged.
+        The file cannot be written; the file that was there is unchanged. Or the path is that of a device.
     """
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
     data = content.encode("utf-8") if isinstance(content, str) else content
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
     try:

@@ -19,6 +19,17 @@ def test_a_link_at_the_name_is_replaced_and_not_followed(tmp_path):
     assert (target.read_text(), file.read_text(), file.is_symlink()) == ("mine", "page", False)
 
 
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "stdout"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for file in (pipe, link):
+        with pytest.raises(OSError, match="it is no regular file"):
+            write_file("page", file)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
 def test_no_reader_gets_half_of_it_and_no_writer_fails(tmp_path):
     file, errors = tmp_path / "summary.json", []
     contents = [letter * 200_000 for letter in "abcd"]
