@@ -5,6 +5,7 @@ from pathlib import Path
 
 from virtqual.runs import Run
 from virtqual.session.log import Begun, Failed, Finished, Log
+from virtqual.session.seal import seal
 from virtqual.session.session import Conclusion, Head, Session
 
 
@@ -29,6 +30,15 @@ def read_session(directory: Path) -> dict:
     document = json.loads((directory / "session.json").read_text("utf-8"))
     runs = Log(directory).session().model_dump(mode="json", by_alias=True, include={"runs"})
     return {**document, **runs}
+
+
+def sealed(*lines):
+    """Return the content of a log that has these lines."""
+    content, crc = b"", 0
+    for line in lines:
+        text, crc = seal(line, crc)
+        content += text
+    return content
 
 
 def session_of(runs, hypervisor_class="kvm", name="s", **more) -> Session:

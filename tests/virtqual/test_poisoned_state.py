@@ -7,25 +7,17 @@ import random
 
 import pytest
 
-from made_runs import read_session
+from made_runs import read_session, sealed
 from virtqual import paths
 from virtqual.harness import catalogue
 from virtqual.session.log import LOG, FactsWritten
-from virtqual.session.seal import intact_lines, seal
+from virtqual.session.seal import intact_lines
 from virtqual.session.shared import packed
 from virtqual.session.summary import file_of
 
 RECORDED = gzip.decompress((paths.root() / "tests/sessions/kvm-within.jsonl.gz").read_bytes())
 LINES = [line for _, line in intact_lines(RECORDED, LOG)]
 DEEP = b"[" * 200_000 + b"]" * 200_000
-
-
-def sealed(*lines):
-    content, crc = b"", 0
-    for line in lines:
-        text, crc = seal(line, crc)
-        content += text
-    return content
 
 
 def edited(old, new, number=0):

@@ -62,11 +62,12 @@ def doubts_from_elsewhere(session: Session, directory: Path) -> list[str]:
 
 def check_session(directory: Path) -> CheckResult:
     """Check the log of a session, judge its runs again, and compare the documents with it."""
+    state = Log(directory).state()
     try:
         session = load(directory)
         checked = check_conclusion(session, directory)
         # A session that went on meanwhile is checked the next time.
-        if Log(directory).session().measured == session.measured:
+        if Log(directory).state() == state:
             checked.problems.extend(_compare_documents(session, directory))
     except OtherVersionError as error:
         return CheckResult([], [], [str(error)])

@@ -9,12 +9,12 @@ import zlib
 
 import pytest
 
-from made_runs import SIDES, STACK, keep, made_run, session_of
+from made_runs import SIDES, STACK, keep, made_run, sealed, session_of
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.runs import Result
 from virtqual.session.log import Begun, Finished, Log, Submitted
-from virtqual.session.seal import intact_lines, seal
+from virtqual.session.seal import intact_lines
 from virtqual.session.session import Head
 from virtqual.session.shared import compact, digest_of, packed
 
@@ -33,15 +33,6 @@ def log(tmp_path):
     made = Log(tmp_path)
     made.append(Begun(head=HEAD))
     return made
-
-
-def sealed(*lines):
-    """Return the content of a log that has these lines."""
-    content, crc = b"", 0
-    for line in lines:
-        text, crc = seal(line, crc)
-        content += text
-    return content
 
 
 def unsealed(log):
