@@ -3,7 +3,7 @@
 import pytest
 
 from made_runs import made_run, session_of
-from virtqual.admission.software import other_software
+from virtqual.preflight.software import other_software
 from virtqual.references.load import known
 from virtqual.runs import Result
 from virtqual.session.judge import judge

@@ -17,7 +17,7 @@ FLOORS = [
     {"job", "site", "references", "inputs"},
     {"runs"},
     {"verdict"},
-    {"admission"},
+    {"preflight"},
     {"session"},
     {"history", "harness"},
     {"report"},

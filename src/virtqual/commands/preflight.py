@@ -11,13 +11,13 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.admission.canaries import Canary
-from virtqual.admission.compare import compare
-from virtqual.admission.finding import Finding
 from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
+from virtqual.preflight.canaries import Canary
+from virtqual.preflight.compare import compare
+from virtqual.preflight.finding import Finding
 from virtqual.references.load import known as references
 from virtqual.report import preflight as report
 from virtqual.report.console import verbatim

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.admission.admit import admit
-from virtqual.admission.policy import Policy
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.preflight.admit import admit
+from virtqual.preflight.policy import Policy
 from virtqual.references import References, load_references
 from virtqual.session import store
 from virtqual.session.judge import policy_in

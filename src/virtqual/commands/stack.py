@@ -193,7 +193,7 @@ def check(
 
 
 def _compare(session: str) -> None:
-    from virtqual.admission.software import other_software
+    from virtqual.preflight.software import other_software
     from virtqual.session import store
 
     runs = store.load(store.find(session, paths.sessions())).runs

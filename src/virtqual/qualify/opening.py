@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from virtqual import paths
-from virtqual.admission.compare import compare
-from virtqual.admission.finding import refusals
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.files.records import sync_directory
 from virtqual.files.wording import printable
 from virtqual.harness import repetitions
+from virtqual.preflight.compare import compare
+from virtqual.preflight.finding import refusals
 from virtqual.qualify import concluding, plan
 from virtqual.qualify.allocations import enough, may_rotate
 from virtqual.qualify.asking import with_hosts

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from virtqual.admission.canaries import Canary
-from virtqual.admission.finding import Action, Finding
+from virtqual.preflight.canaries import Canary
+from virtqual.preflight.finding import Action, Finding
 
 _STYLE = {"refuse": "bold red", "report": "yellow", "unseen": "dim"}
 _WORD = {"refuse": "refused", "report": "reported"}

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.admission import canary_runs
-from virtqual.admission.admit import Admitted, admit, unfit_since
-from virtqual.admission.canaries import Canary
-from virtqual.admission.policy import Policy, load_policy
+from virtqual.preflight import canary_runs
+from virtqual.preflight.admit import Admitted, admit, unfit_since
+from virtqual.preflight.canaries import Canary
+from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References
 from virtqual.references.load import claim_ids
 from virtqual.references.load import known as references

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from virtqual.admission.admit import Refused
 from virtqual.errors import UsageError
 from virtqual.identity import seen
+from virtqual.preflight.admit import Refused
 from virtqual.references import Budget, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
 from virtqual.runs import Declared, Result, Run

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from virtqual.admission.canaries import Canary
-from virtqual.admission.finding import Finding
 from virtqual.identity import Identity
+from virtqual.preflight.canaries import Canary
+from virtqual.preflight.finding import Finding
 from virtqual.runs import Name, Run
 from virtqual.verdict.record import VerdictRecord
 from virtqual.verdict.slow_runs import SlowRuns

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from made_runs import STACK, made_run
-from virtqual.admission.admit import Admitted
+from virtqual.preflight.admit import Admitted
 from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
 from virtqual.runs import Result
 from virtqual.session import conclusion

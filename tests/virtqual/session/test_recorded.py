@@ -23,6 +23,26 @@ from virtqual.session.session import SessionDocument
 
 SESSIONS = Path(__file__).parents[2] / "sessions"
 JUDGED = json.loads((SESSIONS / "judged.json").read_text("utf-8"))
+#: The numbers of each verdict as they were before the classes of verdicts became one.
+NUMBERS = json.loads((SESSIONS / "numbers.json").read_text("utf-8"))
+
+
+def _numbers(session):
+    """Return the numbers of each verdict of a session by its series: estimates, budget, pairs."""
+    keys = ("native", "virtual", "overhead", "change", "limit", "margin", "pairs", "next_pairs")
+    verdicts = session.model_dump(mode="json")["verdicts"]
+    return {f"{v['metric']}@{v['setting']}": {key: v[key] for key in keys} for v in verdicts}
+
+
+def _assert_close(actual, expected, place):
+    if isinstance(expected, dict):
+        assert set(actual) == set(expected), place
+        for key in expected:
+            _assert_close(actual[key], expected[key], f"{place}.{key}")
+    elif isinstance(expected, float):
+        assert actual == pytest.approx(expected, rel=1e-9, abs=1e-12), place
+    else:
+        assert actual == expected, place
 
 
 @pytest.fixture
@@ -49,6 +69,7 @@ def test_a_recorded_session_is_judged_as_it_was(recorded, name):
     assert found == expected["verdicts"]
     assert (session.outcome, session.exit_code) == (expected["outcome"], expected["exit_code"])
     assert session.qualified == expected["qualified"]
+    _assert_close(_numbers(session), NUMBERS[name], name)
 
 
 def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded, monkeypatch):

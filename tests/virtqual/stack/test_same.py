@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
-from virtqual.admission.software import other_software
 from virtqual.job import seen_says
+from virtqual.preflight.software import other_software
 from virtqual.runs import Run
 from virtqual.stack import same
 from virtqual.stack.same import Difference

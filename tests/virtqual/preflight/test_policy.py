@@ -5,9 +5,9 @@ import re
 import pytest
 
 from virtqual import paths
-from virtqual.admission.policy import load_policy
-from virtqual.admission.rules import RULES, rule
 from virtqual.files.datafile import DataError
+from virtqual.preflight.policy import load_policy
+from virtqual.preflight.rules import RULES, rule
 from virtqual.session import judge as judging
 
 FILE = paths.references() / "preflight.yaml"

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from made_runs import made_run, session_of
-from virtqual.admission.compare import check_runs
+from virtqual.preflight.compare import check_runs
 from virtqual.runs import Declared, Result
 from virtqual.session import judge as judging
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-from virtqual.admission.rules import Found, Limits, differs, rule, sides
 from virtqual.files.wording import listed
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
+from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
 @rule("nodes", "hypervisor-stated")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virtqual.admission.rules import Limits, rule
 from virtqual.identity.load import Load
 from virtqual.identity.record import seen
+from virtqual.preflight.rules import Limits, rule
 
 
 @rule("load", "steal", "share")

@@ -7,8 +7,8 @@ from preflight_pairs import busy, node, quiet, run
 from typer.testing import CliRunner
 
 from made_runs import keep, session_of
-from virtqual.admission.compare import check_runs
 from virtqual.cli import app
+from virtqual.preflight.compare import check_runs
 from virtqual.session import judge as judging
 from virtqual.session import pairing
 from virtqual.verdict import Outcome

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from virtqual.admission.rules import Limits, rule
 from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.record import Identity, seen
+from virtqual.preflight.rules import Limits, rule
 from virtqual.site.hosts import Size, overcommitted
 
 

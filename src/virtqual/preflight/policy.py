@@ -9,8 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from virtqual.files.datafile import DataError, DataModel, parse
+from virtqual.files.wording import near
+
 # They define the rules.
-from virtqual.admission import (  # noqa: F401
+from virtqual.preflight import (  # noqa: F401
     between,
     devices,
     during,
@@ -21,10 +24,8 @@ from virtqual.admission import (  # noqa: F401
     shares,
     system,
 )
-from virtqual.admission.finding import Action, Finding
-from virtqual.admission.rules import RULES
-from virtqual.files.datafile import DataError, DataModel, parse
-from virtqual.files.wording import near
+from virtqual.preflight.finding import Action, Finding
+from virtqual.preflight.rules import RULES
 
 Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]

@@ -3,10 +3,10 @@
 import pytest
 from preflight_pairs import node, run
 
-from virtqual.admission.compare import applied, check_runs, compare
-from virtqual.admission.rules import RULES
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
+from virtqual.preflight.compare import applied, check_runs, compare
+from virtqual.preflight.rules import RULES
 from virtqual.session import judge as judging
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from virtqual.admission import canaries
-from virtqual.admission.canaries import Canary, State
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, seen
+from virtqual.preflight import canaries
+from virtqual.preflight.canaries import Canary, State
 from virtqual.runs import Run
 from virtqual.verdict.pairs import SIDES, Series, Side
 

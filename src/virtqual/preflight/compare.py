@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.admission import shares
-from virtqual.admission.finding import ORDER, Action, Finding
-from virtqual.admission.policy import Policy
-from virtqual.admission.rules import RULES, Scope, Studied
 from virtqual.identity.record import Identity, NotObservable, seen
+from virtqual.preflight import shares
+from virtqual.preflight.finding import ORDER, Action, Finding
+from virtqual.preflight.policy import Policy
+from virtqual.preflight.rules import RULES, Scope, Studied
 from virtqual.runs import Run
 
 

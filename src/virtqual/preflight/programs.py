@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from virtqual.admission.rules import Found, Limits, rule
 from virtqual.identity.record import NotObservable, seen
+from virtqual.preflight.rules import Found, Limits, rule
 from virtqual.runs import Run
 
 

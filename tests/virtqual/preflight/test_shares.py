@@ -4,8 +4,8 @@ import pytest
 from preflight_pairs import node, quiet, run
 from test_rules import SIZED_TO_ONE
 
-from virtqual.admission import shares
-from virtqual.admission.compare import check_runs
+from virtqual.preflight import shares
+from virtqual.preflight.compare import check_runs
 from virtqual.session import judge as judging
 
 # Half of the memory of the host, and the CPUs of one of its two NUMA nodes.

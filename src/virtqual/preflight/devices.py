@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from virtqual.admission.rules import Found, Limits, differs, rule, sides
 from virtqual.identity.record import Identity, NotObservable, PcieLink, Port, seen
+from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
 @rule("nodes", "nic-emulated")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from virtqual.admission.canaries import fits_a_node, iommu_large_pages, virtual_numa, write_combining
+from virtqual.preflight.canaries import fits_a_node, iommu_large_pages, virtual_numa, write_combining
 
 # A curve in the shape of ib_send_lat, made up: the study prints differences to native, and no curve.
 NATIVE = {2: 0.90, 4: 0.90, 8: 0.91, 16: 0.92, 32: 0.95, 64: 0.98, 128: 1.05, 256: 1.35, 512: 1.5}

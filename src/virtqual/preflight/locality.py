@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from virtqual.admission import shares
-from virtqual.admission.rules import Found, Limits, Studied, differs, rule, sides
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
+from virtqual.preflight import shares
+from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, sides
 from virtqual.site.hosts import overcommitted
 
 

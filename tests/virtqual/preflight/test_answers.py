@@ -3,9 +3,9 @@
 import pytest
 
 from made_runs import made_run
-from virtqual.admission.compare import check_runs
-from virtqual.admission.software import other_answers, other_inputs
 from virtqual.identity import NotObservable
+from virtqual.preflight.compare import check_runs
+from virtqual.preflight.software import other_answers, other_inputs
 from virtqual.runs import Answer, Run
 from virtqual.session.judge import policy
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from virtqual.admission.rules import FoundRuns, Limits, rule
+from virtqual.preflight.rules import FoundRuns, Limits, rule
 from virtqual.references.load import known
 from virtqual.runs import Run
 

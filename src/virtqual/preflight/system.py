@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from virtqual.admission.rules import Found, Limits, differs, rule, sides
 from virtqual.identity.record import Identity, seen
+from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
 @rule("nodes", "kernel")

@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from virtqual.admission.rules import Limits, rule
+from virtqual.preflight.rules import Limits, rule
 from virtqual.runs import Run
 from virtqual.stack import same
 

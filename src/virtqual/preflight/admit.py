@@ -1,14 +1,14 @@
-"""The admission of runs: a single call decides which may be compared, for an earlier session as well."""
+"""A single call decides which may be compared, for an earlier session as well."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.admission.compare import check_runs, of_sessions
-from virtqual.admission.finding import Finding, refusals
-from virtqual.admission.policy import Policy
-from virtqual.admission.software import other_answers, other_inputs, other_software, other_software_since
+from virtqual.preflight.compare import check_runs, of_sessions
+from virtqual.preflight.finding import Finding, refusals
+from virtqual.preflight.policy import Policy
+from virtqual.preflight.software import other_answers, other_inputs, other_software, other_software_since
 from virtqual.runs import Run
 
 Refused = dict[str, tuple[str, ...]]
