@@ -248,7 +248,6 @@ class Sampled(Guarded):
                 stack=self.current_environ.name,
                 stack_hash=self.current_environ.extras["stack_hash"],
                 reference="held" if self.held else "none",
-                instead=self.instead,
             ).dump()
         except ValidationError as error:
             raise SanityError(reason_of(error)) from error

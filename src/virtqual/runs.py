@@ -258,9 +258,6 @@ class Run(BaseModel):
         The software stack.
     reference
         Whether native values were held against absolute references: ``held`` or ``none``.
-    instead
-        Why this native run could not run the program, and took the time of a fixed piece of work
-        (``yardstick_time``) instead; empty for every other run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -288,7 +285,6 @@ class Run(BaseModel):
     stack: str
     stack_hash: str
     reference: Literal["held", "none"]
-    instead: str = ""
 
     def dump(self) -> str:
         """Return the record as one line of JSON."""

@@ -34,10 +34,10 @@ def command(
 ) -> None:
     """Say which build made which metric slower, since when, and what else changed with it.
 
-    Each session's overhead has the native run of the same night as its
-    yardstick, so that a machine that becomes faster or slower as a whole moves
-    nothing. Where nothing changed, 1 % of histories show a step or a drift. They
-    are a report: whether a build is good its own session decides.
+    Each session's overhead is relative to the native runs of the same night, so
+    that a machine that becomes faster or slower as a whole moves nothing. Where
+    nothing changed, 1 % of histories show a step or a drift. The report decides
+    nothing: each session judges its own build.
     """
     with speaking():
         found = list(_read(paths.sessions()))

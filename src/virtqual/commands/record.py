@@ -48,7 +48,7 @@ def recorded(path: Path, references: References, policy: Policy, *, survey: bool
         raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
     failures = [failure for failure in session.failures if not survey or failure.side == "native"]
     failed = [(failure.check, failure.why) for failure in failures]
-    runs = [run for run in native if not run.instead] if survey else session.runs
+    runs = native if survey else session.runs
     admitted = admit(runs, policy, session.hypervisor_class, failed)
     series = series_of(admitted.counted, references)
     left_out = tuple(

@@ -1,7 +1,7 @@
 """Steps and drifts in a history: where sessions say that something became slower, or faster.
 
-One metric at a time.  A session's overhead ln(virtual/native) has the native run of the same night as its
-yardstick, so that what moves both sides moves nothing here.  Change points are those that minimise the
+One metric at a time.  A session's overhead ln(virtual/native) is relative to the native runs of the same
+night, so that what moves both sides moves nothing here.  Change points are those that minimise the
 weighted squares (Killick, Fearnhead and Eckley 2012, doi:10.1080/01621459.2012.737745), with a penalty by
 which a history in which nothing changed shows a step in `ALPHA` of cases at most, over all its metrics.  A
 drift that no session shows is found by cumulative sums of what each session differs from those before it

@@ -227,8 +227,6 @@ def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms:
     for (check, series_id), series in _groups(sessions, name).items():
         parameters = _parameters(check)
         index = sorted(parameters) or index
-        if any(measured.yardstick for measured in series):
-            continue
         entries = reference_entries(series, false_alarms)
         if not entries:
             runs = sum(len(measured.valid) for measured in series)

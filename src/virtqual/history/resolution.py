@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 
 from virtqual.verdict.estimate import timer_noise
-from virtqual.verdict.pairs import SIDES, Floats, Series, Side
+from virtqual.verdict.pairs import SIDES, Floats, Series
 
 LEAST_NOISE = 1e-4
 """Standard deviation of a pair's log difference that is always assumed: a hundredth of a budget of one per
@@ -39,8 +39,7 @@ def least_noise(series: Sequence[Series]) -> Floats:
     series
         One series in several sessions, with at least one valid pair together.
     """
-    sides: tuple[Side, ...] = ("virtual",) if series[0].yardstick else SIDES
-    values = np.concatenate([session.values(side) for session in series for side in sides])
+    values = np.concatenate([session.values(side) for session in series for side in SIDES])
     return noise_of_digits(values)
 
 

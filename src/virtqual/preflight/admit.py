@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.preflight.compare import check_runs, of_sessions
+from virtqual.preflight.compare import check_runs
 from virtqual.preflight.finding import Finding, refusals
 from virtqual.preflight.policy import Policy
-from virtqual.preflight.software import other_answers, other_inputs, other_software, other_software_since
+from virtqual.preflight.software import other_answers, other_inputs, other_software
 from virtqual.runs import Run
 
 Refused = dict[str, tuple[str, ...]]
@@ -68,17 +68,14 @@ def admit(
     return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.shown))
 
 
-def unfit_since(now: Admitted, earlier: Admitted, policy: Policy, hypervisor_class: str) -> Refused:
+def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
     """Return the checks whose change since an earlier session may not be judged, with the reasons."""
     found = [
         (check, f"earlier session: {reason}")
         for check, reasons in earlier.refused.items()
         for reason in reasons
     ]
-    for reason in refusals(of_sessions(now.runs, earlier.runs, policy, hypervisor_class)):
-        found += [(check, reason) for check in dict.fromkeys(run.check for run in now.runs if run.instead)]
-    found += [*other_software_since(now.runs, earlier.runs), *other_inputs([*earlier.runs, *now.runs])]
-    return _collected(found)
+    return _collected([*found, *other_inputs([*earlier.runs, *now.runs])])
 
 
 def _collected(found: Iterable[tuple[str, str]]) -> Refused:

@@ -118,8 +118,6 @@ def _write_combining(measured: SessionSeries) -> Canary:
 
 def _no_doorbells(measured: SessionSeries, series: Series) -> str | None:
     """Return why a latency says nothing of the way to an adapter's doorbells; None if it does."""
-    if series.yardstick:
-        return f"native is not observable, {series.yardstick}"
     node = measured.node(series, "virtual")
     if node is None:
         return "its runs do not say what the VM's adapters are"

@@ -185,25 +185,3 @@ def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
         for node, vm in zip(natives, vms, strict=False):
             found.setdefault((node.kind, vm.kind), (node, vm, host is not None))
     return list(found.values())
-
-
-def of_sessions(
-    now: Sequence[Run], earlier: Sequence[Run], policy: Policy, hypervisor_class: str
-) -> list[Finding]:
-    """Return what speaks against comparing two sessions where their virtual sides alone can be compared.
-
-    Parameters
-    ----------
-    now, earlier
-        All their runs, after preflight.
-    policy
-        The items of preflight, and the consequence of each.
-    hypervisor_class
-        The class of budgets by which the runs are judged.
-    """
-    after, before = (
-        [run for run in runs if run.instead and not run.results[0].invalid] for runs in (now, earlier)
-    )
-    if not (after and before):
-        return []
-    return applied("sessions", policy, hypervisor_class, after, before)

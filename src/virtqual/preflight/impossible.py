@@ -31,7 +31,7 @@ def copied_run(runs: Sequence[Run], limits: Limits) -> FoundRuns:
     """The output of an earlier run on this side, in this session or in the one that it is held against."""
     sides = defaultdict(list)
     for run in runs:
-        sides[run.side, run.instead].append(run)
+        sides[run.side].append(run)
     for side in sides.values():
         copies = defaultdict(list)
         for run in side:

@@ -14,7 +14,6 @@ from virtqual.files.wording import near
 
 # They define the rules.
 from virtqual.preflight import (  # noqa: F401
-    between,
     devices,
     during,
     impossible,

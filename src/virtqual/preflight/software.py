@@ -19,7 +19,7 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
         Whether other features of the processor count, too: under a verdict, preflight answers for them, by
         class.
     """
-    for check, own in _by_check(run for run in runs if not run.instead):
+    for check, own in _by_check(runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
         for difference, sentence in same.among(sides):
@@ -27,27 +27,9 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
                 yield check, f"not the same software: {sentence}"
 
 
-def other_software_since(runs: Sequence[Run], earlier: Sequence[Run]) -> Iterator[tuple[str, str]]:
-    """Yield what loaded other software than in an earlier session, where only the virtual sides are compared.
-
-    Elsewhere each session's native runs have the same software, and cancel it.
-    """
-    before, now = (dict(_by_check(runs_of_session)) for runs_of_session in (earlier, runs))
-    for check in dict.fromkeys(run.check for run in runs if run.instead):
-        sides = [
-            (when, run.software)
-            for when, runs_of_check in (("earlier", before.get(check, [])), ("now", now[check]))
-            for run in runs_of_check
-            if run.side == "virtual"
-        ]
-        for difference, sentence in same.among(sides):
-            if difference.kind == "software":
-                yield check, f"not the earlier session's software: {sentence}"
-
-
 def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield the checks of which not all runs had the same downloaded inputs, by checksum."""
-    for check, own in _by_check(run for run in runs if not run.instead):
+    for check, own in _by_check(runs):
         for name in sorted({name for run in own for name in run.inputs}):
             sums = sorted({run.inputs.get(name, "none") for run in own})
             if len(sums) > 1:

@@ -106,7 +106,7 @@ def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
 def _measured(session: Session) -> dict[str, Series]:
     """Return the series of a session that were observed on both sides and have a pair that counts."""
     series = series_of(admitted_of(session).counted, references())
-    return {name: one for name, one in series.items() if one.valid and not one.yardstick}
+    return {name: one for name, one in series.items() if one.valid}
 
 
 def _ratio(above: Floats, below: Floats) -> float:

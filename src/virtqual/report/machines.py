@@ -35,7 +35,7 @@ def csv_of(session: Session) -> str:
         for pair in series.pairs:
             for side in SIDES:
                 run = getattr(pair, side)
-                if run is None or (side == "native" and series.yardstick):
+                if run is None:
                     continue
                 when = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
                 where = tuple(map(_cell, (run.node, run.host, run.boot)))

@@ -371,7 +371,7 @@ def _ordered(series: Series) -> list[Pair]:
 
 
 def _dots(verdict: VerdictRecord, series: Series | None) -> plots.Dots | None:
-    if series is None or series.yardstick:
+    if series is None:
         return None
     costs = series.differences().mean(axis=1).tolist()
     known = {pair.number: cost for pair, cost in zip(series.valid, costs, strict=True)}
@@ -398,7 +398,7 @@ def _curves(
     if series is None or not series.points or not series.valid:
         return None, None
     bands = []
-    for side in SIDES if not series.yardstick else SIDES[1:]:
+    for side in SIDES:
         every = series.values(side)
         ends = zip(series.medians(side), every.min(axis=0), every.max(axis=0), strict=True)
         bands.append((side, series.points, [(math.log(a), math.log(b), math.log(c)) for a, b, c in ends]))
@@ -433,9 +433,8 @@ def _with_ends(judged: EstimateRecord) -> tuple[float, float, float]:
 
 def _sizes(verdict: VerdictRecord) -> Iterator[tuple[str, ...]]:
     for one in verdict.points:
-        native = "-" if one.native is None else number(one.native)
         shown = f"{times(one.judged.ratio)} ({one.judged.bounds})"
-        yield f"{one.size:g}", native, number(one.virtual), shown
+        yield f"{one.size:g}", number(one.native), number(one.virtual), shown
 
 
 def _raw(series: Series, began: float) -> str:
@@ -547,12 +546,11 @@ def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run 
             ]
     for row in over:
         verdict = row.verdict
-        native = "not observable" if verdict.native is None else number(verdict.native)
         lines += [
             "",
             f"{row.name} ({row.is_better})",
-            f"  native {native}, virtual {number(verdict.virtual or math.nan)} {verdict.unit} (medians of "
-            f"{verdict.pairs} pairs, native and virtual in turn)",
+            f"  native {number(verdict.native or math.nan)}, virtual {number(verdict.virtual or math.nan)} "
+            f"{verdict.unit} (medians of {verdict.pairs} pairs, native and virtual in turn)",
             f"  {row.ratio} {row.worse}; budget {verdict.budget}",
         ]
         lines += [f"  {finding.text}" for finding in verdict.findings if verdict.points]

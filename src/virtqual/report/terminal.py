@@ -171,8 +171,6 @@ class Terminal:
         self._say(table_of(verdicts))
         if any(verdict.points for verdict in verdicts):
             self._dim("Of a curve: geometric means over its sizes.")
-        for why in dict.fromkeys(v.not_observable for v in verdicts if v.not_observable):
-            self._dim(f"Native -: not observable, {why}; a change of the virtual side is judged alone.")
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))

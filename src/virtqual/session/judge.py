@@ -60,7 +60,7 @@ class Judged:
     @property
     def unmeasured(self) -> int:
         """How many checks have no run that counts, so that they are not among the verdicts."""
-        measured = {run.check for run in self.admitted.runs if not run.instead}
+        measured = {run.check for run in self.admitted.runs}
         return len(self.admitted.refused.keys() - measured)
 
 
@@ -97,13 +97,13 @@ def judge(
     virtqual.verdict.pairs.PairingError
         For what only a bug of the harness produces.
     """
-    known, rules, name = references(), policy(), session.hypervisor_class
+    known, name = references(), session.hypervisor_class
     admitted = admitted_of(session, earlier=earlier)
     before = None
     if earlier is not None:
         # What disturbed or refused runs of the earlier session makes them no better a measure now.
         then = admitted_of(earlier, name)
-        before = Before(then.runs, unfit_since(admitted, then, rules, name))
+        before = Before(then.runs, unfit_since(admitted, then))
     verdict = None
     if session.runs:
         cases = cases_of(

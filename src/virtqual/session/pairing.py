@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,27 +60,16 @@ def series_of(
         A run names a metric that no file declares.
     """
     found: dict[str, tuple[Result, list[Sample]]] = {}
-    instead: dict[str, list[Run]] = defaultdict(list)
-    by_series: dict[str, str] = {}
     for run in runs:
-        if run.instead:
-            instead[run.check].append(run)
-            continue
         for result in run.results:
             if only is not None and result.series not in only:
                 continue
             _, samples = found.setdefault(result.series, (result, []))
             samples.append(_sample(run, result))
-            by_series[result.series] = run.check
     made = {}
     for name, (first, samples) in found.items():
-        witnesses = instead[by_series[name]]
-        # One value for all sizes.
-        width = max(len(first.points), 1)
-        samples += [_sample(run, run.results[0], values=run.results[0].values * width) for run in witnesses]
         metric = _declared(first) if first.declared else references.metrics[first.metric]
-        why = witnesses[0].instead if witnesses else ""
-        made[name] = pair_up(metric, first.setting, first.points, samples, why)
+        made[name] = pair_up(metric, first.setting, first.points, samples)
     return made
 
 
@@ -140,8 +128,6 @@ def cases_of(
         series = replace(whole, cut_off=(interrupted or {}).get(checks[name], frozenset()))
         for gate in gates:
             reasons = (refused or {}).get(checks[name], ())
-            if gate == "overhead" and series.yardstick:
-                reasons = (*reasons, f"native not observable: {series.yardstick}")
             baseline = None
             if gate == "change" and before:
                 baseline, more = baseline_of(series, earlier.get(name))
@@ -215,21 +201,19 @@ def baseline_of(series: Series, earlier: Series | None) -> tuple[Series | None, 
     """Return the earlier session's series, or why it is none to compare with."""
     if earlier is None:
         return None, ("the earlier session did not measure it",)
-    if bool(earlier.yardstick) != bool(series.yardstick):
-        return None, ("native could be observed in one of both sessions only",)
     if earlier.points != series.points:
         return None, ("the earlier session measured other sizes",)
     return earlier, ()
 
 
-def _sample(run: Run, result: Result, *, values: tuple[float, ...] = ()) -> Sample:
+def _sample(run: Run, result: Result) -> Sample:
     boots = [
         node.boot if (node := run.identity.get(name)) and seen(node.boot) else None for name in run.nodes
     ]
     return Sample(
         side=run.side,
         number=run.pair,
-        values=values or result.values,
+        values=result.values,
         start=run.start,
         end=run.end,
         invalid=result.invalid,

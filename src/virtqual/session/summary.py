@@ -41,7 +41,7 @@ class VerdictSummary(BaseModel):
     Attributes
     ----------
     overhead
-        ln(virtual/native), signed so that positive is worse; None where native is not observable.
+        ln(virtual/native), signed so that positive is worse; None without a valid pair.
     spread
         Standard deviation of a pair's overhead; None of fewer than two pairs.
     """
@@ -87,7 +87,7 @@ class VerdictSummary(BaseModel):
 
 
 def _spread(series: Series | None) -> float | None:
-    if series is None or series.yardstick or len(series.valid) < 2:
+    if series is None or len(series.valid) < 2:
         return None
     return float(series.differences().mean(axis=1).std(ddof=1))
 

@@ -16,7 +16,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.outcome import Case
 from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import FLOOR, SHARED_BOOT, Batch, Judgement, only
+from virtqual.verdict.rule import SHARED_BOOT, Batch, Judgement, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,7 @@ class Question:
         prior = self.case.prior
         # Whether boots are stated to vary, and by much, is one answer for a batch; see `rule.SHARED_BOOT`.
         boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)
-        return (self.costs[0].shape, self.places.key, earlier, boots, self._floor)
-
-    @property
-    def _floor(self) -> float:
-        # Where native cannot be observed, nothing says what would be too good.
-        return -math.inf if self.case.series.yardstick else FLOOR
+        return (self.costs[0].shape, self.places.key, earlier, boots)
 
 
 @lru_cache(maxsize=4096)
@@ -103,8 +98,7 @@ def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
         native, virtual = (
             np.array([getattr(pair, side).values for pair in pairs]) for side in ("native", "virtual")
         )
-    virtual = sign * np.log(virtual)
-    return np.zeros_like(virtual) if series.yardstick else sign * np.log(native), virtual
+    return sign * np.log(native), sign * np.log(virtual)
 
 
 def _labels(pairs: Sequence[Pair], what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -120,8 +114,6 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
     """
     boots = _labels(pairs, "boot")[1]
     native, virtual = _labels(pairs, "host")
-    if series.yardstick:
-        return replace(_recognised(virtual, virtual, boots, bound), told=all(virtual))
     if all(native) and all(virtual):
         return _recognised(native, virtual, boots, bound)
     native, virtual = _labels(pairs, "place")
@@ -216,7 +208,6 @@ def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
         earlier=earlier,
         earlier_places=None if first.earlier is None else first.earlier[2],
         most_margin=stack("most_margin"),
-        floor=first._floor,
     )
 
 

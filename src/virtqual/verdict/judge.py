@@ -107,7 +107,7 @@ def mostly_invalid(attempted: int, valid: int) -> bool:
 def _question(case: Case, change: bool) -> Question:
     series = case.series
     try:
-        limits = case.budget.limits(series.metric, series.points, series.medians(series.base))
+        limits = case.budget.limits(series.metric, series.points, series.medians("native"))
     except BudgetError:
         # A refused series is shown without its budget.
         if not case.refused:
@@ -156,16 +156,16 @@ def _verdict(
     if _too_good(beside) and not case.refused:
         outcome, why, following = Outcome.INVALID, (*why, reasons.TOO_GOOD), None
     asked = row or overhead
-    seen = None if series.yardstick else _intervals(overhead)
+    seen = _intervals(overhead)
     change = _intervals(row) if row is not None and case.gate == "change" else None
     points = _points(asked, seen, change)
     known = not math.isnan(points[0].limit)
     return Verdict(
         outcome,
         case,
-        overhead=None if seen is None else seen[-1],
+        overhead=seen[-1],
         change=None if change is None else change[-1],
-        native=None if series.yardstick else _middle(series.medians("native")),
+        native=_middle(series.medians("native")),
         virtual=_middle(series.medians("virtual")),
         limit=min(point.limit for point in points) if known else None,
         margin=min(point.margin for point in points) if known else None,
@@ -179,17 +179,17 @@ def _verdict(
     )
 
 
-def _points(asked: Ruling, seen: list[Interval] | None, change: list[Interval] | None) -> tuple[Point, ...]:
+def _points(asked: Ruling, seen: list[Interval], change: list[Interval] | None) -> tuple[Point, ...]:
     """Return each size with its medians, its overhead, and what was judged."""
     series = asked.question.case.series
     native, virtual, margin = series.medians("native"), series.medians("virtual"), asked.margin
-    judged = change or seen or _intervals(asked)
+    judged = change or seen
     return tuple(
         Point(
             size=series.points[i] if series.points else None,
-            native=None if series.yardstick else float(native[i]),
+            native=float(native[i]),
             virtual=float(virtual[i]),
-            overhead=None if seen is None else seen[i],
+            overhead=seen[i],
             judged=judged[i],
             limit=float(asked.question.limit[i]),
             margin=float(margin[i]),
@@ -223,7 +223,6 @@ def _findings(row: Ruling, points: Sequence[Point], looks: Sequence[int]) -> tup
     found = []
     for span in rule.spans(*row.alone, looks):
         part = points[span.start : span.stop]
-        natives = [point.native for point in part if point.native is not None]
         upper = float(np.mean([point.judged.upper for point in part]))
         found.append(
             Finding(
@@ -231,7 +230,7 @@ def _findings(row: Ruling, points: Sequence[Point], looks: Sequence[int]) -> tup
                 high=part[-1].size,
                 judged=Interval(span.mean, span.low, max(span.mean, upper)),
                 limit=float(np.mean([point.limit for point in part])),
-                native=_middle(np.array(natives)) if natives else None,
+                native=_middle(np.array([point.native for point in part])),
                 virtual=_middle(np.array([point.virtual for point in part])),
             )
         )

@@ -11,7 +11,7 @@ def message(verdict: Verdict) -> str:
     """Return a verdict in one or two lines: what, how much, how sure, against what, and why."""
     metric = verdict.metric
     head = f"{verdict.outcome.value} {verdict.id}"
-    if verdict.virtual is None:
+    if verdict.native is None or verdict.virtual is None:
         return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
     native, virtual = verdict.native, verdict.virtual
     if verdict.findings:
@@ -23,25 +23,21 @@ def message(verdict: Verdict) -> str:
             what += f" over {len(verdict.points)} sizes, worst {_worst(verdict)}"
     else:
         what = ""
-    subject = "overhead" if native is not None else "virtual side alone"
+    subject = "overhead"
     if verdict.change is not None:
-        subject = f"change of the {subject} since the earlier session"
+        subject = "change of the overhead since the earlier session"
     elif verdict.outcome is Outcome.BASELINE:
-        subject = f"baseline recorded, {subject}"
-    beside = "not observable" if native is None else number(native)
+        subject = "baseline recorded, overhead"
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     # Of a baseline nothing is judged.
     limits = f"{allowed} {verdict.budget_text}{_margin(verdict)}; "
     if verdict.outcome is Outcome.BASELINE:
         limits = ""
     text = (
-        f"{head}: {subject}{what}; native {beside}, virtual {number(virtual)} {metric.unit}; "
+        f"{head}: {subject}{what}; native {number(native)}, virtual {number(virtual)} {metric.unit}; "
         f"{limits}{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     )
     tail = list(verdict.reasons)
-    series = verdict.case.series
-    if series.yardstick and not any(series.yardstick in reason for reason in tail):
-        tail.append(f"native not observable: {series.yardstick}")
     if verdict.waiver is not None:
         state = "accepted up to" if verdict.waived else "not accepted: the waiver is for up to"
         tail.append(f"{state} {verdict.waiver.accepted}: {verdict.waiver.reason}")
@@ -61,7 +57,7 @@ def _margin(verdict: Verdict) -> str:
     before = verdict.case.baseline
     if before is None or not verdict.points or verdict.margin is None:
         return ""
-    native = np.array([point.native or point.virtual for point in verdict.points])
+    native = np.array([point.native for point in verdict.points])
     _, stated, _ = verdict.budget.limits(verdict.metric, verdict.case.series.points, native)
     margins = np.array([point.margin for point in verdict.points])
     if np.all(margins <= stated + 1e-9):

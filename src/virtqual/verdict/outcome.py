@@ -116,15 +116,14 @@ class Finding:
     limit
         Mean budget of the range, in log units.
     native, virtual
-        Geometric means over the range of the medians, in the unit; native is None where it cannot be
-        observed.
+        Geometric means over the range of the medians, in the unit.
     """
 
     low: float | None
     high: float | None
     judged: Interval
     limit: float
-    native: float | None
+    native: float
     virtual: float
 
     def text(self, metric: Metric) -> str:
@@ -148,9 +147,9 @@ class Point:
     size
         None for a scalar.
     native, virtual
-        Medians, in the unit; native is None where it cannot be observed.
+        Medians, in the unit.
     overhead
-        Its overhead, None without native.
+        Its overhead.
     judged
         The overhead again, or its change where the change is judged.
     limit, margin
@@ -158,9 +157,9 @@ class Point:
     """
 
     size: float | None
-    native: float | None
+    native: float
     virtual: float
-    overhead: Interval | None
+    overhead: Interval
     judged: Interval
     limit: float
     margin: float
@@ -213,13 +212,11 @@ class Verdict:
     case
         The series with its budget and noise.
     overhead
-        Virtual against native, over the whole curve; None before the first pair and without native.
+        Virtual against native, over the whole curve; None before the first pair.
     change
-        Change of the overhead since the earlier session (without native: of the virtual side); None where
-        none was given.
+        Change of the overhead since the earlier session; None where none was given.
     native, virtual
-        Medians in the unit (of a curve: geometric means over its sizes); native is None where it cannot be
-        observed.
+        Medians in the unit (of a curve: geometric means over its sizes); None before the first pair.
     limit, margin
         Budget and margin in log units, the strictest over the sizes.
     points

@@ -165,9 +165,6 @@ class Series:
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     pairs
         By rising number, the invalid ones included.
-    yardstick
-        Why native cannot be observed; empty where it is. If not, native samples are seconds of a fixed
-        piece of work on the native nodes: a witness of their speed, and no part of the numbers.
     cut_off
         Numbers of pairs that have one run because the session was interrupted, whatever their values were.
     """
@@ -176,7 +173,6 @@ class Series:
     setting: str
     points: tuple[float, ...] = ()
     pairs: tuple[Pair, ...] = ()
-    yardstick: str = ""
     cut_off: frozenset[int] = frozenset()
 
     @property
@@ -214,15 +210,8 @@ class Series:
         middle: Floats = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
         return middle
 
-    @property
-    def base(self) -> Side:
-        """The side by whose values absolute parts of a budget become ratios."""
-        return "virtual" if self.yardstick else "native"
-
     def differences(self) -> Floats:
         """Return d = ln(virtual/native) of the valid pairs, positive where virtual is worse.
-
-        Where native cannot be observed it is ln(virtual), of which only changes mean something.
 
         Returns
         -------
@@ -233,9 +222,7 @@ class Series:
 
     @cached_property
     def _differences(self) -> Floats:
-        log_ratio = np.log(self.values("virtual"))
-        if not self.yardstick:
-            log_ratio = log_ratio - np.log(self.values("native"))
+        log_ratio = np.log(self.values("virtual")) - np.log(self.values("native"))
         d: Floats = log_ratio if self.metric.better == "lower" else -log_ratio
         d.flags.writeable = False
         return d
@@ -268,9 +255,7 @@ class Series:
         return self.pairs[-1].number + 1 if self.pairs else 0
 
 
-def pair_up(
-    metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample], yardstick: str = ""
-) -> Series:
+def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
     """Make a series of the samples of one metric in one setting.
 
     Parameters
@@ -283,8 +268,6 @@ def pair_up(
         Sizes of a curve, rising and positive; empty for a scalar.
     samples
         In any order.
-    yardstick
-        Why native samples are none of the metric; see `Series`.
 
     Returns
     -------
@@ -318,7 +301,6 @@ def pair_up(
             Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
             for pair in pairs
         ),
-        yardstick,
     )
 
 

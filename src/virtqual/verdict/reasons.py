@@ -49,7 +49,7 @@ def left_out(series: Series) -> tuple[str, ...]:
             why = "; ".join(pair.invalid)
             alike.setdefault(re.sub(r"\d[\d.]*", "N", why), []).append((pair.number, why))
     told = [_left_out(pairs) for pairs in alike.values()]
-    if told and not (series.valid or series.yardstick) and (ratio := _shown(series.pairs)):
+    if told and not series.valid and (ratio := _shown(series.pairs)):
         told.append(f"what was left out shows {ratio}, and not whose it is")
     return tuple(told)
 

@@ -49,9 +49,9 @@ class PointRecord(_Record):
     """One size of a curve; see `virtqual.verdict.outcome.Point`."""
 
     size: float
-    native: float | None
+    native: float
     virtual: float
-    overhead: EstimateRecord | None
+    overhead: EstimateRecord
     judged: EstimateRecord
     limit: float | None
     margin: float | None
@@ -64,7 +64,7 @@ class FindingRecord(_Record):
     high: float | None
     judged: EstimateRecord
     limit: float
-    native: float | None
+    native: float
     virtual: float
     text: str
 
@@ -83,7 +83,7 @@ class VerdictRecord(_Record):
     unit, better
         Of the metric; ``lower`` or ``higher`` is better.
     native, virtual
-        Medians in the unit, of a curve the geometric means over its sizes; None where not observable.
+        Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
     overhead, change
         Estimates; None where there is none.
     budget
@@ -104,8 +104,6 @@ class VerdictRecord(_Record):
         The waiver that is about an OVER, as people read it; empty if none is.
     waived
         Whether the waiver accepts it.
-    not_observable
-        Why native cannot be observed; empty where it is.
     hosts
         By what factor each host is slower than the mean of its kind, where the pairs tell.
     confounded
@@ -134,7 +132,6 @@ class VerdictRecord(_Record):
     reasons: tuple[str, ...] = ()
     waiver: str = ""
     waived: bool = False
-    not_observable: str = ""
     hosts: dict[str, float] = {}
     confounded: bool = False
     message: str
@@ -189,7 +186,6 @@ def record_of(verdict: Verdict) -> VerdictRecord:
         reasons=verdict.reasons,
         waiver="" if verdict.waiver is None else f"{verdict.waiver.accepted}: {verdict.waiver.reason}",
         waived=verdict.waived,
-        not_observable=verdict.case.series.yardstick,
         hosts={host: math.exp(log) for host, log in verdict.hosts.items()},
         confounded=verdict.places.confounded,
         message=message(verdict),
@@ -225,9 +221,9 @@ def _known(estimate: Interval, metric: Metric) -> EstimateRecord:
 def _point(point: Point, size: float, metric: Metric) -> PointRecord:
     return PointRecord(
         size=size,
-        native=point.native and _rounded(point.native),
+        native=_rounded(point.native),
         virtual=_rounded(point.virtual),
-        overhead=_estimate(point.overhead, metric),
+        overhead=_known(point.overhead, metric),
         judged=_known(point.judged, metric),
         limit=_finite(point.limit),
         margin=_finite(point.margin),

@@ -97,7 +97,6 @@ class Batch:
     ----------
     native, virtual
         Logarithms of what each run cost (larger is worse), shape (n_sessions, n_series, n_pairs, n_points).
-        Where native cannot run, zeros.
     limit, margin
         Budget and margin in log units, broadcastable to (n_sessions, n_series, n_points).
     noise
@@ -113,8 +112,6 @@ class Batch:
         Where those ran.
     most_margin
         Widest margin of a change, broadcastable as `margin`; see `WIDEST`.
-    floor
-        See `FLOOR`; minus infinity where being faster is no reason for doubt.
     """
 
     native: Floats
@@ -128,7 +125,6 @@ class Batch:
     earlier: tuple[Floats, Floats] | None = None
     earlier_places: Places | None = None
     most_margin: ArrayLike = WIDEST
-    floor: float = FLOOR
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +189,7 @@ class _Series:
         if not (np.all(np.isfinite(batch.native)) and np.all(np.isfinite(batch.virtual))):
             raise ValueError("a value is no number: leave its pair out.")
         self.pairs = pairs // self.places.width
-        self.floor = batch.floor if batch.earlier is None else -math.inf
+        self.floor = FLOOR if batch.earlier is None else -math.inf
         virtual, native = (
             np.broadcast_to(np.asarray(refused), self.shape).reshape(-1)
             for refused in (batch.refused_virtual, batch.refused_native)

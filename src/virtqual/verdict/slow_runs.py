@@ -150,8 +150,7 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         for side, values in zip(SIDES, zip(*both, strict=True), strict=True):
             slower = slowness(with_whole(np.array(values)), sigma).tolist()
             for case, excesses in zip(members, slower, strict=True):
-                if not (case.series.yardstick and side == "native"):
-                    _note(seen[side], case.series, side, excesses)
+                _note(seen[side], case.series, side, excesses)
     slow_ones = {side: [excess for excess in runs.values() if excess > 0] for side, runs in seen.items()}
     factor = (
         math.exp(min(float(np.median(slow_ones["virtual"])), LARGEST_LOG)) if slow_ones["virtual"] else 0.0

@@ -62,5 +62,3 @@ def test_other_inputs_are_named():
     ((check, reason),) = other_inputs(runs)
     assert (check, "not the same input: case has the SHA-256 aaa" in reason) == ("case", True)
     assert list(other_inputs([runs[0], made_run("virtual", 0, inputs=same)])) == []
-    # What stands in for the program on native nodes reads none.
-    assert list(other_inputs([made_run("native", 0, instead="no RDMA"), runs[1]])) == []

@@ -123,18 +123,6 @@ def test_write_combining_is_asked_of_latencies_that_can_tell(what, runs, state, 
     assert (found.state, evidence in found.evidence) == (state, True), (what, found.text)
 
 
-def test_a_canary_takes_no_yardstick_for_native():
-    time, latency = Result.scalar("yardstick_time", "w", 0.5), curve("rdma_send_latency", shifted(0.4, 0.5))
-    runs = [
-        one.model_copy(update={"instead": "the native partition has no 'rdma'"})
-        if one.side == "native"
-        else one
-        for one in measured(sides(time, latency))
-    ]
-    found = says(runs, "write combining")
-    assert (found.state, "native is not observable" in found.evidence) == ("unknown", True), found.text
-
-
 def test_one_pair_that_disagrees_does_not_decide_and_half_of_them_leave_it_open():
     def virtual(bad):
         return lambda side, pair: curve(

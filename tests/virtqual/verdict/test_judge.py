@@ -292,37 +292,6 @@ def test_a_curve_is_too_good_by_its_mean_and_not_by_one_size(metrics, make):
     assert (verdict.outcome, verdict.reasons) == (Outcome.INVALID, (reasons.TOO_GOOD,))
 
 
-def unobservable(metric, level, pairs, host="host"):
-    """Runs of a guest whose native side cannot run the program: a witness stands there."""
-    runs = samples_of(
-        metric,
-        [[v] for v in steady(level, pairs)],
-        hosts={"native": ["host"] * pairs, "virtual": [host] * pairs},
-    )
-    runs = [replace(run, values=(1.0,)) if run.side == "native" else run for run in runs]
-    return pair_up(metric, "here", (), runs, yardstick="no such device")
-
-
-def test_without_native_nothing_is_too_good(metrics):
-    metric = metrics["lammps_loop_time"]
-    first = alone(unobservable(metric, -3.0, 8), CHANGE, PRIOR)
-    assert (first.outcome, first.overhead, first.native) == (Outcome.BASELINE, None, None)
-    faster = alone(unobservable(metric, -3.0, 8), CHANGE, PRIOR, baseline=unobservable(metric, 0.0, 12))
-    assert faster.outcome is Outcome.WITHIN
-    assert faster.change.log == pytest.approx(-3.0)
-
-
-def test_the_witness_of_native_is_no_part_of_a_change(metrics):
-    metric, before = metrics["lammps_loop_time"], unobservable(metrics["lammps_loop_time"], 0.0, 12)
-    now = unobservable(metric, 0.3, 8)
-    slow = tuple(
-        replace(pair, native=replace(pair.native, values=(2.0,))) for pair in now.pairs
-    )  # twice as slow, on both sides of the pair
-    for series in (now, replace(now, pairs=slow)):
-        verdict = alone(series, CHANGE, PRIOR, baseline=before)
-        assert (verdict.outcome, verdict.change.log) == (Outcome.OVER, pytest.approx(0.3))
-
-
 # -- budgets -------------------------------------------------------------------------------------------
 
 

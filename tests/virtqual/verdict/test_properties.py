@@ -201,7 +201,7 @@ PRIORS = [
 ]
 
 
-def drawn_series(rng, name, setting, pairs, kind, boots, level, refused=0.0, yardstick=""):
+def drawn_series(rng, name, setting, pairs, kind, boots, level, refused=0.0):
     """Return a series of random values, some of them refused, at hosts and boots of this kind."""
     metric = METRICS[name]
     points = SIZES if metric.kind == "curve" else ()
@@ -212,15 +212,14 @@ def drawn_series(rng, name, setting, pairs, kind, boots, level, refused=0.0, yar
     }
     runs = samples_of(metric, rows, hosts=hosts, boots=[str(i * boots // pairs) for i in range(pairs)])
     runs = [replace(run, invalid=("loud",)) if rng.random() < refused else run for run in runs]
-    return pair_up(metric, setting, points, runs, yardstick)
+    return pair_up(metric, setting, points, runs)
 
 
 def drawn_case(rng, setting):
     name = str(rng.choice(["hpl", "lammps_loop_time", "mpi_latency"]))
     kind = str(rng.choice(list(HOSTS)))
-    yardstick = "no such device" if rng.random() < 0.1 else ""
     level = rng.choice([0.0, 0.0, 0.06, 0.3, -0.3])
-    how = {"boots": int(rng.choice([1, 2, 6])), "yardstick": yardstick}
+    how = {"boots": int(rng.choice([1, 2, 6]))}
     pairs = int(rng.choice([0, 1, 3, 4, 4, 4, 6, 8, 8, 12, 18]))
     series = drawn_series(rng, name, setting, pairs, kind, level=level, refused=rng.choice([0, 0.15]), **how)
     gate, baseline = str(rng.choice(["overhead", "change"])), None

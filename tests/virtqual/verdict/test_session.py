@@ -204,19 +204,6 @@ def test_hosts_of_the_earlier_session_leave_a_change_to_them_as_well(case, metri
     assert session.qualified == (not why, why)
 
 
-def test_a_guest_without_native_beside_it_does_not_qualify_on_a_host_that_nobody_names(metrics, make):
-    now, before = (
-        replace(
-            make(metrics["hpl"], around(0.0, pairs), hosts={"native": ["n"] * pairs, "virtual": [""] * pairs})
-        )
-        for pairs in (8, 12)
-    )
-    cases = [Case(replace(now, yardstick="no"), CHANGE, PRIOR, baseline=replace(before, yardstick="no"))]
-    session = judge_session(cases, hypervisor_class=KVM)
-    assert session.outcome is Outcome.WITHIN
-    assert session.qualified == (False, "nobody says which hosts carry the virtual machines")
-
-
 def test_a_series_that_is_not_there_is_named(case):
     with pytest.raises(KeyError, match="hpl@gone"):
         judge_session([case(0.0, 4)]).verdict("hpl@gone")
