@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from virtqual.history.history import between
 from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
@@ -319,6 +319,9 @@ def _limit(alpha: float, count: int) -> float:
 
     By Siegmund's approximation of the mean number of sessions until it does (1985, "Sequential Analysis").
     """
+
+    # Here, because few commands look for steps and the import takes 0.1 s.
+    from scipy import optimize
 
     def missing(height: float) -> float:
         reach = 2 * SLACK * (height + 1.166)

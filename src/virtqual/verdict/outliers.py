@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 ALPHA = 0.05
 """Error rate of all that is named in a table: where no host differs, about one table in twenty names one. It
@@ -93,7 +93,7 @@ def _extreme(
             break
         spread = math.sqrt(sum(one * one for one in rest) / df * (1 + 1 / beside))
         apart = abs(_apart(host, known, left.keys(), kind_of))
-        p = 2 * float(stats.t.sf(apart / spread, df)) if spread > 0 else float(apart == 0)
+        p = 2 * float(special.stdtr(df, -apart / spread)) if spread > 0 else float(apart == 0)
         if p * (len(left) + 1) <= alpha:
             found = len(looked)
     named = looked[:found]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from virtqual.verdict.batches import costs, known_sigma
 from virtqual.verdict.estimate import Bools, Floats, Ints, with_whole
@@ -107,6 +106,9 @@ class SlowRuns:
         Given how many runs were slow in all, how many of them were virtual is hypergeometric, whatever the
         rate is; no assumption is made but that runs are slow independently of each other.
         """
+        # Only judging needs it: every ReFrame process imports this module, and scipy.stats takes 0.4 s.
+        from scipy import stats
+
         virtual, virtual_runs = np.asarray(self.virtual), np.asarray(self.virtual_runs)
         slow_in_all, runs = virtual + self.native, virtual_runs + self.native_runs
         p = stats.hypergeom.sf(virtual - 1, runs, virtual_runs, slow_in_all)
