@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError
-from virtqual.stack import machine, registry
+from virtqual.files import execute
+from virtqual.stack import registry
 
 ROOT = Path(__file__).parents[2]
 NO_WAY_OUT = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
@@ -58,7 +59,7 @@ def setup(site, monkeypatch):
 
     for key, value in site.env.items():
         monkeypatch.setenv(key, value)
-    monkeypatch.setattr(machine, "run", refused)
+    monkeypatch.setattr(execute, "run_checked", refused)
     monkeypatch.setattr(registry, "_version", lambda package: package.replace("missing", ""))
 
     def start(*arguments, code):
@@ -105,7 +106,7 @@ def test_what_else_needs_packages_is_told_of_them_alone(setup, monkeypatch):
 )
 def test_of_what_an_installer_says_the_reason_is_told(said, told):
     with pytest.raises(InfrastructureError) as caught:
-        machine.run(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
+        execute.run_checked(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
     assert str(caught.value) == f"pip failed (exit code 1): {told}"
 
 
@@ -115,4 +116,4 @@ def test_a_program_that_is_not_there_or_does_not_end():
         (["sleep", "9"], "no: sleep: no end"),
     ):
         with pytest.raises(InfrastructureError, match=told):
-            machine.run(command, "no", seconds=0.1)
+            execute.run_checked(command, "no", seconds=0.1)

@@ -11,7 +11,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError
-from virtqual.files.wording import many
+from virtqual.files.wording import pluralize
 from virtqual.qualify.checking import check_session, check_state
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, ids
@@ -43,10 +43,10 @@ def command(
                 say.print(Text(note, style="yellow"), soft_wrap=True)
         for problem in problems:
             say.print(Text(problem, style="red"), soft_wrap=True)
-        answer = f"{many(len(problems), 'problem')} found" if problems else "as they were written"
+        answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
         if judged_otherwise:
             answer += f"; {judged_otherwise} judged otherwise by other code or references"
-        say.print(f"{many(len(directories), 'session')} checked: {answer}", soft_wrap=True)
+        say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)
 
 

@@ -28,7 +28,7 @@ def read_with(parse: Callable[[str], ContentT], file: Path) -> ContentT:
         The file cannot be read, is too large, or `parse` refuses its text.
     """
     try:
-        text = reading.bytes_of(file, reading.RECORD, pipes=True).decode("utf-8", errors="replace")
+        text = reading.read_bytes(file, pipes=True).decode("utf-8", errors="replace")
         return parse(text)
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None

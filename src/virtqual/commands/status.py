@@ -12,7 +12,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
-from virtqual.files.wording import listed, many
+from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
 from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
 from virtqual.report.console import verbatim
@@ -64,7 +64,7 @@ def command(
             told = notices(known, expected=expected, now=now)
             spans = {place: _span(nights) for place, nights in by_place(known)}
             sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), spans)
-            say.print(f"{many(sent, 'notice')} sent")
+            say.print(f"{pluralize(sent, 'notice')} sent")
             if failed:
                 raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
     raise typer.Exit(state)
@@ -94,7 +94,7 @@ def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | Non
     line = f"{last.system} {last.hypervisor_class}: {stood[-1]} since {nights[-same].created:%Y-%m-%d} "
     line += f"({same} in a row), {last.hypervisor}"
     if over:
-        line += f"; OVER: {listed(sorted(over), 3)}"
+        line += f"; OVER: {list_names(sorted(over), 3)}"
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
     if expected and (since := gap(every, expected, now)):

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from virtqual import qualify as main_job
 from virtqual.commands.speaking import speaking
-from virtqual.files.wording import by_number
+from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
@@ -57,7 +57,9 @@ def _show(session: Session, console: Console) -> None:
     sides = {
         side: {h for run in session.runs if run.side == side for h in run.hosts.values()} for side in _SIDES
     }
-    kinds = [(host, side, hosts) for side, hosts in sides.items() for host in sorted(hosts, key=by_number)]
+    kinds = [
+        (host, side, hosts) for side, hosts in sides.items() for host in sorted(hosts, key=node_sort_key)
+    ]
     console.print("\nTime by host, above (+) or below (-) the others of its kind:")
     numbered = list(enumerate(told, 1))
     widest = max(len(f"{host} ({side})") for host, side, _ in kinds)

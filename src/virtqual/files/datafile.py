@@ -24,7 +24,7 @@ from ruamel.yaml.reader import ReaderError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
-from virtqual.files.wording import Key, dotted, mistakes
+from virtqual.files.wording import Key, describe_mistakes, dotted
 
 #: Nodes of a file at most, each a key, a value, a mapping or a list: it is read in about a second.
 MAX_NODES = 20_000
@@ -128,20 +128,20 @@ class Document:
         DataError
             With one problem for each field that is missing, unknown or of the wrong kind.
         """
-        content = plain(self.content)
+        content = unwrap_yaml(self.content)
         try:
             return model.model_validate(content)
         except ValidationError as error:
-            told = mistakes(error, model, content)
+            told = describe_mistakes(error, model, content)
             raise DataError(self.problem(key, message) for key, message in told) from None
 
 
-def plain(node: Any) -> Any:
+def unwrap_yaml(node: Any) -> Any:
     """Return `node` as dict, list and scalars, which strict validation accepts."""
     if isinstance(node, Mapping):
-        return {str(key): plain(value) for key, value in node.items()}
+        return {str(key): unwrap_yaml(value) for key, value in node.items()}
     if isinstance(node, list):
-        return [plain(value) for value in node]
+        return [unwrap_yaml(value) for value in node]
     if isinstance(node, bool):
         return bool(node)
     if isinstance(node, int):
@@ -217,7 +217,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     yaml.Constructor = _Constructor
     try:
         if text is None:
-            text = reading.bytes_of(path, reading.REVIEWED).decode("utf-8-sig")
+            text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8-sig")
         stream = StringIO(text, newline=None)
         content = yaml.load(stream)
     except OSError as error:
@@ -245,7 +245,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     return Document(path, content)
 
 
-def files(directory: Path) -> list[Path]:
+def find_yaml_files(directory: Path) -> list[Path]:
     """Return the YAML files of `directory`, sorted by name so that errors come in one order.
 
     Raises

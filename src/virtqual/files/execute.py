@@ -1,8 +1,9 @@
-"""Run other programs to their end: what they print is text, and they have a time limit where one is known."""
+"""Run other programs to their end; their output is text in UTF-8."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,6 +13,11 @@ from pathlib import Path
 from virtqual.errors import InfrastructureError
 from virtqual.files.records import open_no_link
 
+#: Time for a program to end after SIGTERM, before SIGKILL.
+TERMINATION_WAIT_S = 10
+# pip, apt and git begin the line with the reason so, after the lines of every attempt.
+_REASON = re.compile(r"^\s*((?:ERROR|E|fatal): .+?)\s*$", re.MULTILINE)
+
 
 def run(
     command: Sequence[str | Path],
@@ -20,7 +26,7 @@ def run(
     seconds: float | None = None,
     stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever its exit code.
+    """Run a program and return its output and exit code.
 
     Parameters
     ----------
@@ -29,25 +35,20 @@ def run(
     env
         The whole environment of the program; None for the environment of this process.
     seconds
-        Longest time that the program may take; None for no limit.
+        The time limit; None for no limit.
     stdin
-        What it reads on its standard input; None for nothing.
-
-    Returns
-    -------
-    subprocess.CompletedProcess
-        The output is read as UTF-8, with a mark for each byte that is not UTF-8.
+        Text for its standard input; None for no input.
 
     Raises
     ------
     InfrastructureError
-        The program cannot be started, or took too long.
+        The program cannot be started, or exceeded the time limit.
     """
     try:
         return subprocess.run(
             command,
             env=env,
-            # What stands on the standard input of this process is not for programs that it starts.
+            # Programs do not read the standard input of this process.
             stdin=subprocess.DEVNULL if stdin is None else None,
             input=stdin,
             capture_output=True,
@@ -62,27 +63,67 @@ def run(
         raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
 
 
-#: Seconds that a program has to end in after it was asked to.
-ENDING = 10
-
-
-def logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> int:
-    """Run a program to its end, with all that it prints in a file, and return its exit code.
+def run_checked(
+    command: Sequence[str | Path],
+    failure: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> str:
+    """Run a program and return its standard output; other parameters as for `run`.
 
     Parameters
     ----------
-    command
-        The program with its arguments; it reads nothing.
-    log
-        The file, which is replaced.
-    seconds
-        Longest time that the program may take. Then, or when this process is interrupted, it is ended with
-        the processes that it has started.
+    failure
+        Beginning of the message if the program fails, e.g. ``apt-get update failed``.
 
     Raises
     ------
     InfrastructureError
-        The program cannot be started, or took too long.
+        The program cannot be started, failed, or exceeded the time limit; the message has the reason.
+    """
+    try:
+        completed = run(command, env=env, seconds=seconds)
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{failure}: {error}") from error
+    if completed.returncode == 0:
+        return completed.stdout
+    output = f"{completed.stdout}\n{completed.stderr}"
+    lines = [line for line in output.splitlines() if line.strip()]
+    if reasons := _REASON.findall(output):
+        reason = reasons[-1]
+    else:
+        reason = "\n".join(["", *lines[-8:]]) if lines else "it printed nothing"
+    raise InfrastructureError(f"{failure} (exit code {completed.returncode}): {reason}")
+
+
+def read_output(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
+) -> str | None:
+    """Return the standard output of a program; None if it is missing, fails or exceeds the time limit."""
+    try:
+        completed = run(command, env=env, seconds=seconds)
+    except InfrastructureError:
+        return None
+    return completed.stdout if completed.returncode == 0 else None
+
+
+def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> None:
+    """Run a program with all its output in a log file, and end all its processes with it.
+
+    Parameters
+    ----------
+    command
+        The program with its arguments; it reads no input.
+    log
+        The log file, which is replaced.
+    seconds
+        The time limit.
+
+    Raises
+    ------
+    InfrastructureError
+        The program cannot be started, exceeded the time limit, or failed.
     """
     with open(log, "wb", opener=open_no_link) as file:
         try:
@@ -96,46 +137,25 @@ def logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> int:
         except OSError as error:
             raise InfrastructureError(f"{command[0]}: {error.strerror}") from error
         try:
-            return process.wait(timeout=seconds)
+            code = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
             raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
         finally:
             if process.poll() is None:
-                _end(process)
+                _end_process_group(process)
+    if code:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last_line = lines[-1] if lines else "it printed nothing"
+        raise InfrastructureError(
+            f"{shlex.join(map(str, command))} ended with exit code {code}: {last_line} (its output: {log})"
+        )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program that leads a session of its own, with what belongs to that."""
+def _end_process_group(process: subprocess.Popen[bytes]) -> None:
+    """End a program that was started in a session of its own, and its children."""
     os.killpg(process.pid, signal.SIGTERM)
     try:
-        process.wait(timeout=ENDING)
+        process.wait(timeout=TERMINATION_WAIT_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def said(
-    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
-) -> str:
-    """Return what a program printed; nothing where it is not there, fails or takes too long."""
-    try:
-        done = run(command, env=env, seconds=seconds)
-    except InfrastructureError:
-        return ""
-    return done.stdout if done.returncode == 0 else ""
-
-
-def sites(command: Sequence[str], log: Path, *, seconds: float) -> None:
-    """Run a command that a site has stated to its end, with all that it prints in a file; see `logged`.
-
-    Raises
-    ------
-    InfrastructureError
-        It could not be started, took too long, or failed: with its exit code and its last line.
-    """
-    if code := logged(command, log, seconds=seconds):
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = said[-1] if said else "it printed nothing"
-        raise InfrastructureError(
-            f"{shlex.join(command)} ended with exit code {code}: {last} (its output: {log})"
-        )

@@ -8,20 +8,20 @@ import stat
 from pathlib import Path
 
 #: Size of a record at most, B: a session of a hundred checks has a tenth of it.
-RECORD = 256 * 2**20
+MAX_RECORD_BYTES = 256 * 2**20
 #: Size of a file that people review at most, B.
-REVIEWED = 2**20
+MAX_REVIEWED_BYTES = 2**20
 
 
-def bytes_of(file: Path, most: int, *, pipes: bool = False, links: bool = True) -> bytes:
+def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False, links: bool = True) -> bytes:
     """Return what a file holds.
 
     Parameters
     ----------
     file
         A regular file.
-    most
-        Largest size of the file in bytes.
+    max_bytes
+        Largest size of the file; None for `MAX_RECORD_BYTES`.
     pipes
         Whether it may also be a pipe or a terminal, as a person may name one on the command line.
     links
@@ -32,13 +32,14 @@ def bytes_of(file: Path, most: int, *, pipes: bool = False, links: bool = True) 
     OSError
         The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
-    content = start_of(file, most + 1, pipes=pipes, links=links)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(file))
+    limit = MAX_RECORD_BYTES if max_bytes is None else max_bytes
+    content = read_start(file, limit + 1, pipes=pipes, links=links)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(file))
     return content
 
 
-def start_of(file: Path, size: int, *, pipes: bool = False, links: bool = True) -> bytes:
+def read_start(file: Path, size: int, *, pipes: bool = False, links: bool = True) -> bytes:
     """Return the first `size` bytes of a regular file; parameters and errors as `bytes_of`."""
 
     def open_without_waiting(path: str, flags: int) -> int:

@@ -16,12 +16,12 @@ from pydantic import BaseModel, ValidationError
 from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files import reading
-from virtqual.files.wording import dotted, mistakes
+from virtqual.files.wording import describe_first_mistake
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
-def text_of(file: Path, what: str, *, pipes: bool = False) -> str:
+def read_text(file: Path, what: str, *, pipes: bool = False) -> str:
     """Return the text of a record's file, or of a pipe where those are allowed.
 
     Raises
@@ -31,7 +31,7 @@ def text_of(file: Path, what: str, *, pipes: bool = False) -> str:
         should be.
     """
     try:
-        return reading.bytes_of(file, reading.RECORD, pipes=pipes).decode("utf-8")
+        return reading.read_bytes(file, pipes=pipes).decode("utf-8")
     except OSError as error:
         raise UsageError(f"{file}: no {what} ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -57,18 +57,13 @@ def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) ->
     UsageError
         The file cannot be read, or is not of this form: names the file and the first key that is wrong.
     """
-    text = text_of(file, what, pipes=pipes)
+    text = read_text(file, what, pipes=pipes)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise UsageError(f"{file}: {first_mistake(error, model, text)}") from None
-
-
-def first_mistake(error: ValidationError, model: type[BaseModel], text: str) -> str:
-    """Return such as ``key runs[0].pair: Input should be a valid integer``."""
-    broken = error.errors()[0]["type"] == "json_invalid"
-    key, message = mistakes(error, model, None if broken else json.loads(text))[0]
-    return f"key {dotted(key) or 'schema'}: {message}"
+        is_json = error.errors()[0]["type"] != "json_invalid"
+        mistake = describe_first_mistake(error, model, json.loads(text) if is_json else None)
+        raise UsageError(f"{file}: {mistake}") from None
 
 
 def write_whole(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:

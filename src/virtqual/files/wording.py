@@ -45,23 +45,23 @@ def dotted(key: Key) -> str:
     return text
 
 
-def many(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Return such as ``1 node`` and ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
+def list_names(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """Return the first of some names, and how many more there are: ``vm1, vm2 and 6 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
 
 
-def by_number(node: str) -> tuple[int, str]:
+def node_sort_key(node: str) -> tuple[int, str]:
     """Return what names of nodes are sorted by: `vm10` after `vm9`."""
     return len(node), node
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """Return the part of an error message that lists what could have been meant instead of `name`."""
     names = sorted(known)
     matches = get_close_matches(name, names, n=3, cutoff=0.5)
@@ -70,7 +70,9 @@ def near(name: str, known: Iterable[str]) -> str:
     return "known are " + (", ".join(names) if names else "none") + "."
 
 
-def mistakes(error: ValidationError, model: type[BaseModel], content: object) -> list[tuple[Key, str]]:
+def describe_mistakes(
+    error: ValidationError, model: type[BaseModel], content: object
+) -> list[tuple[Key, str]]:
     """Return each mistake that pydantic found: the key, and a sentence that begins after it.
 
     Parameters
@@ -89,7 +91,7 @@ def mistakes(error: ValidationError, model: type[BaseModel], content: object) ->
         if kind == "missing":
             message = "is missing, and has no default."
         elif kind == "extra_forbidden":
-            message = f"is not a key of this kind of entry: {near(str(key[-1]), _keys(model, key[:-1]))}"
+            message = f"is not a key of this kind of entry: {suggest(str(key[-1]), _keys(model, key[:-1]))}"
         elif kind not in ("value_error", "json_invalid"):
             message = f"{message} (found {shorten(repr(item['input']), 60)})."
         found.setdefault(key, []).append((kind, message))
@@ -99,6 +101,12 @@ def mistakes(error: ValidationError, model: type[BaseModel], content: object) ->
         telling = [message for kind, message in messages if not kind.endswith("_type")]
         told += [(key, message) for message in telling or [messages[0][1]]]
     return told
+
+
+def describe_first_mistake(error: ValidationError, model: type[BaseModel], content: object) -> str:
+    """Return such as ``key runs[0].pair: Input should be a valid integer``; parameters as above."""
+    key, message = describe_mistakes(error, model, content)[0]
+    return f"key {dotted(key) or '(top)'}: {message}"
 
 
 def _in_content(loc: tuple[str | int, ...], content: object, *, missing: bool) -> Key:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import write_file
-from virtqual.files.wording import near
+from virtqual.files.wording import suggest
 from virtqual.harness.kinds import VERDICT
 
 
@@ -152,7 +152,7 @@ def read(path: Path) -> tuple[Entry, ...]:
     if not path.exists():
         return ()
     try:
-        return _ENTRIES.validate_json(reading.bytes_of(path, reading.RECORD, links=False))
+        return _ENTRIES.validate_json(reading.read_bytes(path, links=False))
     except OSError as error:
         raise UsageError(f"{path}: no list of checks ({error.strerror})") from error
     except ValidationError as error:
@@ -181,10 +181,10 @@ def nothing_selected(
     known = {entry.name.split(" ")[0] for entry in entries}, {tag for entry in entries for tag in entry.tags}
     for name in names:
         if not selected(entries, [name], ()):
-            return f"no check has a name that matches {name!r}: {near(name, known[0])}"
+            return f"no check has a name that matches {name!r}: {suggest(name, known[0])}"
     for tag in tags:
         if not selected(entries, (), [tag]):
-            return f"no check has a tag that matches {tag!r}: {near(tag, known[1])}"
+            return f"no check has a tag that matches {tag!r}: {suggest(tag, known[1])}"
     chosen = selected(entries, names, tags)
     if chosen and (why := missing(chosen, features, nodes)):
         return f"what -n and -t select cannot run here: {'; '.join(why)}"

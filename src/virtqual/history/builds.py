@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from virtqual.files.wording import many
+from virtqual.files.wording import pluralize
 from virtqual.history.change_points import Changes, Drift, History, Step, changes
 from virtqual.references.marks import Mark
 from virtqual.references.waivers import Waiver
@@ -103,7 +103,7 @@ class MetricHistory:
     @property
     def summary(self) -> str:
         """How much changed, such as ``2 steps``; empty if nothing did."""
-        steps = [many(len(self.changes.steps), "step")] if self.changes.steps else []
+        steps = [pluralize(len(self.changes.steps), "step")] if self.changes.steps else []
         return " and ".join(steps + ["a drift"] * bool(self.changes.drift))
 
     @property
@@ -148,8 +148,8 @@ class Place:
         """System, class, and of what it is made."""
         days = sorted(f"{one.created:%Y-%m-%d}" for one in self.sessions)
         return (
-            f"{self.system} {self.hypervisor_class}: {many(len(self.sessions), 'session')} of "
-            f"{many(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+            f"{self.system} {self.hypervisor_class}: {pluralize(len(self.sessions), 'session')} of "
+            f"{pluralize(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         )
 
     def build(self, session: Summary) -> str:

@@ -7,7 +7,6 @@ after a crash in between the notice is sent again, with the same id.
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
 import os
@@ -30,6 +29,7 @@ from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files import execute, reading
 from virtqual.files.datafile import DataModel, parse
+from virtqual.files.locking import hold_lock
 from virtqual.files.records import sync_directory, write_file
 from virtqual.history.nights import Notice
 
@@ -128,7 +128,7 @@ def read(file: Path) -> Notify:
     if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not paths.is_state_shared():
         raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
     try:
-        text = reading.bytes_of(file, reading.REVIEWED, links=False).decode("utf-8-sig")
+        text = reading.read_bytes(file, reading.MAX_REVIEWED_BYTES, links=False).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
     return parse(file, text).read(Notify)
@@ -178,9 +178,7 @@ def deliver(
 def _held(box: Path) -> Iterator[Path]:
     """Hold the outbox of a way: nobody else delivers from it meanwhile."""
     paths.make(box)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(box / "lock", flags, paths.file_mode()), "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(box / "lock"):
         yield box
 
 

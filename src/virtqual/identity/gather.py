@@ -178,8 +178,9 @@ def of_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
         paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
         for path in paths:
             try:
-                content = reading.start_of(root / path[1:], reading.REVIEWED).decode(errors="replace")
-                texts[path] = "\n".join(content.split("\n", LINES)[:LINES]).strip()
+                content = reading.read_start(root / path[1:], reading.MAX_REVIEWED_BYTES)
+                text = content.decode(errors="replace")
+                texts[path] = "\n".join(text.split("\n", LINES)[:LINES]).strip()
             except OSError as error:
                 reasons[path] = (error.strerror or str(error)).lower()
     return NodeFiles(texts, reasons)

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from pydantic import ValidationError
 
 from virtqual.errors import UsageError
-from virtqual.files.wording import dotted, mistakes
+from virtqual.files.wording import describe_mistakes, dotted
 from virtqual.identity.cpus import MAX_CPUS, cpu_list
 from virtqual.identity.record import Host, Identity, seen
 
@@ -37,9 +37,9 @@ def load(path: Path) -> Host:
     UsageError
         Naming the file and each key that is wrong.
     """
-    from virtqual.files.datafile import parse, plain
+    from virtqual.files.datafile import parse, unwrap_yaml
 
-    return of(plain(parse(path).content), str(path))
+    return of(unwrap_yaml(parse(path).content), str(path))
 
 
 def of(content: Any, where: str) -> Host:
@@ -56,7 +56,7 @@ def of(content: Any, where: str) -> Host:
         return Host.model_validate(content)
     except ValidationError as error:
         # A value is tried as itself and as "not observable": the first complaint of each key says it.
-        said = {dotted(key[:1]): message for key, message in mistakes(error, Host, content)[::-1]}
+        said = {dotted(key[:1]): message for key, message in describe_mistakes(error, Host, content)[::-1]}
         problems = "; ".join(f"key {key or '(top)'}: {message}" for key, message in sorted(said.items()))
         raise UsageError(f"{where}: {problems} (the form: docs/preflight.md)") from None
 

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, DataModel, Problem, files, parse
-from virtqual.files.wording import near
+from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.wording import suggest
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -76,7 +76,7 @@ def load(directory: Path) -> dict[str, Input]:
     problems: list[Problem] = []
     found: dict[str, Input] = {}
     records = []
-    for path in files(directory) if directory.is_dir() else ():
+    for path in find_yaml_files(directory) if directory.is_dir() else ():
         try:
             document = parse(path)
             content = document.read(InputsFile)
@@ -91,7 +91,7 @@ def load(directory: Path) -> dict[str, Input]:
     for document, index, record in records:
         named_input = found.get(record.name)
         if named_input is None:
-            message = f"no input {record.name!r}: {near(record.name, found)}"
+            message = f"no input {record.name!r}: {suggest(record.name, found)}"
         elif named_input.url != record.url:
             message = f"recorded from another address than {named_input.url}: remove it, and fetch again."
         elif named_input.sha256 not in (None, record.sha256):
@@ -121,5 +121,5 @@ def named(name: str) -> Input:
         No input has this name.
     """
     if name not in inputs():
-        raise UsageError(f"no input {name!r}: {near(name, inputs())}")
+        raise UsageError(f"no input {name!r}: {suggest(name, inputs())}")
     return inputs()[name]

@@ -111,7 +111,7 @@ def text_of(path: Path) -> str:
         The note cannot be read, is no regular file or is larger than `MAX_NOTE_BYTES`.
     """
     try:
-        return reading.bytes_of(path, MAX_NOTE_BYTES).decode("utf-8", errors="replace")
+        return reading.read_bytes(path, MAX_NOTE_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         raise NotesError(f"{path.name} cannot be read: {error.strerror}") from None
 

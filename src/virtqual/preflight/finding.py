@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from virtqual.files.wording import listed
+from virtqual.files.wording import list_names
 
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
@@ -43,7 +43,7 @@ class Finding(BaseModel):
 
     def seen_at(self, nodes: Sequence[str]) -> Finding:
         """Return the finding with the first nodes, of some, at which it was seen."""
-        return self.model_copy(update={"reason": f"{listed(nodes, MOST_NAMED)}: {self.reason}"})
+        return self.model_copy(update={"reason": f"{list_names(nodes, MOST_NAMED)}: {self.reason}"})
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.files.datafile import DataError, DataModel, parse
-from virtqual.files.wording import near
+from virtqual.files.wording import suggest
 
 # They define the rules.
 from virtqual.preflight import (  # noqa: F401
@@ -103,7 +103,7 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
         key = ("items", index)
         if entry.item not in RULES:
             problems.append(
-                document.problem((*key, "item"), f"no rule {entry.item!r}: {near(entry.item, RULES)}")
+                document.problem((*key, "item"), f"no rule {entry.item!r}: {suggest(entry.item, RULES)}")
             )
             continue
         if entry.item in items:
@@ -118,15 +118,15 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
         named += [("limits_by_class", name) for name in entry.limits_by_class]
         for where, name in named:
             if name not in classes:
-                message = f"unknown class {name!r}: {near(name, classes)}"
+                message = f"unknown class {name!r}: {suggest(name, classes)}"
                 problems.append(document.problem((*key, where, name), message))
         for name, limits in entry.limits_by_class.items():
             for limit in limits.keys() - entry.limits.keys():
-                message = f"no limit {limit!r} of this item: {near(limit, entry.limits)}"
+                message = f"no limit {limit!r} of this item: {suggest(limit, entry.limits)}"
                 problems.append(document.problem((*key, "limits_by_class", name, limit), message))
         for claim in entry.protects:
             if claims and claim not in claims:
-                message = f"unknown claim {claim!r}: {near(claim, claims)}"
+                message = f"unknown claim {claim!r}: {suggest(claim, claims)}"
                 problems.append(document.problem((*key, "protects"), message))
     for name in sorted(RULES.keys() - items.keys()):
         problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-from virtqual.files.wording import listed
+from virtqual.files.wording import list_names
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
 from virtqual.preflight.rules import Found, Limits, differs, rule, sides
@@ -145,4 +145,4 @@ def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
         other = [name for name in both if _mitigate_otherwise(here[name], there[name])]
         if other:
             shown = [f"{name}: {here[name]!r} against {there[name]!r}" for name in other]
-            yield f"mitigations differ ({listed(shown, 2, '; ')})"
+            yield f"mitigations differ ({list_names(shown, 2, '; ')})"

@@ -34,7 +34,7 @@ def with_hosts(system: System) -> System:
         begun = time.time()
         log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
         try:
-            execute.sites(command, log, seconds=WITHIN)
+            execute.run_logged(command, log, seconds=WITHIN)
         except InfrastructureError as error:
             raise InfrastructureError(f"extras.ask_hosts: {error}") from error
         system = load_system(system.name)

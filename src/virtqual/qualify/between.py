@@ -67,7 +67,7 @@ def recreate(job: Qualification, number: int) -> float | None:
     # An allocation of nodes that are gone is of no use.
     release(job)
     with job.watch.paused():
-        execute.sites(command, log, seconds=RECREATED_WITHIN)
+        execute.run_logged(command, log, seconds=RECREATED_WITHIN)
         if lacking := job.watch.usable_again(RECREATED_WITHIN):
             raise InfrastructureError(
                 f"{RECREATED_WITHIN} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"

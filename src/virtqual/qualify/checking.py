@@ -224,7 +224,7 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         file = directory / name
         if file.is_symlink() or file.exists():
             try:
-                is_same = reading.bytes_of(file, reading.RECORD, links=False) == content
+                is_same = reading.read_bytes(file, links=False) == content
             except OSError:
                 is_same = False
             if not is_same:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from virtqual import paths
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
-from virtqual.files.wording import many
+from virtqual.files.wording import pluralize
 from virtqual.harness import catalogue
 from virtqual.qualify.concluding import draw, ended_by, write
 from virtqual.session.log import (
@@ -85,13 +85,13 @@ def _intact(directory: Path) -> tuple[list[tuple[Event, bytes]], DamagedError | 
 def _dropped(directory: Path, intact: int) -> str:
     """Return which lines are dropped, with what can still be read of them."""
     log = Log(directory)
-    content = reading.bytes_of(log.path, reading.RECORD, links=False)
+    content = reading.read_bytes(log.path, links=False)
     lines = content.count(b"\n")
     if lines <= intact:
         return "the end of its log was missing"
     later = list(log.events(lenient=True))[intact:]
     counts = Counter(_NAMES[event.event] for event in later if event.event in _NAMES)
-    named = " and ".join(many(count, name) for name, count in counts.items())
+    named = " and ".join(pluralize(count, name) for name, count in counts.items())
     which = f"line {intact + 1}" if lines == intact + 1 else f"lines {intact + 1} to {lines}"
     read = f"; {named} of it can still be read, and are dropped" if named else ""
     return f"{which} of its log cannot be trusted{read}"
@@ -113,7 +113,7 @@ def _directory(session: str) -> Path:
 def _document(directory: Path) -> SessionDocument | None:
     """Return the document of a session, if there is one of this version."""
     try:
-        content = reading.bytes_of(directory / DOCUMENT, reading.RECORD, links=False)
+        content = reading.read_bytes(directory / DOCUMENT, links=False)
         return SessionDocument.model_validate_json(content)
     except (OSError, ValidationError):
         return None

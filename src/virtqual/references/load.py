@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, DataModelT, Document, Problem, files, parse
-from virtqual.files.wording import Key, dotted, near
+from virtqual.files.datafile import DataError, DataModelT, Document, Problem, find_yaml_files, parse
+from virtqual.files.wording import Key, dotted, suggest
 from virtqual.references.budgets import Budget, Gate, HypervisorClass, Quantity, Reason, Term
 from virtqual.references.hosts import HostBound
 from virtqual.references.metrics import Metric, Metrics, load_metrics
@@ -144,7 +144,7 @@ class References:
         try:
             return self.classes[name]
         except KeyError:
-            raise NoReferenceError(f"unknown class {name!r}: {near(name, self.classes)}") from None
+            raise NoReferenceError(f"unknown class {name!r}: {suggest(name, self.classes)}") from None
 
     def budget(
         self,
@@ -290,9 +290,9 @@ def load_references(directory: Path | str) -> References:
     claims = _collect(problems, lambda: claim_ids(directory / "published")) or frozenset()
     loader = _Loader(metrics, claims, problems)
     if not problems or metrics:
-        for path in _collect(problems, lambda: files(directory / "budgets")) or []:
+        for path in _collect(problems, lambda: find_yaml_files(directory / "budgets")) or []:
             loader.budgets(path)
-        for path in _collect(problems, lambda: files(directory / "noise")) or []:
+        for path in _collect(problems, lambda: find_yaml_files(directory / "noise")) or []:
             loader.noise(path, None)
         for path in sorted(directory.glob("systems/*/noise.yaml")):
             loader.noise(path, path.parent.name)
@@ -320,7 +320,7 @@ def claim_ids(directory: Path) -> frozenset[str]:
     if not directory.is_dir():
         return frozenset()
     found: set[str] = set()
-    for path in files(directory):
+    for path in find_yaml_files(directory):
         content = parse(path).content
         found |= {str(claim["id"]) for claim in content.get("claims", []) if "id" in claim}
     return frozenset(found)
@@ -368,12 +368,12 @@ class _Loader:
         if target.metric is not None:
             if target.metric in self._metrics:
                 return [self._metrics[target.metric]]
-            known = near(target.metric, self._metrics)
+            known = suggest(target.metric, self._metrics)
             self._problem(document, (*key, "metric"), f"unknown metric {target.metric!r}: {known}")
             return []
         members = [metric for metric in self._metrics.values() if metric.family == target.family]
         if not members:
-            known = near(str(target.family), self._metrics.families)
+            known = suggest(str(target.family), self._metrics.families)
             self._problem(document, (*key, "family"), f"unknown family {target.family!r}: {known}")
         return members
 
@@ -428,7 +428,7 @@ class _Loader:
             message = "only the margin of a change may widen: how many pairs an overhead gets is open."
             self._problem(document, (*key, "margin_up_to"), message)
         if entry.reason.claim is not None and self._claims and entry.reason.claim not in self._claims:
-            message = f"unknown claim {entry.reason.claim!r}: {near(entry.reason.claim, self._claims)}"
+            message = f"unknown claim {entry.reason.claim!r}: {suggest(entry.reason.claim, self._claims)}"
             self._problem(document, (*key, "reason", "claim"), message)
         reason = (
             Reason("claim", entry.reason.claim)
@@ -497,7 +497,7 @@ class _Loader:
             return
         document, content = read
         if content.class_ is not None and content.class_ not in self._classes:
-            known = near(content.class_, self._classes)
+            known = suggest(content.class_, self._classes)
             self._problem(document, ("class",), f"unknown class {content.class_!r}: {known}")
         for index, entry in enumerate(content.noise):
             key = ("noise", index)
@@ -548,10 +548,10 @@ class _Loader:
         for index, entry in enumerate(content.waivers):
             key = ("waivers", index)
             if entry.metric not in self._metrics:
-                known = near(entry.metric, self._metrics)
+                known = suggest(entry.metric, self._metrics)
                 self._problem(document, (*key, "metric"), f"unknown metric {entry.metric!r}: {known}")
             if entry.class_ not in self._classes:
-                known = near(entry.class_, self._classes)
+                known = suggest(entry.class_, self._classes)
                 self._problem(document, (*key, "class"), f"unknown class {entry.class_!r}: {known}")
             elif entry.gate == "overhead" and self._classes[entry.class_].gate == "change":
                 text = f"class {entry.class_!r} judges changes only: no overhead needs a waiver."
@@ -600,7 +600,7 @@ class _Loader:
         for index, name in enumerate(content.classes):
             key = ("classes", index)
             if name not in self._classes:
-                self._problem(document, key, f"unknown class {name!r}: {near(name, self._classes)}")
+                self._problem(document, key, f"unknown class {name!r}: {suggest(name, self._classes)}")
             elif not self._classes[name].qualifies:
                 self._problem(document, key, f"class {name!r} qualifies no build: remove it here.")
             elif name in self._qualifications:

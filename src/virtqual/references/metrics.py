@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, DataModel, Document, Problem, files, parse
-from virtqual.files.wording import near
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, find_yaml_files, parse
+from virtqual.files.wording import suggest
 
 Direction = Literal["lower", "higher"]
 Kind = Literal["scalar", "curve"]
@@ -89,7 +89,7 @@ class Metrics(Mapping[str, Metric]):
         try:
             return self._metrics[name]
         except KeyError:
-            raise UnknownMetricError(f"unknown metric {name!r}: {near(name, self._metrics)}") from None
+            raise UnknownMetricError(f"unknown metric {name!r}: {suggest(name, self._metrics)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._metrics
@@ -129,7 +129,7 @@ def load_metrics(directory: Path | str) -> Metrics:
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     metrics: list[Metric] = []
-    for path in files(directory):
+    for path in find_yaml_files(directory):
         try:
             document: Document = parse(path)
             entries = document.read(_File).metrics

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataError, DataModel, Problem, files, parse
-from virtqual.files.wording import near
+from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.wording import suggest
 from virtqual.references.schemas import NotNegative, Positive, SizesEntry, Text
 
 Id = Annotated[str, Field(pattern=r"^[A-Z]\d+$")]
@@ -158,7 +158,7 @@ def load_published(directory: Path | str) -> Published:
     inconsistencies: dict[str, InconsistencyEntry] = {}
     references: list[tuple[str, Problem]] = []
     seen: dict[str, str] = {}
-    for path in files(directory):
+    for path in find_yaml_files(directory):
         try:
             document = parse(path)
             if "inconsistencies" in document.content:
@@ -182,7 +182,7 @@ def load_published(directory: Path | str) -> Published:
         studies.append(Study(content.study, content.prior, tuple(content.claims)))
     for name, there in references:
         if name not in inconsistencies:
-            message = f"unknown inconsistency {name!r}: {near(name, inconsistencies)}"
+            message = f"unknown inconsistency {name!r}: {suggest(name, inconsistencies)}"
             problems.append(Problem(there.file, there.line, there.key, message))
     if problems:
         raise DataError(problems)

@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from virtqual import paths
 from virtqual.files.records import write_file
-from virtqual.files.wording import listed, printable
+from virtqual.files.wording import list_names, printable
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
 from virtqual.references.load import known as references
@@ -122,7 +122,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     return _page(
         "history.html.j2",
         "The history of hypervisor builds",
-        answer=f"{len(changed)} {several} changed: {listed(changed, 3)}" if changed else nothing,
+        answer=f"{len(changed)} {several} changed: {list_names(changed, 3)}" if changed else nothing,
         places=[
             {
                 "title": place.title,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
-from virtqual.files.wording import many
+from virtqual.files.wording import pluralize
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
@@ -169,7 +169,7 @@ def _lost(session: Session) -> str:
         times = Counter(node for loss in losses for node in loss.nodes)
         each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
         were = "was" if len(times) == 1 else "were"
-        said += [f"{many(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
+        said += [f"{pluralize(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
     return " ".join(said)
 
 
@@ -205,4 +205,4 @@ def _counts_as(verdict: VerdictRecord, outcome: Outcome) -> bool:
 
 
 def _metrics(count: int) -> str:
-    return many(count, "metric")
+    return pluralize(count, "metric")

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import sync_directory
-from virtqual.files.wording import dotted, mistakes, printable
+from virtqual.files.wording import describe_first_mistake, printable
 from virtqual.session.log import DOCUMENT, EVENTS, LOG, Concluded, Event, Log, Probed
 from virtqual.session.session import MAX_LABEL_CHARS, SCHEMA, Conclusion
 
@@ -33,7 +33,7 @@ def convert(directory: Path) -> Log:
     """
     source, log = directory / LOG, Log(directory)
     try:
-        lines = reading.bytes_of(source, reading.RECORD, links=False).split(b"\n")
+        lines = reading.read_bytes(source, links=False).split(b"\n")
     except OSError as error:
         raise UsageError(f"{source}: no session ({error.strerror})") from error
     # A last line without a line feed was not written whole.
@@ -69,8 +69,7 @@ def _converted(line: bytes, place: str) -> list[Event]:
             return [Concluded(conclusion=Conclusion.model_validate(fields))]
         return [EVENTS[kind].model_validate(content)]
     except ValidationError as error:
-        key, message = mistakes(error, EVENTS[kind], content)[0]
-        raise UsageError(f"{place}: key {dotted(key)}: {message}") from None
+        raise UsageError(f"{place}: {describe_first_mistake(error, EVENTS[kind], content)}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{place}: no line of a log of {OLD_SCHEMA} ({type(error).__name__}: {error})"

@@ -8,7 +8,6 @@ Several processes append to it: virtqual, and the ReFrame that it started.  Each
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,11 +21,11 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from virtqual import paths
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
+from virtqual.files.locking import hold_lock
 from virtqual.files.records import sync_directory, write_file
-from virtqual.files.wording import dotted, mistakes
+from virtqual.files.wording import describe_first_mistake
 from virtqual.identity import Identity, Load
 from virtqual.runs import Run
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
@@ -227,25 +226,24 @@ class Log:
 
     def _write(self, lines: Sequence[bytes]) -> None:
         """Append sealed lines, after what a writer that died in a line has left is cut off."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.path, flags, paths.file_mode()), "r+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            end, crc = self._end(file.fileno())
+        with hold_lock(self.path, os.O_APPEND) as file:
+            end, crc = self._end(file)
             content = b""
             for line in lines:
                 sealed, crc = seal(line, crc)
                 content += sealed
-            if end + len(content) > reading.RECORD:
-                raise OSError(f"it would be larger than {reading.RECORD // 2**20} MiB; begin a new session")
-            file.truncate(end)
+            if end + len(content) > reading.MAX_RECORD_BYTES:
+                limit = reading.MAX_RECORD_BYTES // 2**20
+                raise OSError(f"it would be larger than {limit} MiB; begin a new session")
+            os.ftruncate(file, end)
             try:
-                written = os.write(file.fileno(), content)
+                written = os.write(file, content)
                 if written != len(content):
                     raise OSError(f"{written} of {len(content)} bytes were written; is the disk full?")
-                os.fsync(file.fileno())
+                os.fsync(file)
             except OSError:
                 with suppress(OSError):
-                    file.truncate(end)
+                    os.ftruncate(file, end)
                 raise
         if end == 0:
             sync_directory(self.directory)
@@ -267,7 +265,7 @@ class Log:
     def _lines(self, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
         """Yield number and content of each whole line; see `virtqual.session.seal.intact_lines`."""
         try:
-            content = reading.bytes_of(self.path, reading.RECORD, links=False)
+            content = reading.read_bytes(self.path, links=False)
         except OSError as error:
             raise UsageError(f"{self.path}: no session ({error.strerror})") from error
         version = _VERSION.search(content[:200])
@@ -409,7 +407,7 @@ class Log:
         It may be broken, or lack its first line: nothing could have run then.
         """
         try:
-            lines = reading.bytes_of(self.path, reading.RECORD, links=False).split(b"\n")
+            lines = reading.read_bytes(self.path, links=False).split(b"\n")
         except OSError:
             return {}
         jobs: dict[str, float] = {}
@@ -504,8 +502,7 @@ def _decoded(line: bytes, facts: Facts) -> Event:
     try:
         event = model.model_validate(content)
     except ValidationError as error:
-        key, message = mistakes(error, model, content)[0]
-        raise ValueError(f"key {dotted(key)}: {message}") from None
+        raise ValueError(describe_first_mistake(error, model, content)) from None
     if isinstance(event, FactsWritten):
         facts.unpack(event.zlib)
     return event

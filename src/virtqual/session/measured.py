@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
-from virtqual.files.records import text_of
-from virtqual.files.wording import near
+from virtqual.files.records import read_text
+from virtqual.files.wording import suggest
 from virtqual.references.metrics import Metric
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
@@ -166,7 +166,7 @@ def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dic
     DataError
         With file, line and column of the first `SHOWN` mistakes.
     """
-    text = text_of(file, "table of pairs", pipes=True).removeprefix("\ufeff")
+    text = read_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:
         raise UsageError(f"{file}: no table of pairs (a binary file: byte 0 is in it)")
     if not text.strip():
@@ -222,7 +222,7 @@ def _header(line: int, names: list[str], problem: _Complain) -> list[int]:
     for name in dict.fromkeys(names):
         if name not in COLUMNS:
             wrong = True
-            problem(line, name, f"is no column of this file: {near(name, COLUMNS)}")
+            problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")
         elif names.count(name) > 1:
             wrong = True
             problem(line, name, "stands twice in the header: remove one.")
@@ -283,7 +283,7 @@ def _cells(line: int, found: dict[str, Any], problem: _Complain) -> list[str]:
     for name, value in found.items():
         if name not in COLUMNS:
             wrong = True
-            problem(line, name, f"is no key of a row: {near(name, COLUMNS)}")
+            problem(line, name, f"is no key of a row: {suggest(name, COLUMNS)}")
         elif isinstance(value, bool | dict | list):
             wrong = True
             problem(line, name, f"is {json.dumps(value)[:40]}: write text, a number or null.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
-from virtqual.files.wording import near
+from virtqual.files.wording import suggest
 from virtqual.references import Budget, BudgetError, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
 from virtqual.session.measured import SHOWN, FileSeries
@@ -94,7 +94,7 @@ def cases_of_file(file: str, sessions: Sessions, allowed: Allowed, against: str 
         With file and line: a metric without a budget, or with another unit or direction than the catalogue's.
     """
     if against and against not in sessions:
-        raise UsageError(f"{file}: has no session {against!r} (--against): {near(against, sessions)}")
+        raise UsageError(f"{file}: has no session {against!r} (--against): {suggest(against, sessions)}")
     maker = _Maker(file, allowed)
     made = {name: [maker.series(one) for one in series] for name, series in sessions.items()}
     before = {series.id: series for series in made.get(against, ())}
@@ -185,7 +185,7 @@ class _Maker:
         if known is None:
             if stated is None:
                 where = f"class {name!r} knows no such metric" if name else "nothing says what is allowed"
-                known_are = f" ({near(measured.metric, catalogue).rstrip('.')})" if name else ""
+                known_are = f" ({suggest(measured.metric, catalogue).rstrip('.')})" if name else ""
                 self._problem(measured, "metric", f"{measured.metric}: {where}{known_are}; {_TO_DO}")
             return stated
         try:

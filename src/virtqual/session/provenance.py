@@ -24,8 +24,10 @@ def provenance() -> Provenance:
     packages = sorted(f"{package.name}=={package.version}" for package in distributions())
     return Provenance(
         version=virtqual.__version__,
-        commit=execute.said([*git, "rev-parse", "HEAD"], seconds=10).strip(),
-        modified=bool(execute.said([*git, "status", "--porcelain", "--untracked-files=no"], seconds=30)),
+        commit=(execute.read_output([*git, "rev-parse", "HEAD"], seconds=10) or "").strip(),
+        modified=bool(
+            execute.read_output([*git, "status", "--porcelain", "--untracked-files=no"], seconds=30)
+        ),
         references=_digest(paths.references().rglob("*.yaml")),
         site=_digest([*system_files(root / "reframe" / "systems"), *own.rglob("*.py")]),
         packages=hashlib.sha256("\n".join(packages).encode()).hexdigest(),

@@ -225,7 +225,7 @@ def file_of(directory: Path) -> Path:
 def read_summary(directory: Path) -> Summary | None:
     """Return the summary of a session from its file, if that was made of the log as it is now."""
     with suppress(OSError, ValidationError):
-        kept = Summary.model_validate_json(reading.bytes_of(file_of(directory), reading.RECORD, links=False))
+        kept = Summary.model_validate_json(reading.read_bytes(file_of(directory), links=False))
         if kept.log == Log(directory).state():
             return kept
     return None

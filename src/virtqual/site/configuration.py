@@ -15,7 +15,7 @@ from typing import Any
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
-from virtqual.files.wording import near
+from virtqual.files.wording import suggest
 from virtqual.site import held, systems
 from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
@@ -63,7 +63,7 @@ def load_system(name: str) -> System:
         nameless = [file.found for file in known.values() if not file.stated]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
         raise UsageError(
-            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}): {near(name, known)} "
+            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}): {suggest(name, known)} "
             f"See docs/add-a-system.md{''.join(broken)}"
         )
     return known[name].checked()

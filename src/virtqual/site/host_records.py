@@ -70,7 +70,7 @@ def _record(path: Path, written: int) -> Host:
     """Return a record as it was written at some time (ns): every run of a session asks for all of them."""
     if path.suffix != ".txt":
         return hosts.load(path)
-    text = reading.bytes_of(path, reading.RECORD).decode("utf-8", "replace")
+    text = reading.read_bytes(path).decode("utf-8", "replace")
     try:
         return hosts.of(kvm_host.of_script(gather.parse(text)), str(path))
     except gather.GatherError as error:

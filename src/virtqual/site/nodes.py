@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
-from virtqual.files.wording import by_number, listed
+from virtqual.files.wording import list_names, node_sort_key
 from virtqual.site.slurm import NodeState, asks_for_reservation, chosen, forgotten, partition_option, states
 from virtqual.site.systems import System
 
@@ -138,11 +138,11 @@ class Watch:
             wanted = self._wanted(side)
             if len(self._first[side]) < wanted:
                 bad = [_described(node, seen) for node, seen in now.items() if not self._usable(side, seen)]
-                why = f": {listed(bad, 5)}" if bad else ""
+                why = f": {list_names(bad, 5)}" if bad else ""
                 if not every:
                     why = "; sinfo knows no node of it"
-                elif left_out := sorted(every.keys() - now.keys(), key=by_number):
-                    why += f"; the system file leaves out {listed(left_out, 5)}"
+                elif left_out := sorted(every.keys() - now.keys(), key=node_sort_key):
+                    why += f"; the system file leaves out {list_names(left_out, 5)}"
                 said = f"partition {name}: {len(self._first[side])} of {wanted} nodes can run jobs{why}"
                 (self.short if len(self._first[side]) >= (suffice or wanted) else lacking).append(said)
         return lacking
@@ -153,7 +153,7 @@ class Watch:
 
     def nodes(self, side: str) -> list[str]:
         """Return the nodes of a side that could run jobs at the beginning and are not lost, in order."""
-        return sorted(self._first.get(side, ()), key=by_number)
+        return sorted(self._first.get(side, ()), key=node_sort_key)
 
     def use(self, side: str, nodes: Iterable[str], *, held: bool = False) -> None:
         """Watch these nodes of a side, and no others; `held` in an allocation, or asked for run by run."""

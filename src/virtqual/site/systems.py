@@ -37,7 +37,7 @@ from typing_extensions import TypedDict
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files import reading
-from virtqual.files.wording import Key, dotted, mistakes, near
+from virtqual.files.wording import Key, describe_mistakes, dotted, suggest
 from virtqual.identity import Host, seen
 from virtqual.identity import host as hosts
 from virtqual.identity.rates import LinkRate
@@ -484,7 +484,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
         try:
             return System.model_validate(raw)
         except ValidationError as error:
-            told = mistakes(error, System, raw)
+            told = describe_mistakes(error, System, raw)
     problems = "; ".join(f"{_place(key, raw)}: {message}" for key, message in told)
     raise UsageError(f"{file}: {problems} (what a system file must say: docs/system-file.md)")
 
@@ -512,7 +512,10 @@ def _of_reframe(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
         if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
             known = error.schema["properties"]
             for name in error.instance.keys() - known.keys():
-                yield (*key, str(name)), f"is not a key of ReFrame's systems: {near(str(name), known)}"
+                yield (
+                    (*key, str(name)),
+                    f"is not a key of ReFrame's systems: {suggest(str(name), known)}",
+                )
         elif error.validator == "required":
             for name in error.validator_value:
                 if name not in error.instance:
@@ -595,7 +598,7 @@ def _run(file: Path) -> object:
         The file's own; UsageError with the line where anything else goes wrong, or the file ends the program.
     """
     try:
-        reading.bytes_of(file, reading.REVIEWED)
+        reading.read_bytes(file, reading.MAX_REVIEWED_BYTES)
         return runpy.run_path(str(file)).get("system")
     except VirtqualError:
         raise

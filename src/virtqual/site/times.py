@@ -34,7 +34,8 @@ def of_job(job: str, submitted: float, seen_done: float) -> Span:
         When the caller submitted it and saw it done.  They sharpen Slurm's whole seconds where one job
         was submitted after another had been seen done, and stand in where Slurm cannot be asked.
     """
-    text = _show(job)
+    command = ["scontrol", "-o", "show", "job", str(job)]
+    text = execute.read_output(command, env=os.environ | TIMES, seconds=30) or ""
     start, end = (re.search(rf"\b{key}=(\S+)", text) for key in ("StartTime", "EndTime"))
     try:
         begun, ended = (seconds(m[1]) for m in (start, end) if m)
@@ -42,7 +43,3 @@ def of_job(job: str, submitted: float, seen_done: float) -> Span:
         return Span(submitted, seen_done, "submission")
     begun = max(begun, submitted)
     return Span(begun, max(begun, min(ended + 1, seen_done)), "slurmctld")
-
-
-def _show(job: str) -> str:
-    return execute.said(["scontrol", "-o", "show", "job", str(job)], env=os.environ | TIMES, seconds=30)

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import machine
+from virtqual.files import execute
 from virtqual.stack.pins import SPACK, Repository
 from virtqual.stack.repositories import checkout
 from virtqual.stack.spack import Spack, variables
@@ -44,7 +44,7 @@ def spack(state: Path, *, mirror: Path | None = None, offline: bool = False) -> 
         found = root / "bin/spack"
     env = variables(state, offline=offline)
     try:
-        said = machine.run([found, "--version"], "it does not run", env=env, seconds=120)
+        said = execute.run_checked([found, "--version"], "it does not run", env=env, seconds=120)
     except InfrastructureError as error:
         raise InfrastructureError(f"Spack is {found}, but {error}; {_ANOTHER}") from error
     version, number = said.strip().partition(" ")[0], re.match(r"(\d+)\.(\d+)", said)

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.stack import machine, manifest, sbom
+from virtqual.stack import manifest, sbom
 from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
@@ -136,9 +136,11 @@ def _install(stacks: Path, todo: InstallPlan) -> None:
         target.mkdir(parents=True, exist_ok=True)
         prefix = target / "prefix"
         if not (prefix / "bin/python").exists():
-            machine.run([sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment")
+            execute.run_checked(
+                [sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment"
+            )
         pip = [str(prefix / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        machine.run([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
+        execute.run_checked([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
         (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n", encoding="utf-8")
 
 
@@ -225,6 +227,6 @@ def _version(package: str) -> str:
 
 def _apt(packages: tuple[str, ...]) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    machine.run(["apt-get", "update", "-q"], "apt-get update failed", env=env)
+    execute.run_checked(["apt-get", "update", "-q"], "apt-get update failed", env=env)
     command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
-    machine.run(command, f"apt-get could not install {' '.join(packages)}", env=env)
+    execute.run_checked(command, f"apt-get could not install {' '.join(packages)}", env=env)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
-from virtqual.stack import machine
+from virtqual.files import execute
 from virtqual.stack.pins import Repository
 
 OUT_OF_REACH = (
@@ -96,7 +96,8 @@ def reach(url: str) -> None:
     """
     env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     try:
-        machine.run(["git", "ls-remote", "--exit-code", url, "HEAD"], "no answer", env=env, seconds=30)
+        command = ["git", "ls-remote", "--exit-code", url, "HEAD"]
+        execute.run_checked(command, "no answer", env=env, seconds=30)
     except InfrastructureError:
         raise InfrastructureError(OUT_OF_REACH.format(what=f"{url} does not answer")) from None
 
@@ -120,4 +121,4 @@ def _has(root: Path, commit: str) -> bool:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    return machine.run(["git", "-C", root, *arguments], f"git {arguments[0]} failed in {root}")
+    return execute.run_checked(["git", "-C", root, *arguments], f"git {arguments[0]} failed in {root}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from virtqual.stack import machine
+from virtqual.files import execute
 
 #: Directory of the wheels in a mirror; ``ci/build-stack`` looks there.
 DIRECTORY = "wheels"
@@ -29,4 +29,4 @@ def gather(root: Path, target: Path) -> None:
     """
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     command += ["--require-hashes", "--dest", str(target / DIRECTORY), "--requirement", str(root / _LOCK)]
-    machine.run(command, f"pip could not download all of {_LOCK}")
+    execute.run_checked(command, f"pip could not download all of {_LOCK}")

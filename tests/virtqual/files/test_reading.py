@@ -15,7 +15,7 @@ from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import datafile, reading, records
 from virtqual.files.datafile import DataError, DataModel, parse
-from virtqual.files.wording import mistakes
+from virtqual.files.wording import describe_mistakes
 from virtqual.identity import host
 from virtqual.session.store import load as load_session
 from virtqual.stack import manifest
@@ -72,22 +72,22 @@ def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
 
 
 def test_what_a_person_names_may_be_a_pipe_but_not_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "RECORD", 2**20)
+    monkeypatch.setattr(reading, "MAX_RECORD_BYTES", 2**20)
     done = CliRunner().invoke(app, ["identity", "--from", "/dev/zero"])
     assert (done.exit_code, "/dev/zero" in done.output) == (2, True)
     assert "larger than 1 MiB" in done.output
     pipe = subprocess.Popen([sys.executable, "-c", "print('{}')"], stdout=subprocess.PIPE)
     with pipe:
-        assert reading.bytes_of(Path(f"/dev/fd/{pipe.stdout.fileno()}"), 10, pipes=True) == b"{}\n"
+        assert reading.read_bytes(Path(f"/dev/fd/{pipe.stdout.fileno()}"), 10, pipes=True) == b"{}\n"
 
 
 def test_a_file_of_the_largest_size_is_read_and_the_next_is_not(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"x" * 2**20)
-    assert len(reading.bytes_of(file, 2**20)) == 2**20
+    assert len(reading.read_bytes(file, 2**20)) == 2**20
     file.write_bytes(b"x" * (2**20 + 1))
     with pytest.raises(OSError, match="larger than 1 MiB"):
-        reading.bytes_of(file, 2**20)
+        reading.read_bytes(file, 2**20)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_misspelt_key_is_told_with_the_nearest_known(tmp_path, text, says):
     [
         ('{"iner": []}', r"key iner: is not a key .* did you mean inner"),
         ('{"inner": [{"wanted": "x"}]}', r"key inner\[0\]\.wanted: Input should be a valid integer"),
-        ('{"inner": ', r"key schema: Invalid JSON: EOF"),
-        ("[" * 200_000, r"key schema: Invalid JSON"),
-        ("[]", r"key schema: Input should be an object"),
+        ('{"inner": ', r"key \(top\): Invalid JSON: EOF"),
+        ("[" * 200_000, r"key \(top\): Invalid JSON"),
+        ("[]", r"key \(top\): Input should be an object"),
     ],
 )
 def test_a_record_is_told_with_file_and_key(tmp_path, text, says):
@@ -129,7 +129,7 @@ def test_every_mistake_is_told():
     wrong = {"inner": [{"wanted": "x"}, {"wantid": 2}], "size": []}
     with pytest.raises(ValueError) as error:  # noqa: PT011
         Outer.model_validate(wrong)
-    assert len(mistakes(error.value, Outer, wrong)) == 3
+    assert len(describe_mistakes(error.value, Outer, wrong)) == 3
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_value_that_yaml_cannot_hold_is_named_by_its_line(tmp_path, text, line
 
 @pytest.mark.parametrize("unit", ["{a: b}, ", "[], ", "- a: 1\n"])
 def test_a_mebibyte_of_short_values_is_refused_within_seconds(tmp_path, unit):
-    count = (reading.REVIEWED - 100) // len(unit)
+    count = (reading.MAX_REVIEWED_BYTES - 100) // len(unit)
     file = tmp_path / "data.yaml"
     file.write_text(f"a:\n{unit * count}" if unit.endswith("\n") else f"a: [{unit * count}]\n")
     began = time.monotonic()

@@ -221,7 +221,7 @@ def test_a_log_that_is_a_link_is_neither_written_nor_read(tmp_path):
 
 
 def test_a_log_is_not_made_larger_than_can_be_read(log, monkeypatch):
-    monkeypatch.setattr(reading, "RECORD", log.path.stat().st_size + 100)
+    monkeypatch.setattr(reading, "MAX_RECORD_BYTES", log.path.stat().st_size + 100)
     with pytest.raises(InfrastructureError, match="larger than"):
         log.append(Submitted(job="1", case="c" * 200, submitted=5.0))
     assert log.session().session == "s"

@@ -1,0 +1,31 @@
+"""Locks of the kernel (``flock``): a lock ends with the process that holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from virtqual import paths
+
+
+@contextmanager
+def hold_lock(file: Path, flags: int = 0) -> Iterator[int]:
+    """Open a file for reading and writing, wait for its lock, and yield the file descriptor.
+
+    Parameters
+    ----------
+    file
+        The file, which is made if it does not exist. A symbolic link is refused.
+    flags
+        Further flags of ``os.open``.
+    """
+    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(file, flags, paths.file_mode())
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
