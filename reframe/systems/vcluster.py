@@ -151,8 +151,6 @@ def running(state):
         "hypervisor_class": hypervisor_class(state),
         "guest": state["guest"],
         "recreate_vms": ["vcluster", "boot-vms-anew"],
-        # A host that is lost is started again, and its VM with it.
-        **({"node_returns_within": 300} if on_emulated_hosts(state) else {}),
     }
     return {
         "name": "vcluster",

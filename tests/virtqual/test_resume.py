@@ -61,7 +61,7 @@ def in_words(done):
 
 def test_it_goes_on_with_the_pairs_that_are_left(site):
     name = interrupted(site, " 6/10")
-    assert f"`virtqual qualify --resume {name}` goes on with it" in document(site, name)["conclusion"]
+    assert f"`virtqual qualify --resume {name}` goes on with it" in document(site, name)["next_step"]
     before = finished(site, name)
     assert len(before) >= 3
     done = site.virtqual("qualify", "--resume", name)

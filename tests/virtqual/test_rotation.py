@@ -140,10 +140,10 @@ def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
     code, said = loses_a_node(site, ON_THREE, " 12/30")
     assert code == 0, said
     assert "node cloud-1 is down: host died: set aside; the session goes on with 2 nodes of each side" in said
-    assert "1 node was lost and set aside: cloud-1 (1 time)." in said
+    assert "1 node was lost and set aside: cloud-1." in said
     found = session(site)
     ((loss, verdict),) = zip(found["lost"], found["verdicts"], strict=True)
-    assert (loss["round"], loss["seconds"], list(loss["nodes"])) == (1, None, ["cloud-1"])
+    assert (loss["round"], list(loss["nodes"])) == (1, ["cloud-1"])
     assert found["failures"] == []
     assert verdict["outcome"] == "WITHIN"
     # Of the pair that was cut off the native run may have ended.

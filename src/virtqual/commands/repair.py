@@ -24,7 +24,7 @@ def command(session: Annotated[str, typer.Argument(help="session (id or path) th
         concluded = log.session()
         say = verbatim()
         say.print(f"session {concluded.session}: {dropped}", soft_wrap=True)
-        say.print(f"{concluded.outcome}: {concluded.conclusion}", soft_wrap=True)
+        say.print(f"{concluded.outcome}: {concluded.message}", soft_wrap=True)
 
 
 app = typer.Typer(add_completion=False)

@@ -17,7 +17,7 @@ from reframe.frontend.executors import TaskEventListener
 
 from virtqual.runs import Run
 from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
-from virtqual.session.session import Failure, Kind
+from virtqual.session.session import NODE_STATES, Failure, Kind
 
 #: Slurm's states of a job that somebody or something else has ended, whatever its output looks like.
 ENDED = frozenset(
@@ -34,7 +34,7 @@ ENDED = frozenset(
     ]
 )
 #: Those that are no matter of the job itself: another one on another node, or later, ends otherwise.
-_OF_THE_NODE = frozenset(["BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL", "PREEMPTED", "REVOKED"])
+_OF_THE_NODE = NODE_STATES | {"PREEMPTED", "REVOKED"}
 _BY_SLURM = {
     "CANCELLED": "somebody cancelled it",
     "LAUNCH_FAILED": "Slurm's daemons did not answer as it was to begin",
@@ -55,7 +55,8 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
 
     def __init__(self, log_of: Callable[[Any], Log | None]) -> None:
         self._log_of = log_of
-        self._down: set[tuple[str, str]] = set()
+        #: Cases that left nothing, and whether the log has the reason.
+        self._failed: dict[tuple[str, str], bool] = {}
 
     def on_task_run(self, task: Any) -> None:
         """Write down the job that was submitted."""
@@ -78,23 +79,24 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
 
     def on_task_failure(self, task: Any) -> None:
         """Write down why there is no run."""
-        if log := self._log_of(task):
-            self._down.add(_key(task.testcase))
+        log = self._log_of(task)
+        self._failed[_key(task.testcase)] = log is not None
+        if log:
             log.append(Failed(failure=failure_of(task)))
 
     def on_task_abort(self, task: Any) -> None:
         """Nothing failed: ReFrame was told to end, and whoever told it knows why."""
 
     def on_task_skip(self, task: Any) -> None:
-        """Write down a case that was skipped, but for the runs that wait for one that has failed.
+        """Write down a case that skipped itself, or whose fixture failed.
 
-        The cause of those is written down already; a fixture that failed, or a check's own skip, is not.
+        A case that waits for a failed run is not written down: the log has the reason already.
         """
-        if log := self._log_of(task):
-            after_a_failure = any(_key(case) in self._down for case in task.testcase.deps)
-            self._down.add(_key(task.testcase))
-            if not after_a_failure:
-                log.append(Failed(failure=failure_of(task)))
+        log = self._log_of(task)
+        causes = [self._failed[key] for case in task.testcase.deps if (key := _key(case)) in self._failed]
+        self._failed[_key(task.testcase)] = log is not None
+        if log and not any(causes):
+            log.append(Failed(failure=failure_of(task, "infrastructure" if causes else "refused")))
 
     def _nothing(self, task: Any) -> None:
         """Leave aside what says nothing of a run's end."""
@@ -114,14 +116,14 @@ def ended(job: Any) -> str:
     return f"job {job.jobid} ended as {state} ({_BY_SLURM.get(state, 'by Slurm')})"
 
 
-def failure_of(task: Any) -> Failure:
-    """Return why a task left no run, in Slurm's words where Slurm ended its job."""
+def failure_of(task: Any, kind: Kind | None = None) -> Failure:
+    """Return why a task left no run, in Slurm's words if Slurm ended its job."""
     check, job = task.check, task.check.job
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
     reason = re.sub(r"exit code (\d+)$", _with_signal, reason)
-    kind = _kind(task)
+    kind, state = kind or _kind(task), None
     if why := ended(job):
-        kind, reason = "infrastructure" if job.state in _OF_THE_NODE else "failed", why
+        kind, reason, state = "infrastructure" if job.state in _OF_THE_NODE else "failed", why, job.state
     return Failure(
         check=check.case,
         case=check.display_name,
@@ -131,6 +133,7 @@ def failure_of(task: Any) -> Failure:
         job=str(getattr(job, "jobid", None) or ""),
         kind=kind,
         reason=reason,
+        state=state,
     )
 
 
@@ -150,13 +153,9 @@ def _key(case: Any) -> tuple[str, str]:
 def _kind(task: Any) -> Kind:
     """Tell a run that does not count from what is broken."""
     error = task.exc_info[1]
-    if task.skipped:
-        # ReFrame's own words for it; a check that skips itself says others.
-        depends = str(error) in ("dependencies failed", "skipped due to skipped dependencies")
-        return "infrastructure" if depends else "refused"
     if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
     if isinstance(error, SanityError):
-        # ReFrame itself asks first for the exit code of the job script (`trap_job_errors`).
-        return "failed" if "job exited with exit code" in str(error) else "refused"
+        # ReFrame asks first for the exit code of the job script (`trap_job_errors`).
+        return "failed" if getattr(task.check.job, "exitcode", None) else "refused"
     return "infrastructure"

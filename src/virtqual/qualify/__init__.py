@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import give_signs_of_life, hold, release
-from virtqual.qualify.between import goes_on, recreate
+from virtqual.qualify.between import recreate, set_lost_nodes_aside
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, refused_beforehand
 from virtqual.qualify.rounds import run_round
@@ -94,13 +94,14 @@ def _measured(job: Qualification) -> Session:
             end_of_signs()
             thread.join()
     with _undisturbed():
-        lost = job.watch.lost.values() if job.watch.stop.is_set() or job.broken else ()
+        lost = job.watch.lost if job.watch.stop.is_set() or job.broken else {}
         return concluded(
             job.log,
             job.earlier,
             looks=job.looks,
             interrupted=interrupted,
-            broken=[*lost, *job.broken],
+            broken=[*lost.values(), *job.broken],
+            node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
             not_run=job.not_run,
         )
 
@@ -150,13 +151,14 @@ def _run_rounds(job: Qualification) -> None:
             changes = {"number": number, "recreated": recreate(job, number)}
         except InfrastructureError as error:
             job.broken.append(f"extras.recreate_vms: {error}")
+            job.node_lost = True
             return
         part = todo.pop(0).model_copy(update=changes)
         run_round(job, session, part)
         session = job.log.session()
         stuck = any(failure.kind == "infrastructure" for failure in session.failures)
         if job.watch.stop.is_set() or job.broken or stuck:
-            if not goes_on(job, part, session):
+            if not set_lost_nodes_aside(job, part, session):
                 return
             session = job.log.session()
             todo = [*plan.cut_off(job, session, part), *todo]

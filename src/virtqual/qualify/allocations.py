@@ -66,7 +66,7 @@ def hold(job: Qualification) -> None:
     """
     for number in job.held.values():
         # What a node that was lost, or a ReFrame that was killed, has left running.
-        patiently(partial(slurm.end_steps, number))
+        ask_patiently(partial(slurm.end_steps, number))
     anew = [
         side
         for side in SIDES
@@ -76,7 +76,7 @@ def hold(job: Qualification) -> None:
         _ask_for(job, side)
     began, told, idle, wait = time.monotonic(), "", 0.0, SOON
     # A controller that is away for a while ends no waiting.
-    while waiting := patiently(lambda: slurm.waiting(job.held.values())):
+    while waiting := ask_patiently(lambda: slurm.waiting(job.held.values())):
         # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
         why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
         note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
@@ -97,7 +97,7 @@ def hold(job: Qualification) -> None:
             idle = 0.0
         time.sleep(wait)
     if anew or not (job.held or job.rotated):
-        nodes = {name: patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
+        nodes = {name: ask_patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
         job.rotated = _rotated(job, nodes)
         # What becomes of nodes that others compute on is no loss.
         for side in SIDES:
@@ -106,7 +106,7 @@ def hold(job: Qualification) -> None:
                 job.watch.use(side, used, held=name in nodes)
 
 
-def patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
+def ask_patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
     """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.patiently`."""
     return slurm.patiently(ask, SILENCE, OFTEN * 10)
 
@@ -159,8 +159,8 @@ def may_rotate(system: System) -> bool:
     return bool(min(system.native.nodes, system.virtual.nodes) > 1 and system.virtual.nodes_of_hosts)
 
 
-def enough(system: System) -> int:
-    """Return how many nodes of each side are enough for a session whose runs rotate to go on."""
+def min_nodes(system: System) -> int:
+    """Return how many nodes of each side a session needs at least if its runs rotate."""
     return max(2, math.ceil(min(system.native.nodes, system.virtual.nodes) / 2))
 
 

@@ -1,41 +1,30 @@
-"""Between two rounds: VMs are created anew, and lost nodes come back, where the system file says so."""
+"""Between two rounds: VMs are created anew, and lost nodes are set aside."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import time
-from collections.abc import Container, Mapping
 from functools import partial
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.qualify import plan
-from virtqual.qualify.allocations import enough, patiently, release
+from virtqual.qualify.allocations import ask_patiently, min_nodes, release
 from virtqual.qualify.state import Qualification
-from virtqual.session.log import Failed, Returned
+from virtqual.session.log import Failed, SetAside
 from virtqual.session.session import Failure, Loss, Round, Session
-from virtqual.site.slurm import cancel, nodes_of
+from virtqual.site.slurm import nodes_of
 from virtqual.site.systems import System
 
-RECREATED_WITHIN = 1800
-"""Seconds that the site's command may take to create the VMs anew, and that Slurm may take afterwards to call
-their nodes usable: a large VM boots in minutes, and one that has not after half an hour does not."""
-
-MOST_LOSSES = 3
-"""So many times may nodes be lost and come back in a session: a build that takes its host down must not be
-tried until it does not."""
+#: Time for the site's command to create the VMs anew, and again for Slurm to call their nodes usable.
+RECREATION_TIMEOUT_S = 1800
+#: A build that takes its hosts down must not be tried until it does not.
+MAX_LOSSES = 3
 
 
 def check_command(system: System) -> None:
-    """Find the site's command now, and not after hours of measuring.
-
-    Raises
-    ------
-    UsageError
-        There is no such program.
-    """
+    """Refuse a command of the system file that cannot be run, before anything is measured."""
     command = system.virtual.recreate_vms
     if command and shutil.which(command[0]) is None:
         raise UsageError(
@@ -45,12 +34,9 @@ def check_command(system: System) -> None:
 
 
 def recreate(job: Qualification, number: int) -> float | None:
-    """Create the VMs anew before the round of this number.
+    """Create the VMs anew before a round, and return how many seconds that took.
 
-    Returns
-    -------
-    float or None
-        Seconds that it took, until nodes were usable again; None where the system file names no command.
+    Returns None if the system file names no command, or the round is the first.
 
     Raises
     ------
@@ -67,119 +53,63 @@ def recreate(job: Qualification, number: int) -> float | None:
     # An allocation of nodes that are gone is of no use.
     release(job)
     with job.watch.paused():
-        execute.run_logged(command, log, seconds=RECREATED_WITHIN)
-        if lacking := job.watch.usable_again(RECREATED_WITHIN):
+        execute.run_logged(command, log, seconds=RECREATION_TIMEOUT_S)
+        if lacking := job.watch.usable_again(RECREATION_TIMEOUT_S):
             raise InfrastructureError(
-                f"{RECREATED_WITHIN} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"
+                f"{RECREATION_TIMEOUT_S} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"
             )
     return round(time.monotonic() - begun, 1)
 
 
-def goes_on(job: Qualification, part: Round, session: Session) -> bool:
-    """See whether a session goes on after a round that has lost nodes: with them again, or without them.
+def set_lost_nodes_aside(job: Qualification, part: Round, session: Session) -> bool:
+    """Set aside the nodes that a round has lost, and return whether the session goes on without them.
 
-    Returns
-    -------
-    bool
-        Whether it does; else `job` knows why not.
+    If it does not, `job` has the reason. Only sessions whose runs rotate over nodes can go on.
     """
-    if job.broken:
+    if job.broken or not job.rotated:
         return False
     try:
-        gone = {**_taken_out(job), **job.watch.lost}
+        _note_removed_nodes(job)
     except InfrastructureError as error:
         job.broken.append(str(error))
         return False
-    lost = gone or _lost_for_a_moment(session)
-    within = job.system.virtual.node_returns_within
-    if not lost or not job.watch.may_return() or (within is None and not job.rotated):
+    lost = dict(job.watch.lost)
+    nodes_left = {name: [n for n in nodes if n not in lost] for name, nodes in job.rotated.items()}
+    count = min(map(len, nodes_left.values()))
+    if not lost or lost.keys() != job.watch.lost_nodes or count < min_nodes(job.system):
         return False
-    if len(session.lost) == MOST_LOSSES:
-        job.broken.append(
-            f"{'; '.join(lost.values())}: nodes were lost {MOST_LOSSES} times before, and a session goes on "
-            "no more often"
-        )
+    if len(session.lost) == MAX_LOSSES:
+        job.broken.append(f"nodes were lost {MAX_LOSSES} times before, and a session goes on no more often")
         return False
-    begun = time.monotonic()
-    lacking = [*gone.values()] if within is None else _waited_for(job, lost, within)
-    if job.broken:
-        return False
-    if lacking and _enough_left(job, lost):
-        _set_aside(job, part, session, lost)
-    elif lacking:
-        for_how_long = f"after {within} s (extras.node_returns_within) " * (within is not None)
-        job.broken.append(f"{for_how_long}{'; '.join(lacking)}")
-    else:
-        seconds = round(time.monotonic() - begun, 1)
-        job.log.append(Returned(loss=Loss(round=part.number, nodes=lost, seconds=seconds)))
-        job.screen.note(f"{', '.join(lost)} came back after {seconds:.0f} s: what was cut off is run again")
-    return not job.broken
-
-
-def _taken_out(job: Qualification) -> dict[str, str]:
-    """Return the nodes that Slurm has taken out of the allocations: they failed, if only for a moment.
-
-    Raises
-    ------
-    InfrastructureError
-        An allocation has ended.
-    """
-    held = {name: number for name, number in job.held.items() if name in job.rotated}
-    now = {name: patiently(partial(nodes_of, number)) for name, number in held.items()}
-    return {
-        node: f"node {node} has failed, and Slurm took it out of the allocation"
-        for name, nodes in now.items()
-        for node in job.rotated[name]
-        if node not in nodes
-    }
-
-
-def _waited_for(job: Qualification, lost: Mapping[str, str], within: int) -> list[str]:
-    """Wait for lost nodes; return a sentence for each that cannot run jobs after so many seconds."""
-    job.screen.note(f"{'; '.join(lost.values())}: waiting up to {within} s for it to come back")
-    try:
-        release(job)
-        cancel(job.log.unfinished())
-    except InfrastructureError as error:
-        job.broken.append(str(error))
-        return []
-    return job.watch.returned(within)
-
-
-def _left(job: Qualification, lost: Container[str]) -> dict[str, list[str]]:
-    """Return the nodes that are not lost, of those over which runs rotate."""
-    return {name: [n for n in nodes if n not in lost] for name, nodes in job.rotated.items()}
-
-
-def _enough_left(job: Qualification, lost: Container[str]) -> bool:
-    left = min(map(len, _left(job, lost).values()), default=0)
-    return left > 0 and left >= enough(job.system)
-
-
-def _set_aside(job: Qualification, part: Round, session: Session, lost: Mapping[str, str]) -> None:
-    """Go on without lost nodes, with as many of either side."""
-    left = _left(job, lost)
-    wanted, nodes = plan.unfinished(job, session, part), min(map(len, left.values()))
+    unfinished = plan.count_unfinished_turns(job, session, part)
     job.watch.set_aside(lost)
-    job.rotated = {name: names[:nodes] for name, names in left.items()}
-    job.log.append(Returned(loss=Loss(round=part.number, nodes=dict(lost))))
-    why = "; ".join(lost.values())
+    job.rotated = {name: nodes[:count] for name, nodes in nodes_left.items()}
+    job.log.append(SetAside(loss=Loss(round=part.number, nodes=lost)))
+    reason = "; ".join(lost.values())
     job.screen.note(
-        f"{why}: set aside; the session goes on with {nodes} nodes of each side, and what was cut off is run "
-        "again"
+        f"{reason}: set aside; the session goes on with {count} nodes of each side, and what was cut off is "
+        "run again"
     )
-    for check, takes in plan.too_large(job, wanted).items():
-        reason = f"takes {takes} nodes of each side, and {nodes} are left: {why}"
+    for check, nodes in plan.find_too_large(job, unfinished).items():
         failure = Failure(
-            check=check, case=check, pair=0, side="native", partition="all", kind="failed", reason=reason
+            check=check,
+            case=check,
+            pair=0,
+            side="native",
+            partition="all",
+            kind="failed",
+            reason=f"takes {nodes} nodes of each side, and {count} are left: {reason}",
         )
         job.log.append(Failed(failure=failure))
+    return True
 
 
-def _lost_for_a_moment(session: Session) -> dict[str, str]:
-    """Return nodes that died or did not answer, and were back before they were missed, by the job on each."""
-    return {
-        f"a node of job {failure.job}": failure.reason
-        for failure in session.failures
-        if failure.kind == "infrastructure" and re.search("NODE_FAIL|LAUNCH_FAILED", failure.reason)
-    }
+def _note_removed_nodes(job: Qualification) -> None:
+    """Count nodes as lost that Slurm has removed from the allocations: they failed, if only for a moment."""
+    for name, number in job.held.items():
+        if name in job.rotated:
+            nodes = ask_patiently(partial(nodes_of, number))
+            for node in set(job.rotated[name]).difference(nodes):
+                reason = f"node {node} has failed, and Slurm removed it from the allocation"
+                job.watch.lost.setdefault(node, reason)
+                job.watch.stop.set()

@@ -32,6 +32,7 @@ def concluded(
     looks: Sequence[int] = LOOKS,
     interrupted: bool = False,
     broken: Sequence[str] = (),
+    node_lost: bool = False,
     not_run: Sequence[str] = (),
     share: int = 1,
 ) -> Session:
@@ -49,6 +50,8 @@ def concluded(
         Whether a person or a time limit ended it.
     broken
         What failed of the infrastructure besides the failures in the log, in words.
+    node_lost
+        Whether something in `broken` is a lost node.
     not_run
         Checks that cannot run here, with the reason.
     share
@@ -70,6 +73,7 @@ def concluded(
         earlier=earlier.measured if earlier else "",
         interrupted=interrupted,
         broken=tuple(broken),
+        node_lost=node_lost,
         provenance=provenance(),
     )
     try:
@@ -155,7 +159,8 @@ def broken_by(session: Session, error: Exception, code: int | None = None) -> Se
         code = getattr(error, "exit_code", 2 if mended else InfrastructureError.exit_code)
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
     kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
-    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}.{session.goes_on}"
+    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}."
+    session.next_step = session.resume_hint
     return session
 
 

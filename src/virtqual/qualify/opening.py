@@ -20,7 +20,7 @@ from virtqual.harness import repetitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
 from virtqual.qualify import concluding, plan
-from virtqual.qualify.allocations import enough, may_rotate
+from virtqual.qualify.allocations import may_rotate, min_nodes
 from virtqual.qualify.asking import with_hosts
 from virtqual.qualify.between import check_command
 from virtqual.qualify.checking import check_conclusion
@@ -134,8 +134,8 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     cancel(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
-    ended = log.session().conclusion.removesuffix(begun.goes_on) or "It ended before anything was concluded."
-    log.append(Resumed(resumption=Resumption(time=now, ended=ended)))
+    ended = begun.conclusion or "It ended before anything was concluded."
+    log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
     notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
     looks = plan.affordable(request)
@@ -147,7 +147,7 @@ def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
     # Where runs rotate, nodes that do not work are left out.
-    if lacking := watch.begin(enough(system) if may_rotate(system) else None):
+    if lacking := watch.begin(min_nodes(system) if may_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):
         screen.note(note)

@@ -75,7 +75,7 @@ def _rotations(job: Qualification) -> dict[str, Rotation]:
     return defaultdict(Rotation, {check: job.rotation(count) for check, count in nodes.items()})
 
 
-def unfinished(job: Qualification, session: Session, part: Round) -> dict[str, int]:
+def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not whole; those of checks that failed are not wanted."""
     features, nodes = job.has
     here = [entry for entry in catalogue.read(job.log.directory / catalogue.FILE) if entry.paired]
@@ -104,13 +104,13 @@ def cut_off(job: Qualification, session: Session, part: Round) -> list[Round]:
     """
     rotations = _rotations(job)
     ranges: dict[str, tuple[int, int]] = {}
-    for check, left in unfinished(job, session, part).items():
+    for check, left in count_unfinished_turns(job, session, part).items():
         first = max([*_turns(session, check, rotations[check]), part.first - 1]) + 1
         ranges[check] = (first, first + left - 1)
     return _rounds(session, ranges)
 
 
-def too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:
+def find_too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:
     """Return those of some checks that take more nodes than are left where runs rotate, and how many."""
     nodes, rotations = _nodes(job.log.directory), _rotations(job)
     return {check: nodes[check] for check in checks if not rotations[check].places}

@@ -16,7 +16,7 @@ from virtqual.qualify.allocations import hold
 from virtqual.qualify.plain import SESSION
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
-from virtqual.session.session import Request, Round, Session
+from virtqual.session.session import NODE_STATES, Request, Round, Session
 from virtqual.site import held, slurm
 
 
@@ -98,8 +98,9 @@ def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catal
         # What failed because its allocation has ended says so in words of many kinds, or in none.
         try:
             slurm.waiting(job.held.values())
-        except InfrastructureError as gone:
-            job.broken.append(str(gone))
+        except InfrastructureError as ended:
+            job.broken.append(str(ended))
+            job.node_lost |= isinstance(ended, slurm.EndedError) and ended.state in NODE_STATES
     if code < 0:
         job.broken.append(f"ReFrame was killed ({signal.Signals(-code).name})")
     elif why := process.stopped(files.log):

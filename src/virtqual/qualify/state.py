@@ -59,6 +59,8 @@ class Qualification:
         File descriptor that keeps other sessions away.
     broken
         What failed of the infrastructure besides the failures in the log, in words.
+    node_lost
+        Whether something in `broken` is a lost node.
     not_run
         Checks that cannot run here, with the reason.
     held
@@ -79,6 +81,7 @@ class Qualification:
     watch: Watch
     lock: int
     broken: list[str] = field(default_factory=list)
+    node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
     held: dict[str, str] = field(default_factory=dict)
     rotated: dict[str, list[str]] = field(default_factory=dict)

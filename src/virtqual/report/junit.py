@@ -44,7 +44,7 @@ def suite(session: Session) -> ElementTree.Element:
     # What ends a session without a verdict must not pass for a session in which all is well.
     if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())
-        ElementTree.SubElement(case, "error", type=session.outcome, message=printable(session.conclusion))
+        ElementTree.SubElement(case, "error", type=session.outcome, message=printable(session.message))
     for tag, name in (
         ("testcase", "tests"),
         ("failure", "failures"),

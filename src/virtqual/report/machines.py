@@ -56,7 +56,7 @@ def markdown_of(session: Session) -> str:
     order = list(Outcome)
     rows = sorted(session.verdicts, key=lambda one: (one.passes, order.index(one.outcome)))
     about = f"Session `{printable(session.session).replace('`', '')}`, system {_plain(session.system)}."
-    lines = [f"**{_plain(session.outcome)}**: {_plain(session.conclusion)}", ""]
+    lines = [f"**{_plain(session.outcome)}**: {_plain(session.message)}", ""]
     lines += [f"Qualified: {_plain(session.qualified)}. {about}", ""]
     if rows:
         lines += ["| metric | native | virtual | unit | virtual/native | budget | verdict | pairs |"]

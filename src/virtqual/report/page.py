@@ -529,7 +529,7 @@ def _hosts(session: Session) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run | None]) -> str:
     """Return text for whoever makes the hypervisor: what was measured, on what, and how to do it again."""
     over = [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3]
-    lines = [session.conclusion, ""]
+    lines = [session.message, ""]
     lines += [
         f"{name}: {value}" for name, value in _facts(session) if name not in ("session", "compared with")
     ]

@@ -154,7 +154,7 @@ class Terminal:
         if not any(run.reference == "held" for run in session.runs):
             self._dim("No absolute reference: this system's native hardware is not proven.")
         self._say()
-        self._say(Text(printable(session.conclusion, MAX_VALUE_CHARS), style="bold"))
+        self._say(Text(printable(session.message, MAX_VALUE_CHARS), style="bold"))
         self._say(f"qualified: {printable(session.qualified, MAX_VALUE_CHARS)}")
         self._say(f"results: {directory}", soft_wrap=True)
         self._dim("         report.html, session.json, junit.xml; ReFrame's own of each round")

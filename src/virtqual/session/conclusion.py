@@ -77,15 +77,16 @@ def conclude(
     if interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
-        session.conclusion += session.goes_on
+        session.next_step = session.resume_hint
     elif broken or (verdict is None and not unmeasured):
         session.exit_code, session.outcome = InfrastructureError.exit_code, "BROKEN"
         why = "; ".join(broken[:3]) or "nothing was measured"
-        session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}.{session.goes_on}"
+        session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}."
+        session.next_step = session.resume_hint
     elif answer is Outcome.INVALID or unmeasured:
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
-        session.conclusion = f"Refused: {count} could not be judged; the reasons are above."
+        session.conclusion = f"Refused: {count} could not be judged{_first_reason(session)}."
         if others := [one for one in session.verdicts if one.outcome is not Outcome.INVALID]:
             session.conclusion += f" Of the others: {_sentence(session, worst_outcome(others), others)}"
     elif verdict is not None:
@@ -96,8 +97,9 @@ def conclude(
     if session.lost:
         session.conclusion += f" {_lost(session)}"
     session.missing = []
-    session.qualified = _qualified(session, verdict, unqualified, studied)
-    if session.qualified == "yes":
+    if reason := _reason_against(session, verdict, unqualified, studied):
+        session.qualified = f"no ({reason})"
+    else:
         session.qualified = _as_asked(session, asked, cases, verdict.accepted if verdict else 0)
 
 
@@ -119,15 +121,27 @@ def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
     return SlowRunsRecord.of(verdict.slow_runs, verdict.slow_text if verdict.slow_found else "")
 
 
-def _qualified(session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str) -> str:
-    yes, why = verdict.qualified if verdict else (False, "nothing was measured")
+def _first_reason(session: Session) -> str:
+    """Return the first reason why a check or metric could not be judged, in brackets."""
+    reasons = [f"{check}: {why}" for check, whys in session.refused.items() for why in whys[:1]]
+    for verdict in session.verdicts:
+        if verdict.outcome is Outcome.INVALID and verdict.reasons:
+            reasons.append(f"{verdict.metric} {verdict.setting}: {verdict.reasons[0]}")
+    if not reasons:
+        return ""
+    return f" ({reasons[0]})" if len(reasons) == 1 else f" (the first: {reasons[0]})"
+
+
+def _reason_against(
+    session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str
+) -> str | None:
+    """Return why the build is not qualified, whichever checks were judged; None if nothing is against it."""
+    is_qualified, reason = verdict.qualified if verdict else (False, "nothing was measured")
     if unqualified:
-        yes, why = False, unqualified
-    elif session.exit_code not in (0, 1, 3):
-        yes, why = False, session.outcome.lower()
-    elif studied:
-        yes, why = False, studied
-    return "yes" if yes else f"no ({why})"
+        return unqualified
+    if session.exit_code not in (0, 1, 3):
+        return session.outcome.lower()
+    return studied or (None if is_qualified else reason)
 
 
 def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], accepted: int) -> str:
@@ -162,15 +176,10 @@ def _passed(session: Session, case: str) -> bool:
 
 
 def _lost(session: Session) -> str:
-    """Return which nodes were lost, those that came back and those that did not each in a sentence."""
-    said = []
-    for back, what in ((True, "came back"), (False, "set aside")):
-        losses = (loss for loss in session.lost if (loss.seconds is not None) == back)
-        times = Counter(node for loss in losses for node in loss.nodes)
-        each = ", ".join(f"{node} ({count} time{'s' * (count > 1)})" for node, count in times.items())
-        were = "was" if len(times) == 1 else "were"
-        said += [f"{pluralize(len(times), 'node')} {were} lost and {what}: {each}."] if times else []
-    return " ".join(said)
+    """Return a sentence that names the lost nodes."""
+    nodes = [node for loss in session.lost for node in loss.nodes]
+    were = "was" if len(nodes) == 1 else "were"
+    return f"{pluralize(len(nodes), 'node')} {were} lost and set aside: {', '.join(nodes)}."
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:

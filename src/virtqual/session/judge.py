@@ -146,7 +146,7 @@ def interrupted(session: Session) -> dict[str, frozenset[int]]:
     """
     lost = {loss.round for loss in session.lost}
     # Their times are in whole seconds.
-    ends = [(datetime.fromisoformat(one.time).timestamp() + 1, one.for_a_node) for one in session.resumed]
+    ends = [(datetime.fromisoformat(one.time).timestamp() + 1, one.node_lost) for one in session.resumed]
     runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
     for run in session.runs:
         runs[run.check, run.pair].append(run)
@@ -158,8 +158,8 @@ def interrupted(session: Session) -> dict[str, frozenset[int]]:
         of_it = [
             part.number for part in session.rounds if check in (part.checks or (check,)) and turn in part
         ]
-        for_a_node = next((why for time, why in ends if time >= one.end), True)
-        if not for_a_node and of_it and of_it[-1] not in lost:
+        node_lost = next((lost for time, lost in ends if time >= one.end), True)
+        if not node_lost and of_it and of_it[-1] not in lost:
             found[check].add(pair)
     return {check: frozenset(pairs) for check, pairs in found.items()}
 

@@ -123,21 +123,21 @@ class Released(_Event):
     job: str
 
 
-class Returned(_Event):
-    """Nodes that were lost can run jobs again, or the session goes on without them.
+class SetAside(_Event):
+    """Nodes were lost, and the session goes on without them.
 
-    What their round left unfinished will be run again, the cases that failed in it, too: a program ends oddly
-    on a node that dies.
+    The unfinished and the failed cases of their round are run again: a program on a node that dies may fail
+    in any way.
     """
 
-    event: Literal["returned"] = "returned"
+    event: Literal["set-aside"] = "set-aside"
     loss: Loss
 
 
 class Resumed(_Event):
     """The session goes on after it had ended, however it ended: all its jobs were cancelled before.
 
-    What failed of the infrastructure before it will be run again, as after `Returned`.
+    What failed of the infrastructure before it will be run again, as after `SetAside`.
     """
 
     event: Literal["resumed"] = "resumed"
@@ -161,7 +161,7 @@ Event = (
     | WarmedUp
     | Failed
     | Released
-    | Returned
+    | SetAside
     | Resumed
     | Concluded
 )
@@ -349,9 +349,9 @@ class Log:
                 case Failed():
                     failures.append(event.failure)
                     recent.append(event.failure)
-                case Returned() | Resumed():
+                case SetAside() | Resumed():
                     failures = [failure for failure in failures if not _is_cut_off(failure, recent)]
-                    if isinstance(event, Returned):
+                    if isinstance(event, SetAside):
                         lost.append(event.loss)
                     else:
                         resumed.append(event.resumption)
@@ -440,7 +440,7 @@ class Log:
                     jobs.pop(event.job, None)
                 case Failed():
                     jobs.pop(event.failure.job, None)
-                case Returned():
+                case SetAside():
                     # Nobody waits for what the loss has cut off; an allocation that is held is released.
                     jobs = {job: at for job, at in jobs.items() if job in allocations}
                 case Resumed():

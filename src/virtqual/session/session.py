@@ -6,7 +6,6 @@ appended at once; ``session.json`` is made from the log and has everything but t
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -26,6 +25,9 @@ SCHEMA: Literal["virtqual-session/3"] = "virtqual-session/3"
 #: that fails or a job that is ended (``failed``), a gate that the run did not pass (``refused``), and native
 #: nodes that miss their absolute reference (``reference``).
 Kind = Literal["infrastructure", "failed", "refused", "reference"]
+
+#: Slurm's states of jobs that a lost node ended.
+NODE_STATES = frozenset(["BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL"])
 
 #: Length of a label at most.
 MAX_LABEL_CHARS = 200
@@ -233,24 +235,20 @@ class Round(BaseModel):
 
 
 class Loss(BaseModel):
-    """Nodes that were lost at one time; the pairs that it cut off were run under other numbers.
+    """Nodes that were lost and set aside; the pairs that were cut off were run under other numbers.
 
     Attributes
     ----------
     round
-        Number of the round that it ended.
+        Number of the round that ended with the loss.
     nodes
-        How each node was seen to be lost, by its name.
-    seconds
-        How long it took, from when that was noticed, until all nodes could run jobs again; None where the
-        session went on without them.
+        The reason why each node was lost, by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     round: int
     nodes: dict[str, str]
-    seconds: float | None = None
 
 
 class Resumption(BaseModel):
@@ -261,18 +259,16 @@ class Resumption(BaseModel):
     time
         ISO date and time.
     ended
-        What had been concluded when it ended.
+        The conclusion with which the session had ended.
+    node_lost
+        Whether a lost node had ended the session, and not a person, Slurm or the login node.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     time: Time
     ended: str
-
-    @property
-    def for_a_node(self) -> bool:
-        """Whether a node that was lost ended the session, and not a person, Slurm or the login node."""
-        return bool(re.search(r"\bnode \S+ (is|has) |NODE_FAIL", self.ended))
+    node_lost: bool = True
 
 
 class Failure(BaseModel):
@@ -291,7 +287,9 @@ class Failure(BaseModel):
     kind
         See `Kind`.
     reason
-        In one line; begins with the scheduler's own word where a job was ended.
+        In one line.
+    state
+        Slurm's state of the job, such as ``TIMEOUT``, if Slurm ended the job; else None.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -304,6 +302,12 @@ class Failure(BaseModel):
     job: str = ""
     kind: Kind
     reason: str
+    state: str | None = None
+
+    @property
+    def node_lost(self) -> bool:
+        """Whether a node died, or did not begin the job."""
+        return self.state in NODE_STATES
 
     @property
     def why(self) -> str:
@@ -371,6 +375,8 @@ class Basis(BaseModel):
         `Session.measured` of the session that it was compared with; empty if there is none.
     interrupted, broken
         See `virtqual.session.conclusion.conclude`.
+    node_lost
+        Whether a lost node ended the session.
     note
         A sentence that is added to the conclusion.
     provenance
@@ -387,6 +393,7 @@ class Basis(BaseModel):
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()
+    node_lost: bool = False
     note: str = ""
     provenance: Provenance | None = None
 
@@ -407,6 +414,8 @@ class Conclusion(BaseModel):
         qualified.
     conclusion
         One sentence.
+    next_step
+        How a session that ended too early is continued, in one sentence.
     exit_code
         That of the command (docs/exit-codes.md).
     refused
@@ -434,6 +443,7 @@ class Conclusion(BaseModel):
     qualified: str = "no (unfinished)"
     missing: list[str] = []
     conclusion: str = ""
+    next_step: str | None = None
     exit_code: int = 5
     refused: dict[str, tuple[str, ...]] = {}
     preflight: list[Finding] = []
@@ -443,6 +453,11 @@ class Conclusion(BaseModel):
     slow_runs: SlowRunsRecord | None = None
     waivers: list[str] = []
     basis: Basis | None = None
+
+    @property
+    def message(self) -> str:
+        """The conclusion with the next step."""
+        return f"{self.conclusion} {self.next_step}" if self.next_step else self.conclusion
 
 
 class SessionDocument(Head, Conclusion):
@@ -455,7 +470,7 @@ class SessionDocument(Head, Conclusion):
     failures
         Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
     lost
-        Every time that nodes were lost, and the session went on.
+        Every time that nodes were lost, and the session went on without them.
     resumed
         Every time that the session went on after it had ended.
     probed
@@ -469,9 +484,14 @@ class SessionDocument(Head, Conclusion):
     probed: dict[Literal["native", "virtual"], Identity] = {}
 
     @property
-    def goes_on(self) -> str:
-        """How it can go on where it has ended too early, in words; empty for a plain ReFrame run."""
-        return f" `virtqual qualify --resume {self.session}` goes on with it." if self.request else ""
+    def node_lost(self) -> bool:
+        """Whether a lost node ended the session, as far as it has ended."""
+        return bool(self.basis and self.basis.node_lost) or any(f.node_lost for f in self.failures)
+
+    @property
+    def resume_hint(self) -> str | None:
+        """How a session that ended too early is continued; None for a plain ReFrame run."""
+        return f"`virtqual qualify --resume {self.session}` goes on with it." if self.request else None
 
 
 class Session(SessionDocument):

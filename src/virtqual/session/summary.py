@@ -181,7 +181,7 @@ class Summary(BaseModel):
             runs=len(session.runs),
             outcome=session.outcome,
             exit_code=session.exit_code,
-            conclusion=session.conclusion,
+            conclusion=session.message,
             stack=session.stack["name"],
             stack_hash=session.stack["hash"],
             durations=_durations(session),
@@ -196,7 +196,7 @@ def _durations(session: Session) -> dict[str, CaseDurations]:
     seconds: dict[str, dict[Side, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in session.runs:
         seconds[run.check][run.side].append(run.end - run.start)
-    timed_out = {failure.check for failure in session.failures if "TIMEOUT" in failure.reason}
+    timed_out = {failure.check for failure in session.failures if failure.state == "TIMEOUT"}
     return {
         case: CaseDurations(
             medians={side: statistics.median(values) for side, values in sides.items()},

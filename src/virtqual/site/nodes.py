@@ -232,26 +232,10 @@ class Watch:
             self._doubts.clear()
         return []
 
-    def returned(self, seconds: float) -> list[str]:
-        """Wait until the lost nodes can run jobs again, too; then nothing is lost, and the session may go on.
-
-        Returns
-        -------
-        list of str
-            As of `usable_again`.
-        """
-        with self.paused():
-            lost = dict(self.lost)
-            self.lost.clear()
-            if lacking := self.usable_again(seconds):
-                self.lost.update(lost)
-            else:
-                self.stop.clear()
-        return lacking
-
-    def may_return(self) -> bool:
-        """Return whether all that is lost are nodes: a lost controller, or job, is none that comes back."""
-        return self.lost.keys() <= set().union(*self._first.values())
+    @property
+    def lost_nodes(self) -> set[str]:
+        """Names of the lost nodes, without a lost controller or job."""
+        return self.lost.keys() & set().union(*self._first.values())
 
     def _unusable(self) -> list[str]:
         lacking = []

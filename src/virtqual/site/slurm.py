@@ -217,13 +217,31 @@ def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
 _IDS = ("--states=all", "--format=%i")
 
 
+class EndedError(InfrastructureError):
+    """An allocation has ended.
+
+    Parameters
+    ----------
+    job
+        Its id.
+    state
+        Its state in Slurm's word.
+    """
+
+    def __init__(self, job: str, state: str) -> None:
+        super().__init__(f"Slurm says that allocation {job} is {state}")
+        self.state = state
+
+
 def waiting(jobs: Iterable[str]) -> dict[str, str]:
     """Return those of some jobs that do not run yet, and why in Slurm's own word, such as ``Priority``.
 
     Raises
     ------
-    InfrastructureError
-        One of them has ended, or, as `SilentError`, Slurm does not answer.
+    EndedError
+        One of them has ended.
+    SilentError
+        Slurm does not answer.
     """
     if not (asked := list(jobs)):
         return {}
@@ -234,7 +252,7 @@ def waiting(jobs: Iterable[str]) -> dict[str, str]:
     for job in asked:
         state, why = known.get(job, ("unknown to it", ""))
         if state not in ("PENDING", "CONFIGURING", "RUNNING"):
-            raise InfrastructureError(f"Slurm says that allocation {job} is {state}")
+            raise EndedError(job, state)
         if state != "RUNNING":
             found[job] = why
     return found

@@ -181,9 +181,6 @@ class VirtualExtras(PartitionExtras):
         Command with its arguments that brings the records of all hosts at the start of a session.
     recreate_vms
         Command with its arguments that creates all VMs anew, before every round of a session but the first.
-    node_returns_within
-        Seconds after which a lost node of either partition can run jobs again, because its host is started
-        again; None where nobody sees to that.
     """
 
     hypervisor: HypervisorBuild
@@ -193,12 +190,21 @@ class VirtualExtras(PartitionExtras):
     host: dict[str, Any] | Path = {}
     ask_hosts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     recreate_vms: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    node_returns_within: Whole | None = None
 
     @classmethod
     def of_reframe(cls, extras: Mapping[str, Any]) -> Self:
         """Return the extras of ReFrame's partition, to which ReFrame adds its scheduler and launcher."""
         return cls.model_validate({key: value for key, value in extras.items() if key in cls.model_fields})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_removed_key(cls, raw: Any) -> Any:
+        if isinstance(raw, Mapping) and "node_returns_within" in raw:
+            raise ValueError(
+                "node_returns_within: sessions do not wait for lost nodes any more; remove the key, and "
+                "continue a session that lost a node by `virtqual qualify --resume`"
+            )
+        return raw
 
     @model_validator(mode="before")
     @classmethod

@@ -46,8 +46,9 @@ def test_a_step_that_slurm_did_not_begin_or_end_has_slurms_word_for_it(tmp_path,
     ],
 )
 def test_the_signal_that_killed_a_program_is_named(code, says):
+    job = SimpleNamespace(jobid=1, state="FAILED", exitcode=code)
     check = SimpleNamespace(
-        case="stream", display_name="stream", slot=SimpleNamespace(pair=0, side="virtual"), job=None
+        case="stream", display_name="stream", slot=SimpleNamespace(pair=0, side="virtual"), job=job
     )
     where = SimpleNamespace(partition=SimpleNamespace(name="vm"))
     error = SanityError(f"job exited with exit code {code}")

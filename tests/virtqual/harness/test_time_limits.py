@@ -50,7 +50,8 @@ def test_a_case_that_has_reached_its_limit_is_given_all_that_the_site_allows(ses
         side="virtual",
         partition="vm",
         kind="failed",
-        reason="TIMEOUT",
+        reason="job 7 ended as TIMEOUT",
+        state="TIMEOUT",
     )
     keep(session("20260101", 0.3, failures=[failure]), sessions)
     assert limit() == 7200

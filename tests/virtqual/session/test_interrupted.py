@@ -7,15 +7,10 @@ import pytest
 from made_runs import made_run, session_of
 from virtqual.runs import Result
 from virtqual.session import judge
-from virtqual.session.session import Loss, Resumption, Round
-
-INTERRUPTED = "Interrupted: what was measured is kept, nothing is concluded from it."
-KILLED = "It ended before anything was concluded."
-CANCELLED = "Infrastructure failed, so nothing is concluded: Slurm says that allocation 7 is CANCELLED."
-NODE = "Infrastructure failed, so nothing is concluded: node vm2 is down: host died."
+from virtqual.session.session import Basis, Failure, Loss, Resumption, Round
 
 
-def cut_session(ended, lost=()):
+def cut_session(node_lost, lost=()):
     """Turns on four places; the third was cut off, where two more VMs than hosts lack, and is run again."""
     half = {(8, "native"), (9, "native"), (10, "native"), (11, "virtual")}
     runs = []
@@ -41,26 +36,59 @@ def cut_session(ended, lost=()):
             )
     rounds = [Round(number=1, first=0, last=3), Round(number=2, first=3, last=4, checks=("case",))]
     time = datetime.fromtimestamp(290, UTC).isoformat(timespec="seconds")
-    resumed = [Resumption(time=time, ended=ended)]
+    resumed = [Resumption(time=time, ended="whatever it said", node_lost=node_lost)]
     return session_of(runs, rounds=rounds, resumed=resumed, lost=list(lost))
 
 
-@pytest.mark.parametrize("ended", [INTERRUPTED, KILLED, CANCELLED])
-def test_pairs_that_an_interruption_cut_off_leave_the_verdict_as_it_is(ended):
+def test_pairs_that_an_interruption_cut_off_leave_the_verdict_as_it_is():
     """Three virtual runs and one native one were cut off by Ctrl-C, and the session was undecided."""
-    session = cut_session(ended)
+    session = cut_session(node_lost=False)
     assert judge.interrupted(session) == {"case": frozenset({8, 9, 10, 11})}
     (verdict,) = judge.judge(session).verdict.verdicts
     assert not [why for why in verdict.reasons if "might decide" in why]
 
 
 @pytest.mark.parametrize(
-    ("ended", "lost"), [(NODE, ()), (INTERRUPTED, [Loss(round=1, nodes={"vm2": "it died"})])]
+    ("node_lost", "lost"), [(True, ()), (False, [Loss(round=1, nodes={"vm2": "it died"})])]
 )
-def test_what_is_missing_since_a_node_was_lost_may_be_the_slow_one(ended, lost):
-    session = cut_session(ended, lost)
+def test_what_is_missing_since_a_node_was_lost_may_be_the_slow_one(node_lost, lost):
+    session = cut_session(node_lost, lost)
     assert judge.interrupted(session) == {}
     (verdict,) = judge.judge(session).verdict.verdicts
     assert [
         why for why in verdict.reasons if "3 virtual runs were refused or left nothing, and 1 native" in why
     ]
+
+
+def _failed(state):
+    reason = f"job 4 ended as {state}"
+    return Failure(
+        check="case",
+        case="case",
+        pair=8,
+        side="virtual",
+        partition="vm",
+        kind="infrastructure",
+        reason=reason,
+        state=state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "basis", "node_lost"),
+    [
+        ([], None, False),
+        ([_failed("PREEMPTED")], None, False),
+        ([_failed("NODE_FAIL")], None, True),
+        # Sentences do not decide: these two states were not found in the conclusion.
+        ([_failed("LAUNCH_FAILED")], None, True),
+        ([_failed("BOOT_FAIL")], None, True),
+        ([], {"interrupted": True}, False),
+        ([], {"broken": ("Slurm says that node_lost is true",)}, False),
+        ([], {"broken": ("node vm2 is down",), "node_lost": True}, True),
+    ],
+)
+def test_what_ended_a_session_is_stored_and_not_read_from_its_conclusion(failures, basis, node_lost):
+    session = session_of([], failures=failures)
+    session.basis = basis and Basis(runs="", looks=(4,), **basis)
+    assert session.node_lost == node_lost

@@ -202,10 +202,16 @@ def test_settling_ends(watch, monkeypatch):
     assert made.lost == {"vm1": "node vm1 is down: VM vm1 died"}
 
 
-def test_a_lost_node_that_returns_is_lost_no_more(watch, monkeypatch):
-    made, goes_by, clock = watch
+def test_a_lost_job_is_no_lost_node(watch):
+    made, goes_by, _ = watch
     goes_by(10, "down", "host died")
-    assert (made.stop.is_set(), made.may_return()) == (True, True)
+    made.lost["job 7"] = "Slurm has forgotten job 7"
+    assert (made.stop.is_set(), made.lost_nodes) == (True, {"vm1"})
+
+
+def test_nodes_that_boot_are_waited_for(watch, monkeypatch):
+    made, goes_by, clock = watch
+    goes_by(3, "down", "booting")
 
     def sleep(seconds):
         clock.now += seconds
@@ -213,12 +219,8 @@ def test_a_lost_node_that_returns_is_lost_no_more(watch, monkeypatch):
             goes_by(0, "idle")
 
     monkeypatch.setattr(nodes.time, "sleep", sleep)
-    assert made.returned(5) == ["node vm1 is down (host died)"]
-    assert (list(made.lost), made.stop.is_set()) == (["vm1"], True)
-    assert made.returned(300) == []
-    assert (made.lost, made.stop.is_set()) == ({}, False)
-    made.lost["job 7"] = "Slurm has forgotten job 7"
-    assert not made.may_return()
+    assert made.usable_again(5) == ["node vm1 is down (booting)"]
+    assert made.usable_again(300) == []
 
 
 def test_nobody_is_asked_while_vms_are_made_anew(watch):

@@ -102,6 +102,7 @@ def put(value, *keys):
         (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.nodes_of_hosts says that several"),
         (put("small", "partitions", 1, "extras", "scale"), "extras.scale differs"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "[vm].extras.numa_hiden: is not a key"),
+        (put(300, "partitions", 1, "extras", "node_returns_within"), "`virtqual qualify --resume`"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "did you mean numa_hidden"),
         (put(100, "partitions", 0, "extras", "link_gbits"), "did you mean link_gbit"),
         (put("no", "partitions", 1, "extras", "numa_hidden"), "[vm].extras.numa_hidden: Input should be a"),
