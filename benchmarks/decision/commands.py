@@ -18,11 +18,12 @@ import sessions as draw
 from virtqual.references.budgets import MOST_MARGIN, Budget
 from virtqual.references.metrics import Metric
 from virtqual.references.noise import Prior
+from virtqual.verdict.batches import Case
 from virtqual.verdict.estimate import Floats, Noise
-from virtqual.verdict.outcome import Case
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 from virtqual.verdict.places import recognise
-from virtqual.verdict.rule import LOOKS, Batch, Code, judge
+from virtqual.verdict.rule import LOOKS, Batch, judge
 from virtqual.verdict.session import judge_sessions
 
 SESSIONS, SCALARS, SD = 8, 6, 0.02
@@ -85,7 +86,7 @@ def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
         ]
         judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
         answers = np.concatenate([part.outcome for part in judged], axis=1)
-        names = [[Code(int(one)).name for one in row] for row in answers]
+        names = [[Outcome.from_code(int(one)).name for one in row] for row in answers]
         found[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
     return found
 
@@ -144,5 +145,5 @@ class _Kind:
         most = float(np.log1p(np.expm1(limit) + (0.10 if curve else MOST_MARGIN))) - limit
         return Batch(
             *self.sides, limit, margin, noise, places, earlier=self.earlier, earlier_places=places,
-            most_margin=most,
+            max_margin=most,
         )  # fmt: skip

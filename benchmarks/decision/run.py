@@ -24,10 +24,14 @@ from scipy import stats
 import sessions as draw
 from virtqual.verdict import estimate
 from virtqual.verdict.estimate import Noise
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import host_effects, overhead
-from virtqual.verdict.rule import LOOKS, Batch, Code, Judgement, earlier_pairs_needed, judge
+from virtqual.verdict.rule import LOOKS, Batch, earlier_pairs_needed, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA
 
+WITHIN, OVER, UNDECIDED, INVALID = (
+    outcome.code for outcome in (Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID)
+)
 CONFIDENCE = 0.95
 BUDGET, MARGIN = draw.BUDGET, draw.MARGIN
 FAMILIES = (1, 11, 200)
@@ -123,8 +127,8 @@ def same_as_commands(table: Table, rng: np.random.Generator) -> None:
         table.rate(f"{words} ({often})", same, 1.0, least=True)
 
 
-def over(judged: Judgement) -> np.ndarray:
-    return np.any(judged.outcome == Code.OVER, axis=1)
+def over(judged: draw.Simulated) -> np.ndarray:
+    return np.any(judged.outcome == OVER, axis=1)
 
 
 def at_budget(metrics: int) -> np.ndarray:
@@ -170,7 +174,7 @@ def false_over(table: Table, rng: np.random.Generator) -> None:
 
 def _measured(
     table: Table, rng: np.random.Generator, logs: list[np.ndarray], metrics: int, overhead: float
-) -> Judgement:
+) -> draw.Simulated:
     return draw.collect(
         table.sessions * (10 if metrics == 1 else 1),
         metrics,
@@ -215,7 +219,7 @@ def passes(table: Table, rng: np.random.Generator) -> None:
                 1,
                 lambda count, name=name, t=times: draw.scalars(rng, name, count, worse, times=t).judged(),
             )
-            table.rate(f"{name}, noise {times:g} times the history's", judged.outcome == Code.WITHIN, goal)
+            table.rate(f"{name}, noise {times:g} times the history's", judged.outcome == WITHIN, goal)
     for warm, goal in ((True, 0.05), (False, None)):
         judged = draw.collect(
             table.sessions * SINGLE,
@@ -225,19 +229,19 @@ def passes(table: Table, rng: np.random.Generator) -> None:
             ).judged(),
         )
         words = "a warm-up precedes" if warm else "nothing precedes it"
-        table.rate(f"SD 1 %, first native run 10 % slower, {words}", judged.outcome == Code.WITHIN, goal)
+        table.rate(f"SD 1 %, first native run 10 % slower, {words}", judged.outcome == WITHIN, goal)
     for words, drawing, width in (
         ("roles exchanged, nodes SD 3 %", lambda c: draw.exchanged(rng, c, worse, 0.03), draw.MOST),
         ("rotated over 8, nodes SD 2 %", lambda c: draw.rotated(rng, c, worse, 0.02), 8 * draw.MOST),
         ("3 boots SD 1 %, stated", lambda c: draw.booted(rng, c, worse, 0.01, 3), draw.MOST),
     ):
         judged = draw.collect(table.sessions * 3, 1, lambda count, d=drawing: d(count).judged(), width)
-        table.rate(words, judged.outcome == Code.WITHIN, 0.05)
+        table.rate(words, judged.outcome == WITHIN, 0.05)
     table.begin("budget + margin passes, measured A/A runs resampled")
     for (arm, name), y in sorted(models.measured().items()):
         judged = _measured(table, rng, [y], 1, float(worse[0]))
         goal = 0.05 if arm == "prio" else None
-        table.rate(f"{arm} {name}", judged.outcome == Code.WITHIN, goal)
+        table.rate(f"{arm} {name}", judged.outcome == WITHIN, goal)
 
 
 def power(table: Table, rng: np.random.Generator) -> None:
@@ -253,7 +257,7 @@ def power(table: Table, rng: np.random.Generator) -> None:
             ).judged(),
         )
         words = f"budget + {excess:.0%}, SD {sd:.1%}"
-        table.rate(f"{words}: found", judged.outcome[:, 0] == Code.OVER, goal, least=True)
+        table.rate(f"{words}: found", judged.outcome[:, 0] == OVER, goal, least=True)
         table.mean(f"{words}: pairs", judged.pairs[:, 0], pairs)
     for name in models.NAMES[1:]:
         judged = draw.collect(
@@ -263,13 +267,13 @@ def power(table: Table, rng: np.random.Generator) -> None:
                 rng, name, count, draw.overheads(11, BUDGET + 0.05)
             ).judged(),
         )
-        table.rate(f"budget + 5%, SD 2.0%, {name}: found", judged.outcome[:, 0] == Code.OVER, least=True)
+        table.rate(f"budget + 5%, SD 2.0%, {name}: found", judged.outcome[:, 0] == OVER, least=True)
     judged = draw.collect(
         table.sessions,
         200,
         lambda count: draw.scalars(rng, "Gaussian", count, draw.overheads(200, BUDGET + 0.05)).judged(),
     )
-    table.rate("of 200 metrics: budget + 5%, SD 2.0%: found", judged.outcome[:, 0] == Code.OVER, least=True)
+    table.rate("of 200 metrics: budget + 5%, SD 2.0%: found", judged.outcome[:, 0] == OVER, least=True)
 
 
 def practice(table: Table, rng: np.random.Generator) -> None:
@@ -290,7 +294,7 @@ def practice(table: Table, rng: np.random.Generator) -> None:
 
 
 def _in_practice(table: Table, rng: np.random.Generator, boots: str, metrics: int) -> None:
-    def judged(overhead: np.ndarray, sd: float = 0.02, times: int = 1) -> Judgement:
+    def judged(overhead: np.ndarray, sd: float = 0.02, times: int = 1) -> draw.Simulated:
         return draw.collect(
             table.sessions * times,
             len(overhead),
@@ -301,12 +305,12 @@ def _in_practice(table: Table, rng: np.random.Generator, boots: str, metrics: in
     for excess, sd in ((0.05, 0.02), (0.05, 0.028), (0.02, 0.02), (0.02, 0.028)):
         answer = judged(draw.overheads(metrics, BUDGET + excess), sd)
         words = f"one at budget + {excess:.0%}, SD {sd:.1%}"
-        table.rate(f"{words}: found", answer.outcome[:, 0] == Code.OVER, least=True)
+        table.rate(f"{words}: found", answer.outcome[:, 0] == OVER, least=True)
         table.mean(f"{words}: pairs", answer.pairs[:, 0])
     answer = judged(np.full(1, np.log1p(BUDGET + MARGIN)), times=SINGLE)
-    table.rate("budget + margin passes", answer.outcome == Code.WITHIN, 0.05)
+    table.rate("budget + margin passes", answer.outcome == WITHIN, 0.05)
     answer = judged(np.zeros(1), times=SINGLE)
-    table.rate("clean: UNDECIDED or INVALID", answer.outcome != Code.WITHIN, 0.01)
+    table.rate("clean: UNDECIDED or INVALID", answer.outcome != WITHIN, 0.01)
     table.mean("clean: pairs", answer.pairs, 4.2)
 
 
@@ -314,7 +318,7 @@ def single_look(table: Table, rng: np.random.Generator) -> None:
     """Measure plain runs of ReFrame: four pairs, fixed beforehand, and boots as in `practice`."""
     table.begin("four pairs and a single look, as plain ReFrame runs have, 11 metrics")
 
-    def judged(overhead: np.ndarray, sd: float, times: int = 1) -> Judgement:
+    def judged(overhead: np.ndarray, sd: float, times: int = 1) -> draw.Simulated:
         return draw.collect(
             table.sessions * times,
             len(overhead),
@@ -325,29 +329,29 @@ def single_look(table: Table, rng: np.random.Generator) -> None:
         answer = judged(at_budget(11), sd, 2)
         table.rate(f"SD {sd:.0%}, all at the budget: false OVER", over(answer), 0.01)
         answer = judged(np.full(1, np.log1p(BUDGET + MARGIN)), sd, SINGLE)
-        table.rate(f"SD {sd:.0%}: budget + margin passes", answer.outcome == Code.WITHIN, 0.05)
+        table.rate(f"SD {sd:.0%}: budget + margin passes", answer.outcome == WITHIN, 0.05)
         for excess in (0.05, 0.1, 0.2):
             answer = judged(draw.overheads(11, BUDGET + excess), sd)
             words = f"SD {sd:.0%}, one at budget + {excess:.0%}: found"
-            table.rate(words, answer.outcome[:, 0] == Code.OVER, least=True)
+            table.rate(words, answer.outcome[:, 0] == OVER, least=True)
         answer = judged(np.zeros(11), sd)
-        table.rate(f"SD {sd:.0%}, clean: UNDECIDED or INVALID", answer.outcome != Code.WITHIN)
+        table.rate(f"SD {sd:.0%}, clean: UNDECIDED or INVALID", answer.outcome != WITHIN)
 
 
 def curves(table: Table, rng: np.random.Generator) -> None:
     table.begin("a curve of 23 sizes (budget 10 %, margin 10 %) beside ten scalar metrics")
     count = table.sessions * 3
     judged, _ = draw.curve_session(rng, count, 0.20)
-    table.rate("64 B alone at budget + 10 %: found", judged.outcome == Code.OVER, 0.98, least=True)
-    table.rate("64 B alone at budget + 10 %: passes", judged.outcome == Code.WITHIN, 0.05)
+    table.rate("64 B alone at budget + 10 %: found", judged.outcome == OVER, 0.98, least=True)
+    table.rate("64 B alone at budget + 10 %: passes", judged.outcome == WITHIN, 0.05)
     judged, _ = draw.curve_session(rng, count, 0.10, everywhere=0.10)
-    table.rate("every size at the budget: false OVER", judged.outcome == Code.OVER, 0.01)
+    table.rate("every size at the budget: false OVER", judged.outcome == OVER, 0.01)
     for words, spikes in (("runs", {"run_spikes": 0.02}), ("values", {"size_spikes": 0.02})):
         judged, _ = draw.curve_session(rng, count, **spikes)
-        table.rate(f"clean, 2 % of the {words} take 2x: INVALID", judged.outcome == Code.INVALID, 0.02)
-        table.rate(f"clean, 2 % of the {words} take 2x: UNDECIDED", judged.outcome == Code.UNDECIDED)
+        table.rate(f"clean, 2 % of the {words} take 2x: INVALID", judged.outcome == INVALID, 0.02)
+        table.rate(f"clean, 2 % of the {words} take 2x: UNDECIDED", judged.outcome == UNDECIDED)
     judged, _ = draw.curve_session(rng, count)
-    table.rate("clean: UNDECIDED or INVALID", judged.outcome != Code.WITHIN, 0.01)
+    table.rate("clean: UNDECIDED or INVALID", judged.outcome != WITHIN, 0.01)
     table.mean("clean: pairs", judged.pairs, 4.2)
 
 
@@ -358,7 +362,7 @@ def slow(table: Table, rng: np.random.Generator) -> None:
         passed, met = [], []
         for some in draw.chunks(table.sessions * 60, 11):  # 10 % is close to what is there at all: 1 - 0.9^44
             drawn = draw.spiked(rng, draw.scalars(rng, "Gaussian", some, np.zeros(11)), 0.0, share, pairs=4)
-            passed.append(np.all(drawn.judged(drive=False).outcome == Code.WITHIN, axis=1))
+            passed.append(np.all(drawn.judged(stop=False).outcome == WITHIN, axis=1))
             met.append(np.any(drawn.virtual > np.log(1.5), axis=(1, 2)))
         words = f"{share:.0%} of them, 4 pairs"
         table.rate(f"{words}: not WITHIN", ~np.concatenate(passed), goal, least=True)
@@ -404,16 +408,18 @@ def clean(table: Table, rng: np.random.Generator) -> None:
     table.begin("clean metrics: overhead 0")
     for name in models.NAMES:
         judged = draw.scalars(rng, name, table.sessions * 6, np.zeros(1)).judged()
-        table.rate(f"{name}: UNDECIDED or INVALID", judged.outcome != Code.WITHIN, 0.01)
+        table.rate(f"{name}: UNDECIDED or INVALID", judged.outcome != WITHIN, 0.01)
         table.mean(f"{name}: pairs", judged.pairs, 4.2)
     drawn = draw.scalars(rng, "Gaussian", table.sessions * 6, np.zeros(1))
     judged = draw.spiked(rng, drawn, 0.02, 0.02).judged()
     table.rate(
-        "2x spikes in 2 % of the runs of both sides: UNDECIDED", judged.outcome == Code.UNDECIDED, 0.10
+        "2x spikes in 2 % of the runs of both sides: UNDECIDED",
+        judged.outcome == UNDECIDED,
+        0.10,
     )
-    table.rate("2x spikes in 2 % of the runs of both sides: INVALID", judged.outcome == Code.INVALID)
+    table.rate("2x spikes in 2 % of the runs of both sides: INVALID", judged.outcome == INVALID)
     judged = draw.scalars(rng, "Gaussian", table.sessions, np.full(11, -np.log(1.5))).judged()
-    table.rate("virtual 1.5x faster than native: WITHIN", judged.outcome == Code.WITHIN, 0.001)
+    table.rate("virtual 1.5x faster than native: WITHIN", judged.outcome == WITHIN, 0.001)
 
 
 def nodes(table: Table, rng: np.random.Generator) -> None:
@@ -424,16 +430,16 @@ def nodes(table: Table, rng: np.random.Generator) -> None:
     )
     table.rate(
         "rotated over 8, SD 2 %: budget + 10 % found",
-        judged.outcome[:, 0] == Code.OVER,
+        judged.outcome[:, 0] == OVER,
         0.98,
         least=True,
     )
     judged = draw.collect(count, 11, lambda c: draw.rotated(rng, c, np.zeros(11), 0.02).judged(), width)
-    table.rate("rotated over 8, SD 2 %: overhead 0 WITHIN", judged.outcome == Code.WITHIN, 0.95, least=True)
+    table.rate("rotated over 8, SD 2 %: overhead 0 WITHIN", judged.outcome == WITHIN, 0.95, least=True)
     judged = draw.collect(
         count, 11, lambda c: draw.exchanged(rng, c, draw.overheads(11, BUDGET + 0.05), 0.03).judged()
     )
-    found = (judged.outcome[:, 0] == Code.OVER) & (judged.pairs[:, 0] <= 12)
+    found = (judged.outcome[:, 0] == OVER) & (judged.pairs[:, 0] <= 12)
     table.rate("exchanged, SD 3 %: budget + 5 % found in 12 pairs", found, 0.95, least=True)
     drawn = draw.exchanged(rng, count, np.zeros(11), 0.0, planted=float(np.log(1.16)))
     assert drawn.places is not None
@@ -463,28 +469,28 @@ def nodes(table: Table, rng: np.random.Generator) -> None:
                 rng, c, draw.overheads(11, BUDGET + 0.10), 0.01, b, df=df
             ).judged(),
         )
-        table.rate(f"{words}: budget + 10 % found", judged.outcome[:, 0] == Code.OVER, goal, least=True)
+        table.rate(f"{words}: budget + 10 % found", judged.outcome[:, 0] == OVER, goal, least=True)
 
 
 def against(table: Table, rng: np.random.Generator) -> None:
     table.begin("--against: change of 11 metrics since a session of 12 pairs, history 1 %, 2 % allowed")
     count, allowed = table.sessions, 0.02
     judged = draw.against(rng, count, draw.overheads(11, allowed + 0.05))
-    table.rate("allowed + 5 %: found", judged.outcome[:, 0] == Code.OVER, 0.92, least=True)
+    table.rate("allowed + 5 %: found", judged.outcome[:, 0] == OVER, 0.92, least=True)
     judged = draw.against(rng, count, draw.overheads(11, allowed + 0.08))
-    table.rate("allowed + 8 %: WITHIN", judged.outcome[:, 0] == Code.WITHIN, 0.01)
+    table.rate("allowed + 8 %: WITHIN", judged.outcome[:, 0] == WITHIN, 0.01)
     judged = draw.against(rng, count, draw.overheads(11, allowed, allowed))
     table.rate("every metric changed by what is allowed: false OVER", over(judged), 0.01)
     judged = draw.against(rng, count, draw.overheads(11, allowed + MARGIN))
-    table.rate("allowed + margin: passes", judged.outcome[:, 0] == Code.WITHIN, 0.05)
+    table.rate("allowed + margin: passes", judged.outcome[:, 0] == WITHIN, 0.05)
     judged = draw.against(rng, count, np.zeros(11))
-    table.rate("unchanged: WITHIN", judged.outcome == Code.WITHIN, least=True)
+    table.rate("unchanged: WITHIN", judged.outcome == WITHIN, least=True)
     for words, boots, df in (("1 boot each, stated", 1, np.inf), ("3 boots each, of 10 df", 3, 10.0)):
         change = draw.overheads(11, allowed + 0.15)
         judged = draw.against(rng, count, change, boot_sd=0.02, boots=boots, df=df)
         table.rate(
             f"boots SD 2 %, {words}: allowed + 15 % found",
-            judged.outcome[:, 0] == Code.OVER,
+            judged.outcome[:, 0] == OVER,
             0.9,
             least=True,
         )
@@ -495,7 +501,7 @@ def against(table: Table, rng: np.random.Generator) -> None:
     judged = draw.against(rng, count, draw.overheads(11, allowed, allowed), boot_sd=0.02, between=0.003)
     table.rate("boots SD 2 % where 0.3 % is stated, 1 boot each: false OVER", over(judged))
     judged = draw.against(rng, count, draw.overheads(11, allowed, allowed), sd=0.03, earlier_pairs=4)
-    table.rate("SD 3 %, 4 earlier pairs: INVALID (margin)", judged.outcome == Code.INVALID, least=True)
+    table.rate("SD 3 %, 4 earlier pairs: INVALID (margin)", judged.outcome == INVALID, least=True)
     table.value("SD 3 %: earlier pairs that it would take", earlier_pairs_needed(Noise([0.03])))
 
 
@@ -523,7 +529,7 @@ def frontier(table: Table, rng: np.random.Generator) -> None:
         draw.known.cache_clear()
         for times in (1.0, 1.5, 2.0, 3.0, 10.0):
             judged = draw.scalars(rng, "Gaussian", single, passing, times=times).judged()
-            table.rate(f"budget + margin passes, noise {times:g} times", judged.outcome == Code.WITHIN)
+            table.rate(f"budget + margin passes, noise {times:g} times", judged.outcome == WITHIN)
         _power(table, rng)
     estimate.MOST_DF = kept
     draw.known.cache_clear()
@@ -535,7 +541,7 @@ def frontier(table: Table, rng: np.random.Generator) -> None:
         judged = draw.booted(rng, table.sessions, draw.overheads(11, BUDGET + 0.05), between, 1).judged()
         table.rate(
             f"boots SD {between:.1%}: budget + 5 % found",
-            judged.outcome[:, 0] == Code.OVER,
+            judged.outcome[:, 0] == OVER,
             least=True,
         )
         table.mean(f"boots SD {between:.1%}: budget + 5 %, pairs", judged.pairs[:, 0])
@@ -559,7 +565,7 @@ def _power(table: Table, rng: np.random.Generator, looks: tuple[int, ...] = LOOK
         drawn = draw.scalars(rng, "Gaussian", table.sessions, draw.overheads(11, BUDGET + excess), sd=sd)
         judged = drawn.judged(looks=looks)
         words = f"budget + {excess:.0%}, SD {sd:.1%}"
-        table.rate(f"{words}: found", judged.outcome[:, 0] == Code.OVER, least=True)
+        table.rate(f"{words}: found", judged.outcome[:, 0] == OVER, least=True)
         table.mean(f"{words}: pairs", judged.pairs[:, 0])
 
 

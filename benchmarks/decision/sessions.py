@@ -6,7 +6,7 @@ site would. Budget 5 %, margin 3 %, for curves 10 % and 10 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from virtqual.references.noise import STATED_BETWEEN_DF
 from virtqual.verdict.estimate import Floats, Noise, history, with_whole
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, recognise
-from virtqual.verdict.rule import LOOKS, Batch, Judgement, judge
-from virtqual.verdict.slow_runs import SlowRuns, slow
+from virtqual.verdict.rule import LOOKS, Batch, BatchState, decide
+from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
 
 BUDGET, MARGIN = 0.05, 0.03
 LIMIT = float(np.log1p(BUDGET))
@@ -32,6 +33,40 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
+class Simulated:
+    """The answers on the series of a batch; see `virtqual.verdict.rule.Judgement`."""
+
+    outcome: np.ndarray
+    cause: np.ndarray
+    pairs: np.ndarray
+    flagged: np.ndarray
+    margin: Floats
+    level: Floats
+
+
+def simulate(
+    batches: Sequence[Batch], *, stop: bool = True, looks: tuple[int, ...] = LOOKS
+) -> list[Simulated]:
+    """Judge batches of the same sessions; with `stop` a series ends at its first answer, as in a session."""
+    states = [BatchState(batch, looks) for batch in batches]
+    for index in range(len(looks)):
+        decide(states, index, looks)
+        for state in states if stop else ():
+            state.running &= state.outcome == Outcome.UNDECIDED.code
+    return [
+        Simulated(
+            *(
+                values.reshape(state.shape)
+                for values in (state.outcome, state.cause, state.used, state.flagged)
+            ),
+            state.margin[:, : state.points].reshape(*state.shape, state.points),
+            state.level.reshape(state.shape),
+        )
+        for state in states
+    ]
+
+
+@dataclass(frozen=True)
 class Drawn:
     """Runs of both sides, shape (n_sessions, n_metrics, n_pairs), with the noise that is known of them."""
 
@@ -40,10 +75,10 @@ class Drawn:
     noise: Noise
     places: Places | None = None
 
-    def judged(self, *, drive: bool = True, looks: tuple[int, ...] = LOOKS) -> Judgement:
+    def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS) -> Simulated:
         sides = (self.native[..., None], self.virtual[..., None])
         made = Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places)
-        return judge([made], drive=drive, looks=looks)[0]
+        return simulate([made], stop=stop, looks=looks)[0]
 
     def first(self, pairs: int) -> Drawn:
         """Return the first `pairs` pairs."""
@@ -186,31 +221,31 @@ def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = M
 def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
     """Return in which sessions slow runs are found after so many pairs of every metric."""
     counts = [
-        slow(side[..., :pairs, None], drawn.noise.sigma).sum(axis=(1, 2))
+        np.count_nonzero(slowness(side[..., :pairs, None], drawn.noise.sigma), axis=(1, 2))
         for side in (drawn.virtual, drawn.native)
     ]
     runs = drawn.native.shape[1] * pairs
     every = np.full(len(drawn.native), runs)
-    return SlowRuns(counts[0], every, counts[1], every).found
+    return p_value(counts[0], every, counts[1], every) <= SLOW_ALPHA
 
 
-def slow_at_the_end(drawn: Drawn, judged: Judgement) -> np.ndarray:
+def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
     """Return in which sessions slow runs are found when nothing is left to run, whenever that is."""
     counts, sigma = [], np.asarray(drawn.noise.sigma)
     for side in (drawn.virtual, drawn.native):
         count = np.zeros(len(side), dtype=np.int64)
         for pairs in LOOKS:
-            here = slow(side[..., :pairs, None], sigma).sum(axis=-1)
+            here = np.count_nonzero(slowness(side[..., :pairs, None], sigma), axis=-1)
             count += np.where(judged.pairs == pairs, here, 0).sum(axis=1)
         counts.append(count)
     runs = judged.pairs.sum(axis=1)
-    return SlowRuns(counts[0], runs, counts[1], runs).found
+    return p_value(counts[0], runs, counts[1], runs) <= SLOW_ALPHA
 
 
 def curve_session(
     rng: Rng, sessions: int, at_64: float = 0.0, *, run_spikes: float = 0.0, size_spikes: float = 0.0,
     everywhere: float = 0.0, scalars_too: int = 10,
-) -> tuple[Judgement, Batch]:  # fmt: skip
+) -> tuple[Simulated, Batch]:  # fmt: skip
     """Judge sessions of one curve and ten scalar metrics; return what became of the curve.
 
     Parameters
@@ -232,10 +267,10 @@ def curve_session(
     noise = curve_noise(rng, sessions)
     curve = Batch(native, virtual, CURVE_LIMIT, CURVE_MARGIN, noise)
     if not scalars_too:
-        return judge([curve], drive=True)[0], curve
+        return simulate([curve])[0], curve
     others = scalars(rng, "Gaussian", sessions, np.zeros(scalars_too))
     beside = Batch(others.native[..., None], others.virtual[..., None], LIMIT, LOG_MARGIN, others.noise)
-    return judge([curve, beside], drive=True)[0], curve
+    return simulate([curve, beside])[0], curve
 
 
 @cache
@@ -257,7 +292,7 @@ def against(
     rng: Rng, sessions: int, change: np.ndarray, *, sd: float = 0.01, allowed: float = 0.02, margin: float =
     0.03, earlier_pairs: int = 12, boot_sd: float = 0.0, df: float = np.inf, between: float | None = None,
     boots: int = 1,
-) -> Judgement:  # fmt: skip
+) -> Simulated:  # fmt: skip
     """Judge by how much metrics have changed since an earlier session of so many pairs."""
     shape = (sessions, len(change))
     now = models.sides(models.runs(rng, "Gaussian", shape, MOST, sd))
@@ -276,7 +311,7 @@ def against(
         earlier=(before[0][..., None], before[1][..., None]),
         earlier_places=recognise(here0, here0, [str(i) for i in boot0]),
     )  # fmt: skip
-    return judge([batch], drive=True)[0]
+    return simulate([batch])[0]
 
 
 def chunks(total: int, metrics: int, pairs: int = MOST) -> Iterator[int]:
@@ -287,8 +322,8 @@ def chunks(total: int, metrics: int, pairs: int = MOST) -> Iterator[int]:
         total -= most
 
 
-def collect(total: int, metrics: int, draw: Callable[[int], Judgement], pairs: int = MOST) -> Judgement:
+def collect(total: int, metrics: int, draw: Callable[[int], Simulated], pairs: int = MOST) -> Simulated:
     """Judge `total` sessions chunk by chunk."""
     parts = [draw(count) for count in chunks(total, metrics, pairs)]
-    names = ("outcome", "reason", "pairs", "flagged", "margin", "level")
-    return Judgement(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    names = ("outcome", "cause", "pairs", "flagged", "margin", "level")
+    return Simulated(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -15,7 +15,7 @@ from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
 from virtqual.site.systems import HypervisorBuild
-from virtqual.verdict import Case, Prior, judge_session, record_of
+from virtqual.verdict import Case, Prior, judge_session
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
@@ -29,7 +29,7 @@ def shown():
 
 
 def records(verdict):
-    return [record_of(one) for one in verdict.verdicts]
+    return list(verdict.verdicts)
 
 
 def session(**more):

@@ -18,7 +18,7 @@ from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
-from virtqual.verdict.outcome import times
+from virtqual.verdict.outcome import format_ratio
 
 _say = verbatim()
 
@@ -83,7 +83,7 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
         lines = []
         for row in group:
             ratios = (row.overhead, row.native, row.virtual)
-            first, *others = ("-" if x is None else times(x) for x in ratios)
+            first, *others = ("-" if x is None else format_ratio(x) for x in ratios)
             lines.append((names[row.session], first, row.interval, *others, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table

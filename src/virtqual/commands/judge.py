@@ -18,12 +18,12 @@ from virtqual.errors import UsageError
 from virtqual.references import BudgetError
 from virtqual.references.load import known
 from virtqual.report.console import verbatim
-from virtqual.report.lines import series_line, session_line
+from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES, slow_runs_record
 from virtqual.session.measured import read
 from virtqual.session.measured_cases import Allowed, cases_of_file
-from virtqual.verdict import SessionVerdict, first_of, judge_sessions, record_of
+from virtqual.verdict import SessionVerdict, first_of, judge_sessions
 
 _NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
 
@@ -128,8 +128,13 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
     try:
         for name, answer in zip(names, answers, strict=True):
             for verdict in answer.verdicts:
-                sys.stdout.write(series_line(name, verdict).model_dump_json(by_alias=True) + "\n")
-            line = session_line(name, answer, slow_runs_record(answer), _reasons(answer))
+                sys.stdout.write(VerdictLine.of(name, verdict).model_dump_json(by_alias=True) + "\n")
+            line = SessionLine(
+                session=name,
+                outcome=answer.outcome,
+                slow_runs=slow_runs_record(answer),
+                reasons=_reasons(answer),
+            )
             sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
@@ -141,10 +146,10 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
     terminal = Terminal()
     for name, answer in zip(names, answers, strict=True):
         terminal.console.print(Text("session ").append(name, "bold"))
-        records = [record_of(verdict) for verdict in answer.verdicts]
-        terminal.verdicts(records, slow_runs_record(answer))
-        roles = [verdict.places.roles for verdict in answer.verdicts if verdict.places]
-        terminal.hosts(records, [{host for role in roles for host in role[side]} for side in (0, 1)])
+        terminal.verdicts(answer.verdicts, slow_runs_record(answer))
+        native = {host for verdict in answer.verdicts for host in verdict.native_hosts}
+        virtual = {host for verdict in answer.verdicts for host in verdict.virtual_hosts}
+        terminal.hosts(answer.verdicts, [native, virtual])
         terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))
 
 

@@ -17,7 +17,6 @@ from virtqual.commands.speaking import speaking
 from virtqual.references.load import load_references
 from virtqual.references.published import Published, load_published
 from virtqual.report.console import verbatim
-from virtqual.verdict import record_of
 from virtqual.verdict.replay import Row, replay
 
 NOT_AS_PUBLISHED = 1
@@ -59,7 +58,7 @@ def record(row: Row) -> dict[str, object]:
         "virtqual": None if row.outcome is None else row.outcome.value,
         "agrees": row.agrees,
         "why": row.why,
-        "verdicts": [record_of(verdict).model_dump(mode="json") for verdict in row.verdicts],
+        "verdicts": [verdict.model_dump(mode="json") for verdict in row.verdicts],
     }
 
 

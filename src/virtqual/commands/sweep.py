@@ -15,7 +15,7 @@ from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
-from virtqual.verdict.record import VerdictRecord
+from virtqual.verdict import Verdict
 from virtqual.verdict.rule import LOOKS
 
 #: The tag of the checks that it runs.
@@ -77,7 +77,7 @@ def _show(session: Session, console: Console) -> None:
             console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
 
 
-def _beside(verdict: VerdictRecord, host: str, kind: Collection[str]) -> str:
+def _beside(verdict: Verdict, host: str, kind: Collection[str]) -> str:
     """Return by how much a host is slower than the mean of the others of its kind."""
     known = verdict.hosts.keys() & kind
     if host not in known or len(known) < 2:

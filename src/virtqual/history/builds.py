@@ -17,10 +17,10 @@ from virtqual.files.wording import pluralize
 from virtqual.history.change_points import Changes, Drift, History, Step, changes
 from virtqual.references.marks import Mark
 from virtqual.references.waivers import Waiver
-from virtqual.session.summary import Summary, VerdictSummary
-from virtqual.verdict import Outcome
+from virtqual.session.summary import Summary
+from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import MOST_DF, Floats, Ints
-from virtqual.verdict.outcome import short, span, times
+from virtqual.verdict.outcome import format_range, format_ratio
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "
@@ -48,7 +48,7 @@ class Level:
         """Such as ``1.05x (1.03-1.07)``, with the ends of an interval of 95 %."""
         sign = 1 if self.better == "lower" else -1
         ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
-        return f"{times(math.exp(sign * self.log))} ({span(*ends)})"
+        return f"{format_ratio(math.exp(sign * self.log))} ({format_range(*ends)})"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class MetricHistory:
         """What changed, or from what size on a step would have shown."""
         if not self.summary and self.changes.least > MOST:
             return "too few sessions"
-        return self.summary or f"none >= {short(math.exp(self.changes.least))}x"
+        return self.summary or f"none >= {format_ratio(math.exp(self.changes.least), short=True)}x"
 
     def in_time(self, number: int) -> Summary:
         """Return a session by its place in time."""
@@ -171,7 +171,7 @@ def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> P
     keys = dict.fromkeys(map(build_of, in_time))
     number = {key: index for index, key in enumerate(keys)}
     ordered = sorted(in_time, key=lambda one: (number[build_of(one)], one.created))
-    found: dict[tuple[str, str], list[tuple[int, VerdictSummary]]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[int, Verdict]]] = defaultdict(list)
     for index, one in enumerate(ordered):
         for verdict in one.verdicts:
             usable = verdict.overhead is not None and verdict.spread is not None
@@ -194,7 +194,7 @@ def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> P
     return Place(system, hypervisor_class, tuple(ordered), tuple(_names(keys)), tuple(metrics), number)
 
 
-def _history(builds: Ints, verdicts: Sequence[VerdictSummary], order: Ints) -> History:
+def _history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
     spreads = np.array([one.spread for one in verdicts], dtype=np.float64)
     pairs = np.array([one.pairs for one in verdicts])
     sign = 1 if verdicts[0].better == "lower" else -1
@@ -202,7 +202,7 @@ def _history(builds: Ints, verdicts: Sequence[VerdictSummary], order: Ints) -> H
         sign * np.log([value or math.nan for value in side])
         for side in ([one.native for one in verdicts], [one.virtual for one in verdicts])
     )
-    log = np.array([one.overhead for one in verdicts], dtype=np.float64)
+    log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])
     return History(builds, log, shrunk(spreads**2, pairs) / pairs, native, virtual, order)
 
 
@@ -332,8 +332,8 @@ def _nearest(place: Place, first: Summary, last: Summary) -> tuple[Summary, Summ
 def _size(step: Step) -> str:
     """Return such as ``1.22x slower (1.20-1.24)``, with the ends of an interval of 95 %."""
     size, reach = abs(step.size), 1.96 * step.error
-    ends = span(math.exp(size - reach), math.exp(size + reach))
-    return f"{times(math.exp(size))} {_way(step.size)} ({ends})"
+    ends = format_range(math.exp(size - reach), math.exp(size + reach))
+    return f"{format_ratio(math.exp(size))} {_way(step.size)} ({ends})"
 
 
 def _way(change: float) -> str:

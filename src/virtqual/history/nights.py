@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
 
-from virtqual.session.summary import Summary, VerdictSummary
-from virtqual.verdict import Outcome
+from virtqual.session.summary import Summary
+from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict.outcome import format_ratio
 
 #: After so many nights in which it is not decided, somebody is told.
 UNDECIDED_NIGHTS = 3
@@ -118,9 +119,9 @@ def standings(nights: Iterable[Summary]) -> list[Standing]:
     over: set[str] = set()
     of_slow_runs: set[str] = set()
     for night in nights:
-        measured = {verdict.name for verdict in night.verdicts}
-        passing = {verdict.name for verdict in night.verdicts if verdict.passes}
-        found_over = {verdict.name for verdict in night.verdicts if verdict.outcome is Outcome.OVER}
+        measured = {verdict.title for verdict in night.verdicts}
+        passing = {verdict.title for verdict in night.verdicts if verdict.passes}
+        found_over = {verdict.title for verdict in night.verdicts if verdict.outcome is Outcome.OVER}
         over = (over | found_over) - passing
         if night.exit_code == 1 and not over & measured:
             of_slow_runs = of_slow_runs or measured
@@ -173,7 +174,7 @@ def _of_metrics(after: Sequence[Standing]) -> Iterator[Notice]:
     before: Set[str] = frozenset()
     undecided: dict[str, list[Summary]] = {}
     for night, over in after:
-        verdicts = {verdict.name: verdict for verdict in night.verdicts}
+        verdicts = {verdict.title: verdict for verdict in night.verdicts}
         # What has changed, the kind of the change, and since which session it is so.
         told: list[tuple[str, Kind, str, Summary]] = []
         for name in over - before:
@@ -201,8 +202,8 @@ def _notice(kind: Kind, night: Summary, subject: str, text: str, *, first: bool)
     return Notice(kind, *place, subject, night.session, night.created, text, first)
 
 
-def _factor(verdict: VerdictSummary | None) -> str:
-    return "" if verdict is None or verdict.ratio is None else f" ({verdict.ratio:.3g}x)"
+def _factor(verdict: Verdict | None) -> str:
+    return f" ({format_ratio(verdict.judged.ratio)})" if verdict and verdict.judged else ""
 
 
 def _missing(nights: Sequence[Summary], expected: timedelta, now: datetime) -> Iterator[Notice]:

@@ -18,7 +18,7 @@ from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
 from virtqual.session.summary import Summary, file_of, read_summary
-from virtqual.verdict import Outcome, VerdictRecord
+from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.rule import LOOKS
 
 #: How far an overhead may be from the recorded one, log units: recorded ones are rounded.
@@ -124,7 +124,7 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     return checked
 
 
-def _may_pass(verdict: VerdictRecord) -> bool:
+def _may_pass(verdict: Verdict) -> bool:
     return verdict.passes or verdict.outcome is Outcome.BASELINE
 
 
@@ -172,7 +172,7 @@ def _compare_answers(session: Session, again: Session, *, with_changes: bool) ->
             yield f"{name}: {series}: recorded {_describe(before)}, its runs say {_describe(now)}"
 
 
-def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
+def _are_alike(before: Verdict, now: Verdict) -> bool:
     if before.outcome is not now.outcome or before.waived != now.waived:
         return False
     recorded, drawn = before.judged, now.judged
@@ -181,7 +181,7 @@ def _are_alike(before: VerdictRecord, now: VerdictRecord) -> bool:
     return abs(recorded.log - drawn.log) <= TOLERANCE_LOG
 
 
-def _describe(verdict: VerdictRecord) -> str:
+def _describe(verdict: Verdict) -> str:
     ratio = f" at {verdict.judged.ratio:.4g}x" if verdict.judged else ""
     return f"{verdict.outcome.value}{ratio}{' (waived)' * verdict.waived}"
 
@@ -236,7 +236,7 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     # These depend on the references of its day.
     varying = {"log": "", "verdicts": ()}
     outcomes, expected_outcomes = (
-        [(verdict.name, verdict.outcome, verdict.passes) for verdict in each.verdicts]
+        [(verdict.title, verdict.outcome, verdict.passes) for verdict in each.verdicts]
         for each in (summary, made)
     )
     if outcomes != expected_outcomes or (

@@ -19,7 +19,7 @@ from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Session, SlowRunsRecord
 from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
-from virtqual.verdict.slow_runs import NONE, SlowRuns
+from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
 NIGHTS = 30
 """Earlier sessions that are looked through for slow runs of this build: a month of nights."""
@@ -106,7 +106,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         # Where nothing was measured at all it is no matter of the checks.
         if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
-    slow_before = basis.slow_before.counted if basis.slow_before else NONE
+    slow_before = basis.slow_before.counted if basis.slow_before else NO_SLOW_RUNS
     judged = judge(
         session,
         earlier=earlier,
@@ -141,7 +141,7 @@ def _slow_before(session: Session) -> SlowRuns:
         and summary.created < datetime.fromisoformat(session.created)
     )
     counted = (slow.counted for slow in islice(same, NIGHTS) if slow)
-    return sum(counted, NONE)
+    return sum(counted, NO_SLOW_RUNS)
 
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:

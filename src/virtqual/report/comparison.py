@@ -16,9 +16,9 @@ from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
-from virtqual.verdict import VerdictRecord
+from virtqual.verdict import Verdict
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.outcome import span
+from virtqual.verdict.outcome import format_range
 from virtqual.verdict.pairs import Series
 
 
@@ -47,7 +47,7 @@ class ComparedSeries:
     overhead: float
     native: float | None
     virtual: float | None
-    verdict: VerdictRecord | None = None
+    verdict: Verdict | None = None
     mark: str = ""
 
     @property
@@ -56,7 +56,7 @@ class ComparedSeries:
         judged = self.verdict.overhead if self.verdict else None
         if judged is None or judged.low is None or judged.high is None:
             return ""
-        return span(judged.low, judged.high)
+        return format_range(judged.low, judged.high)
 
 
 def letters(count: int) -> list[str]:

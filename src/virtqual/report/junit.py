@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.session.session import Session
-from virtqual.verdict import Outcome, VerdictRecord
+from virtqual.verdict import Outcome, Verdict
 
 FILE = "junit.xml"
 
@@ -55,7 +55,7 @@ def suite(session: Session) -> ElementTree.Element:
     return root
 
 
-def _case(root: ElementTree.Element, verdict: VerdictRecord) -> None:
+def _case(root: ElementTree.Element, verdict: Verdict) -> None:
     name = f"{verdict.gate} of {verdict.setting}"
     case = ElementTree.SubElement(root, "testcase", classname=printable(verdict.metric), name=printable(name))
     if verdict.passes:

@@ -1,94 +1,69 @@
-"""Verdicts as JSON lines: one for each series and one for each session, for whoever reads them by program."""
+"""Verdicts as JSON lines: one for each series and one for each session; see docs/judge-your-own.md."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from virtqual.references.budgets import Gate
 from virtqual.session.session import SlowRunsRecord
-from virtqual.verdict import Outcome, SessionVerdict, Verdict
-from virtqual.verdict.record import FindingRecord, finding_record
+from virtqual.verdict import Interval, Outcome, Verdict
+
+Schema = Literal["virtqual-verdict/2"]
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class VerdictLine(Verdict):
+    """A verdict, with its session and its estimate at the top level."""
 
-    schema_: Literal["virtqual-verdict/2"] = Field(alias="schema", default="virtqual-verdict/2")
-
-
-class SeriesLine(_Line):
-    """What was decided about one series; docs/judge-your-own.md explains the keys."""
-
+    schema_: Schema = Field(alias="schema", default="virtqual-verdict/2")
     kind: Literal["series"] = "series"
     session: str
-    metric: str
-    setting: str
-    outcome: Outcome
-    gate: Gate
-    ratio: float | None
-    low: float | None
-    high: float | None
-    pairs: int
-    next_pairs: int | None
-    reasons: list[str]
-    findings: list[FindingRecord]
-    nodes: dict[str, float | None]
+
+    @classmethod
+    def of(cls, session: str, verdict: Verdict) -> VerdictLine:
+        """Return the line of a verdict of a session."""
+        return cls(session=session, **dict(verdict))
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ratio(self) -> float | None:
+        """virtual/native or its change; of a baseline the overhead that was recorded."""
+        shown = self._shown
+        return shown.ratio if shown and math.isfinite(shown.ratio) else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def low(self) -> float | None:
+        """The smaller end of the interval of `ratio`."""
+        return (self._shown.low or None) if self._shown else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def high(self) -> float | None:
+        """The larger end of the interval of `ratio`."""
+        return self._shown.high if self._shown else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def nodes(self) -> dict[str, float]:
+        """The same as `hosts`."""
+        return self.hosts
+
+    @property
+    def _shown(self) -> Interval | None:
+        return self.overhead if self.outcome is Outcome.BASELINE else self.judged
 
 
-class SessionLine(_Line):
-    """What a session comes to."""
+class SessionLine(BaseModel):
+    """The answer on a session; a file of pairs never qualifies a build."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Schema = Field(alias="schema", default="virtqual-verdict/2")
     kind: Literal["session"] = "session"
     session: str
     outcome: Outcome
-    qualified: bool
+    qualified: Literal[False] = False
     slow_runs: SlowRunsRecord
     reasons: list[str]
-
-
-def series_line(session: str, verdict: Verdict) -> SeriesLine:
-    """Return one verdict as JSON-able data; a number that does not exist is None."""
-    # A baseline has no change: its overhead is what was recorded.
-    judged = verdict.overhead if verdict.outcome is Outcome.BASELINE else verdict.judged
-    ratio, low, high = (None, None, None) if judged is None else judged.ratio(verdict.metric)
-    return SeriesLine(
-        session=session,
-        metric=verdict.metric.name,
-        setting=verdict.setting,
-        outcome=verdict.outcome,
-        gate=verdict.gate,
-        ratio=_number(ratio),
-        low=_bound(low),
-        high=_bound(high),
-        pairs=verdict.pairs,
-        next_pairs=verdict.next_pairs,
-        reasons=list(verdict.reasons),
-        findings=[finding_record(one, verdict.metric) for one in verdict.findings],
-        nodes={host: _number(math.exp(log)) for host, log in verdict.hosts.items()},
-    )
-
-
-def session_line(
-    session: str, verdict: SessionVerdict, slow_runs: SlowRunsRecord, reasons: Sequence[str]
-) -> SessionLine:
-    """Return what a session comes to; of pairs in a file none is ever qualified."""
-    return SessionLine(
-        session=session,
-        outcome=verdict.outcome,
-        qualified=False,
-        slow_runs=slow_runs,
-        reasons=list(reasons),
-    )
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _bound(value: float | None) -> float | None:
-    """Return an end of an interval; None where it has none: a ratio of 0 is none either."""
-    return _number(value) or None

@@ -17,8 +17,8 @@ from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
-from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.outcome import number, times
+from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict.outcome import format_ratio, format_value
 from virtqual.verdict.pairs import SIDES
 
 
@@ -68,12 +68,12 @@ def markdown_of(session: Session) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(one: VerdictRecord) -> str:
+def _line(one: Verdict) -> str:
     estimate = one.estimate
-    ratio = times(estimate.ratio) if estimate else "-"
+    ratio = format_ratio(estimate.ratio) if estimate else "-"
     if estimate and estimate.bounds:
         ratio += f" ({estimate.bounds})"
-    values = ("-" if value is None else number(value) for value in (one.native, one.virtual))
+    values = ("-" if value is None else format_value(value) for value in (one.native, one.virtual))
     waived = " waived" if one.waived else ""
     cells = (one.name, *values, one.unit, ratio, one.budget, one.outcome.value + waived, str(one.pairs))
     return f"| {' | '.join(map(_plain, cells))} |"

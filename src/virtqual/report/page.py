@@ -39,15 +39,16 @@ from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.site.placement import word
-from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.outcome import number, times
+from virtqual.verdict import Interval, Outcome, Verdict
+from virtqual.verdict.outcome import format_ratio, format_value
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
-from virtqual.verdict.record import EstimateRecord
 from virtqual.verdict.rule import LOOKS
 
 FILE = "report.html"
 #: Sizes of plots: of a bar in the table, and of the plots of one metric (user units of SVG).
 BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
+#: A larger logarithm than this is no overhead that a session could find.
+MAX_SEEN_LOG = 50
 #: Longer words than this are shown by what differs in them.
 LONG = 160
 
@@ -81,8 +82,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     """Return several sessions side by side; see `virtqual.report.comparison`."""
     names = letters(len(sessions))
     rows = compare(sessions)
-    estimates = [_estimated(row.verdict) if row.verdict else None for row in rows]
-    drawn = plots.forest(estimates, BAR)
+    drawn = plots.forest([row.verdict for row in rows], BAR)
     metrics: dict[str, list[dict[str, Any]]] = {}
     better = {}
     for row, bar in zip(rows, drawn.bars, strict=True):
@@ -93,12 +93,12 @@ def render_comparison(sessions: Sequence[Session]) -> str:
             "name": names[row.session],
             "verdict": verdict,
             "word": verdict.outcome.value if verdict else "",
-            "ratio": f"{names[row.session]}: {times(row.overhead)}",
+            "ratio": f"{names[row.session]}: {format_ratio(row.overhead)}",
             "bar": bar,
-            "overhead": times(row.overhead),
+            "overhead": format_ratio(row.overhead),
             "interval": row.interval,
-            "native": "-" if row.native is None else times(row.native),
-            "virtual": "-" if row.virtual is None else times(row.virtual),
+            "native": "-" if row.native is None else format_ratio(row.native),
+            "virtual": "-" if row.virtual is None else format_ratio(row.virtual),
             "mark": row.mark,
         }
         metrics.setdefault(row.series, []).append(shown)
@@ -210,7 +210,7 @@ class Row:
     """One verdict, as the template shows it."""
 
     number: int
-    verdict: VerdictRecord
+    verdict: Verdict
     check: str
     bar: plots.Bar | None
     dots: plots.Dots | None
@@ -235,12 +235,12 @@ class Row:
     @property
     def estimate(self) -> str:
         """What was judged, or what was recorded where nothing is."""
-        return times(self.verdict.estimate.ratio) if self.verdict.estimate else ""
+        return format_ratio(self.verdict.estimate.ratio) if self.verdict.estimate else ""
 
     @property
     def bounds(self) -> str:
         """Its interval."""
-        return self.verdict.estimate.bounds if self.verdict.estimate else ""
+        return (self.verdict.estimate.bounds if self.verdict.estimate else None) or ""
 
     @property
     def ratio(self) -> str:
@@ -269,8 +269,7 @@ def _content(session: Session) -> dict[str, Any]:
     admitted = admitted_of(session)
     series, checks = series_of(admitted.runs, references()), checks_of(session.runs)
     ordered = sorted(session.verdicts, key=_excess, reverse=True)
-    estimates = [_estimated(verdict) for verdict in ordered]
-    drawn = plots.forest(estimates, BAR)
+    drawn = plots.forest(ordered, BAR)
     began = min((run.start for run in session.runs), default=0.0)
     rows = [
         _row(index, verdict, series.get(verdict.series), checks, bar, began)
@@ -300,29 +299,21 @@ def _content(session: Session) -> dict[str, Any]:
     }
 
 
-def _excess(verdict: VerdictRecord) -> tuple[bool, float]:
+def _excess(verdict: Verdict) -> tuple[bool, float]:
     """Return how far a verdict is above its budget; what has no estimate is last."""
     judged = verdict.estimate
     return judged is not None, 0.0 if judged is None else judged.log - (verdict.limit or 0.0)
 
 
-def _estimated(verdict: VerdictRecord) -> plots.Estimated | None:
-    judged = verdict.estimate
-    if judged is None:
-        return None
-    return plots.Estimated(judged.log, judged.lower, judged.upper, verdict.limit, verdict.margin)
-
-
 def _row(
     index: int,
-    verdict: VerdictRecord,
+    verdict: Verdict,
     series: Series | None,
     checks: dict[str, str],
     bar: plots.Bar | None,
     began: float,
 ) -> Row:
-    estimate = _estimated(verdict)
-    seen = estimate.seen if estimate else None
+    seen = verdict.smallest_over
     sign = 1 if verdict.better == "lower" else -1
     found = series if series is not None and series.pairs else None
     claims = [one for one in _published() if one[2].metric == verdict.metric]
@@ -338,7 +329,9 @@ def _row(
         axis=f"{found.metric.axis}, {found.metric.axis_unit}" if found and found.points else "",
         rows=list(_sizes(verdict)),
         raw=_raw(found, began) if found else "",
-        seen="" if seen is None or not math.isfinite(seen) or seen > 50 else times(math.exp(sign * seen)),
+        seen=""
+        if seen is None or not math.isfinite(seen) or seen > 50
+        else format_ratio(math.exp(sign * seen)),
         claims=[_claimed(*one) for one in claims],
     )
 
@@ -353,9 +346,9 @@ def _claimed(study: Study, claim: ClaimEntry, case: CaseEntry) -> str:
     """Return what a study says of a metric, in a line."""
     reference, candidate = case.values
     said = study.study
-    where = f", {number(min(case.sizes))} to {number(max(case.sizes))}" if case.sizes else ""
+    where = f", {format_value(min(case.sizes))} to {format_value(max(case.sizes))}" if case.sizes else ""
     return (
-        f"{times(candidate / reference)}{where}: {case.setting} ({claim.id}; {said.title}, "
+        f"{format_ratio(candidate / reference)}{where}: {case.setting} ({claim.id}; {said.title}, "
         f"{said.publisher}, {said.date}){'; ' + case.assumption if case.assumption else ''}"
     )
 
@@ -370,7 +363,7 @@ def _ordered(series: Series) -> list[Pair]:
     return sorted(series.pairs, key=lambda pair: (began(pair), pair.number))
 
 
-def _dots(verdict: VerdictRecord, series: Series | None) -> plots.Dots | None:
+def _dots(verdict: Verdict, series: Series | None) -> plots.Dots | None:
     if series is None:
         return None
     costs = series.differences().mean(axis=1).tolist()
@@ -392,7 +385,7 @@ def _dots(verdict: VerdictRecord, series: Series | None) -> plots.Dots | None:
 
 
 def _curves(
-    verdict: VerdictRecord, series: Series | None, claims: Sequence[CaseEntry]
+    verdict: Verdict, series: Series | None, claims: Sequence[CaseEntry]
 ) -> tuple[plots.Curves | None, plots.Curves | None]:
     """Return the plot of both sides' values over the sizes, and that of what was judged and is claimed."""
     if series is None or not series.points or not series.valid:
@@ -425,16 +418,16 @@ def _study_curve(case: CaseEntry, sign: int) -> plots.Band:
     return "study", points, [(one, one, one) for one in costs]
 
 
-def _with_ends(judged: EstimateRecord) -> tuple[float, float, float]:
+def _with_ends(judged: Interval) -> tuple[float, float, float]:
     """Return an estimate with the ends of its interval, itself where it has none."""
     lower, upper = (judged.log if end is None else end for end in (judged.lower, judged.upper))
     return judged.log, lower, upper
 
 
-def _sizes(verdict: VerdictRecord) -> Iterator[tuple[str, ...]]:
+def _sizes(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     for one in verdict.points:
-        shown = f"{times(one.judged.ratio)} ({one.judged.bounds})"
-        yield f"{one.size:g}", number(one.native), number(one.virtual), shown
+        shown = format_ratio(one.judged.ratio) + (f" ({one.judged.bounds})" if one.judged.bounds else "")
+        yield f"{one.size:g}", format_value(one.native), format_value(one.virtual), shown
 
 
 def _raw(series: Series, began: float) -> str:
@@ -549,13 +542,17 @@ def _bug_report(session: Session, rows: Sequence[Row], first: Mapping[Side, Run 
         lines += [
             "",
             f"{row.name} ({row.is_better})",
-            f"  native {number(verdict.native or math.nan)}, virtual {number(verdict.virtual or math.nan)} "
+            f"  native {_shown_value(verdict.native)}, virtual {_shown_value(verdict.virtual)} "
             f"{verdict.unit} (medians of {verdict.pairs} pairs, native and virtual in turn)",
             f"  {row.ratio} {row.worse}; budget {verdict.budget}",
         ]
         lines += [f"  {finding.text}" for finding in verdict.findings if verdict.points]
     lines += ["", "To measure it again:", f"  {command(session, over)}"]
     return "\n".join(lines)
+
+
+def _shown_value(value: float | None) -> str:
+    return "-" if value is None else format_value(value)
 
 
 def _word(value: object) -> str:

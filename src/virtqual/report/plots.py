@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from virtqual.verdict.outcome import number
+from virtqual.verdict import Verdict
+from virtqual.verdict.outcome import format_value
 
 #: Ratios at which an axis may have ticks, the finest first: so much apart near 1, or of so many each decade.
 _STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -89,7 +90,7 @@ def values(scale: Scale, most: int) -> list[Tick]:
     if len(found) < 2:
         # Less than a decade: its ends say how much.
         found = [math.exp(scale.low), math.exp(scale.high)]
-    return [Tick(scale.at(math.log(one)), number(one)) for one in found]
+    return [Tick(scale.at(math.log(one)), format_value(one)) for one in found]
 
 
 def sizes(points: Sequence[float], scale: Scale, most: int) -> list[Tick]:
@@ -128,24 +129,6 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """What of a metric the forest plot shows, as logarithms of the cost; None where there is none."""
-
-    log: float
-    lower: float | None
-    upper: float | None
-    limit: float | None
-    margin: float | None
-
-    @property
-    def seen(self) -> float | None:
-        """The smallest estimate that would have been OVER with this interval."""
-        if self.lower is None or self.limit is None:
-            return None
-        return self.limit + (self.log - self.lower)
-
-
-@dataclass(frozen=True)
 class Forest:
     """The bars of all metrics on one axis, None for a metric without estimate; `none`: as fast as native."""
 
@@ -154,34 +137,38 @@ class Forest:
     none: float
 
 
-def forest(estimates: Sequence[Estimated | None], width: float) -> Forest:
-    """Return the bars of estimates; on an axis for all estimates and budgets, not all intervals."""
-    middle = [0.0]
-    known = [one for one in estimates if one is not None]
-    for one in known:
-        middle += [one.log, *(x for x in (one.limit, _sum(one.limit, one.margin)) if x is not None)]
-    # Ends of intervals up to twice as far as what is in the middle.
+def forest(verdicts: Sequence[Verdict | None], width: float) -> Forest:
+    """Return the bars of verdicts; the axis covers all estimates and budgets, not all intervals."""
+    middle, ends = [0.0], []
+    for verdict in verdicts:
+        if verdict and (estimate := verdict.estimate):
+            places = (estimate.log, verdict.limit, _sum(verdict.limit, verdict.margin))
+            middle += [place for place in places if place is not None]
+            ends += [end for end in (estimate.lower, estimate.upper) if end is not None]
     low, high = min(middle), max(middle)
-    reach = max(high - low, 0.05)
-    ends = [end for one in known for end in (one.lower, one.upper) if end is not None]
-    ends = [end for end in ends if low - reach / 2 <= end <= high + reach / 2]
+    # Ends of intervals up to half of that distance beyond it.
+    reach = max(high - low, 0.05) / 2
+    ends = [end for end in ends if low - reach <= end <= high + reach]
     scale = scale_of([*middle, *ends], 8, width - 8)
-    return Forest(ratios(scale, 7), [_bar(one, scale) if one else None for one in estimates], scale.at(0.0))
+    return Forest(ratios(scale, 7), [_bar(verdict, scale) for verdict in verdicts], scale.at(0.0))
 
 
-def _bar(one: Estimated, scale: Scale) -> Bar:
-    lower = -math.inf if one.lower is None else one.lower
-    upper = math.inf if one.upper is None else one.upper
-    margin = _sum(one.limit, one.margin)
+def _bar(verdict: Verdict | None, scale: Scale) -> Bar | None:
+    if verdict is None or verdict.estimate is None:
+        return None
+    estimate, limit, seen = verdict.estimate, verdict.limit, verdict.smallest_over
+    lower = -math.inf if estimate.lower is None else estimate.lower
+    upper = math.inf if estimate.upper is None else estimate.upper
+    margin = _sum(limit, verdict.margin)
     return Bar(
-        dot=scale.at(one.log),
+        dot=scale.at(estimate.log),
         left=scale.at(lower),
         right=scale.at(upper),
         open_left=lower < scale.low,
         open_right=upper > scale.high,
-        budget=None if one.limit is None else scale.at(one.limit),
+        budget=None if limit is None else scale.at(limit),
         margin=None if margin is None else scale.at(margin),
-        seen=None if one.seen is None or one.seen > scale.high else scale.at(one.seen),
+        seen=None if seen is None or seen > scale.high else scale.at(seen),
     )
 
 

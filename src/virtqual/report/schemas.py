@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from virtqual.report.lines import SeriesLine, SessionLine
+from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.session.session import SessionDocument
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -42,7 +42,7 @@ class SampleRow(BaseModel):
 
 KINDS: tuple[tuple[str, Any], ...] = (
     ("session", SessionDocument),
-    ("verdict", SeriesLine | SessionLine),
+    ("verdict", VerdictLine | SessionLine),
     ("sample", SampleRow),
 )
 

@@ -21,11 +21,10 @@ from virtqual.report import preflight
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session, SlowRunsRecord
 from virtqual.site.placement import word
-from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.outcome import number, short, span
+from virtqual.verdict import Interval, Outcome, Verdict
+from virtqual.verdict.outcome import format_range, format_ratio, format_value
 from virtqual.verdict.outliers import outliers
 from virtqual.verdict.pairs import SIDES
-from virtqual.verdict.record import EstimateRecord
 
 _STYLE = {
     "WITHIN": "green",
@@ -163,7 +162,7 @@ class Terminal:
         self._say(Text(text, style="dim"))
 
     def verdicts(
-        self, verdicts: Sequence[VerdictRecord], slow_runs: SlowRunsRecord | None, waivers: Sequence[str] = ()
+        self, verdicts: Sequence[Verdict], slow_runs: SlowRunsRecord | None, waivers: Sequence[str] = ()
     ) -> None:
         """Show the table of verdicts, and say below it what is not within budget."""
         if not verdicts:
@@ -179,7 +178,7 @@ class Terminal:
         for waiver in waivers:
             self._say(f"waiver: {waiver}")
 
-    def hosts(self, verdicts: Sequence[VerdictRecord], sides: Iterable[Iterable[str]]) -> None:
+    def hosts(self, verdicts: Sequence[Verdict], sides: Iterable[Iterable[str]]) -> None:
         """Name the hosts that differ from the others of their kind, where the pairs tell.
 
         Parameters
@@ -256,7 +255,7 @@ def details(details: dict[str, Any]) -> dict[str, str]:
     return {key.replace("_", " "): value for key, value in told.items() if value and key != "sha256"}
 
 
-def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
+def table_of(verdicts: Sequence[Verdict]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
     gates = {verdict.gate for verdict in verdicts if verdict.judged is not None}
     # The change is the question where it is the only one; beside an overhead it gets a line of its own.
@@ -275,12 +274,14 @@ def table_of(verdicts: Sequence[VerdictRecord]) -> Table:
     return table
 
 
-def _row(verdict: VerdictRecord, estimate: EstimateRecord | None, *, beside: bool) -> tuple[str | Text, ...]:
-    values = [number(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)]
+def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
+    values = [
+        format_value(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)
+    ]
     if estimate:
-        shown = short(estimate.ratio)
+        shown = format_ratio(estimate.ratio, short=True)
         if estimate.lower is not None:
-            shown += f" ({span(estimate.low, estimate.high)})"
+            shown += f" ({format_range(estimate.low, estimate.high)})"
     else:
         shown = "-"
     outcome = verdict.outcome.value

@@ -10,7 +10,7 @@ from virtqual.files.wording import pluralize
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session, SlowRunsRecord
-from virtqual.verdict import Outcome, SessionVerdict, VerdictRecord, record_of, worst_outcome
+from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -110,7 +110,7 @@ def _keep(session: Session, judged: Judged | None) -> None:
     session.canaries = list(judged.canaries)
     session.refused = judged.admitted.refused
     if judged.verdict:
-        session.verdicts = [record_of(verdict) for verdict in judged.verdict.verdicts]
+        session.verdicts = list(judged.verdict.verdicts)
         session.slow_runs = slow_runs_record(judged.verdict)
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
@@ -182,7 +182,7 @@ def _lost(session: Session) -> str:
     return f"{pluralize(len(nodes), 'node')} {were} lost and set aside: {', '.join(nodes)}."
 
 
-def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecord]) -> str:
+def _sentence(session: Session, answer: Outcome, verdicts: Sequence[Verdict]) -> str:
     limits: dict[Gate, str] = {
         "overhead": "overhead budget",
         "change": f"allowed change since session {session.against}",
@@ -209,7 +209,7 @@ def _sentence(session: Session, answer: Outcome, verdicts: Sequence[VerdictRecor
     return f"{build} is within the {held}: {_metrics(total)}."
 
 
-def _counts_as(verdict: VerdictRecord, outcome: Outcome) -> bool:
+def _counts_as(verdict: Verdict, outcome: Outcome) -> bool:
     return verdict.outcome is outcome and not verdict.waived
 
 

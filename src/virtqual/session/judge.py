@@ -25,7 +25,7 @@ from virtqual.session.pairing import Before, cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_session
 from virtqual.verdict.rule import LOOKS
-from virtqual.verdict.slow_runs import NONE, SlowRuns
+from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
 
 @cache
@@ -70,7 +70,7 @@ def judge(
     earlier: Session | None = None,
     looks: Sequence[int] = LOOKS,
     share: int = 1,
-    slow_before: SlowRuns = NONE,
+    slow_before: SlowRuns = NO_SLOW_RUNS,
     today: date | None = None,
 ) -> Judged:
     """Judge a session from its runs and failures: the only place where a verdict is made.

@@ -16,8 +16,8 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
 from virtqual.runs import Name, Run
-from virtqual.verdict.record import VerdictRecord
 from virtqual.verdict.slow_runs import SlowRuns
+from virtqual.verdict.verdict import Verdict
 
 SCHEMA: Literal["virtqual-session/3"] = "virtqual-session/3"
 
@@ -347,10 +347,10 @@ class SlowRunsRecord(BaseModel):
     def of(cls, counted: SlowRuns, text: str = "") -> SlowRunsRecord:
         """Return counted runs as a record; the text is empty if virtual runs are not slow more often."""
         return cls(
-            virtual=int(counted.virtual),
-            virtual_runs=int(counted.virtual_runs),
-            native=int(counted.native),
-            native_runs=int(counted.native_runs),
+            virtual=counted.virtual,
+            virtual_runs=counted.virtual_runs,
+            native=counted.native,
+            native_runs=counted.native_runs,
             factor=counted.factor,
             found=bool(text),
             text=text,
@@ -449,7 +449,7 @@ class Conclusion(BaseModel):
     preflight: list[Finding] = []
     canaries: list[Canary] = []
     not_run: list[str] = []
-    verdicts: list[VerdictRecord] = []
+    verdicts: list[Verdict] = []
     slow_runs: SlowRunsRecord | None = None
     waivers: list[str] = []
     basis: Basis | None = None
@@ -508,7 +508,7 @@ class Session(SessionDocument):
     runs: list[Run] = []
     measured: str = ""
 
-    def verdicts_of(self, check: str) -> list[VerdictRecord]:
+    def verdicts_of(self, check: str) -> list[Verdict]:
         """Return the verdicts on the series that a check measured."""
         own = {result.series for run in self.runs if run.check == check for result in run.results}
         return [verdict for verdict in self.verdicts if verdict.series in own]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,76 +20,15 @@ from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files import reading
 from virtqual.files.records import write_whole
-from virtqual.references import Gate
-from virtqual.references.load import known as references
 from virtqual.session.facts import facts
-from virtqual.session.judge import admitted_of
 from virtqual.session.log import Log
-from virtqual.session.pairing import series_of
 from virtqual.session.session import Session, SlowRunsRecord
 from virtqual.session.store import each, find, is_of_the_future, load
-from virtqual.verdict import Outcome, VerdictRecord
-from virtqual.verdict.pairs import PairingError, Series, Side
+from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict.pairs import Side
 
 #: Directory of all summaries, beside the sessions: a session from elsewhere brings none along.
 DIRECTORY = ".summaries"
-
-
-class VerdictSummary(BaseModel):
-    """What was decided about one metric; see `virtqual.verdict.record.VerdictRecord`.
-
-    Attributes
-    ----------
-    overhead
-        ln(virtual/native), signed so that positive is worse; None without a valid pair.
-    spread
-        Standard deviation of a pair's overhead; None of fewer than two pairs.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    metric: str
-    setting: str
-    gate: Gate
-    outcome: Outcome
-    passes: bool
-    ratio: float | None
-    better: Literal["lower", "higher"]
-    native: float | None
-    virtual: float | None
-    overhead: float | None
-    spread: float | None
-    pairs: int
-
-    @property
-    def name(self) -> str:
-        """What was judged, for people."""
-        return f"{self.metric} {self.setting}" + (" (change)" if self.gate == "change" else "")
-
-    @classmethod
-    def of(cls, verdict: VerdictRecord, series: Series | None) -> VerdictSummary:
-        """Return a verdict on a series in short."""
-        judged = verdict.judged
-        return cls(
-            metric=verdict.metric,
-            setting=verdict.setting,
-            gate=verdict.gate,
-            outcome=verdict.outcome,
-            passes=verdict.passes,
-            ratio=judged and judged.ratio,
-            better=verdict.better,
-            native=verdict.native,
-            virtual=verdict.virtual,
-            overhead=verdict.overhead and verdict.overhead.log,
-            spread=_spread(series),
-            pairs=verdict.pairs,
-        )
-
-
-def _spread(series: Series | None) -> float | None:
-    if series is None or len(series.valid) < 2:
-        return None
-    return float(series.differences().mean(axis=1).std(ddof=1))
 
 
 class CaseDurations(BaseModel):
@@ -128,7 +67,7 @@ class Summary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["virtqual-summary/4"] = Field(alias="schema", default="virtqual-summary/4")
+    schema_: Literal["virtqual-summary/5"] = Field(alias="schema", default="virtqual-summary/5")
     log: str = ""
     session: str
     label: str
@@ -147,7 +86,7 @@ class Summary(BaseModel):
     durations: dict[str, CaseDurations] = {}
     slow_runs: SlowRunsRecord | None = None
     facts: dict[str, str]
-    verdicts: tuple[VerdictSummary, ...]
+    verdicts: tuple[Verdict, ...]
 
     @property
     def good(self) -> bool:
@@ -165,9 +104,9 @@ class Summary(BaseModel):
         return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
     @classmethod
-    def of(cls, session: Session, series: Mapping[str, Series] | None = None, *, log: str = "") -> Summary:
-        """Return a session in short; `series` are what its runs say, by id."""
-        asked, series = session.request, series or {}
+    def of(cls, session: Session, *, log: str = "") -> Summary:
+        """Return a session in short."""
+        asked = session.request
         return cls(
             log=log,
             session=session.session,
@@ -187,7 +126,7 @@ class Summary(BaseModel):
             durations=_durations(session),
             slow_runs=session.slow_runs,
             facts=facts(session),
-            verdicts=tuple(VerdictSummary.of(one, series.get(one.series)) for one in session.verdicts),
+            verdicts=tuple(verdict.without_details() for verdict in session.verdicts),
         )
 
 
@@ -242,21 +181,11 @@ def summary(directory: Path) -> Summary:
     if current := read_summary(directory):
         return current
     state = Log(directory).state()
-    session, series, lasting = load(directory), {}, True
-    try:
-        series = series_of(admitted_of(session).runs, references())
-    except PairingError:
-        # Its runs make no pairs, and its verdicts still stand.
-        pass
-    except UsageError:
-        # So do they where a file of metrics is wrong or another one, until it is mended.
-        lasting = False
-    made = Summary.of(session, series, log=state)
+    made = Summary.of(load(directory), log=state)
     # Of another user's session it is made each time.
     with suppress(OSError):
-        if lasting:
-            file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
-            write_whole(made, file_of(directory))
+        file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
+        write_whole(made, file_of(directory))
     return made
 
 

@@ -11,33 +11,69 @@ from operator import attrgetter
 
 import numpy as np
 
+from virtqual.references.budgets import Budget, Gate
 from virtqual.references.noise import Prior
 from virtqual.verdict.estimate import Floats, Noise
-from virtqual.verdict.outcome import Case
-from virtqual.verdict.pairs import Pair, Series
+from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.pairs import Pair, Series, Side
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import SHARED_BOOT, Batch, Judgement, only
+from virtqual.verdict.rule import SHARED_BOOT, Batch, Cause, Judgement, only
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A series with all that is needed to judge it.
+
+    Parameters
+    ----------
+    series
+        Its pairs so far; may be empty.
+    budget
+        If its gate is ``change`` and there is no `baseline`, the outcome is BASELINE.
+    prior
+        The noise that is known beforehand.
+    baseline
+        The series in an earlier session; if given, the change of the overhead is judged.
+    refused
+        Reasons for which the series cannot be judged, such as a native value that misses its reference.
+    bound, earlier_bound
+        The largest difference between the hosts of both sides in log units, here and in the earlier session;
+        infinite if unknown. See `virtqual.verdict.places.Places`.
+    """
+
+    series: Series
+    budget: Budget
+    prior: Prior
+    baseline: Series | None = None
+    refused: tuple[str, ...] = ()
+    bound: float = math.inf
+    earlier_bound: float = math.inf
+
+    @property
+    def gate(self) -> Gate:
+        """Whether the overhead is judged, or its change: a session may judge both of a series."""
+        return self.budget.gate if self.baseline is None else "change"
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One series as the rule takes it: its overhead, or the change of that.
+    """A case as the rule takes it: its overhead, or the change of the overhead.
 
     Parameters
     ----------
     case
-        The series with its budget and noise; at least one of its pairs is valid.
-    limit, margin, most_margin
+        At least one of its pairs is valid.
+    limit, margin, max_margin
         In log units, shape (n_points,).
-    change
-        Whether the change since ``case.baseline`` is asked about.
+    is_change
+        Whether the change since ``case.baseline`` is judged.
     """
 
     case: Case
     limit: Floats
     margin: Floats
-    most_margin: Floats
-    change: bool = False
+    max_margin: Floats
+    is_change: bool = False
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -46,51 +82,59 @@ class Question:
 
     @cached_property
     def places(self) -> Places:
-        """Where they ran."""
+        """Where the pairs ran."""
         return places_of(self.case.series, self.pairs, self.case.bound)
 
     @cached_property
     def costs(self) -> tuple[Floats, Floats]:
-        """Logarithms of native and virtual values, larger is worse, each of shape (n_pairs, n_points)."""
+        """Native and virtual costs of the pairs; see `costs`."""
         return costs(self.case.series, self.pairs)
 
     @cached_property
     def earlier(self) -> tuple[Floats, Floats, Places] | None:
-        """The same of the earlier session, and where its pairs ran; None where no change is asked about."""
+        """Costs and places of the earlier session; None unless the change is judged."""
         series = self.case.baseline
-        if series is None or not self.change:
+        if series is None or not self.is_change:
             return None
         pairs = counted(series)
         return *costs(series, pairs), places_of(series, pairs, self.case.earlier_bound)
 
+    @property
+    def deciding_places(self) -> Places:
+        """The places of this session, or the earlier one's if a change is left to hosts by those alone."""
+        earlier = self.places if self.earlier is None else self.earlier[2]
+        if self.places.confounded or not earlier.confounded or self.places.cancels(earlier):
+            return self.places
+        return earlier
+
     @cached_property
     def sigma(self) -> Floats:
-        """Known standard deviation of a pair, one for each size and one for their mean."""
+        """Known standard deviation of a pair; see `known_sigma`."""
         return known_sigma(self.case.prior, self.case.series.width)
 
     @property
     def key(self) -> Hashable:
-        """Questions that have it in common can stand in one batch."""
+        """Questions with equal keys can stand in one batch."""
         earlier = None
         if self.earlier is not None:
-            # Hosts cancel where they have the same names.
+            # Hosts cancel if they have the same names.
             earlier = (len(self.earlier[0]), self.earlier[2].key, self.earlier[2].hosts, self.places.hosts)
         prior = self.case.prior
-        # Whether boots are stated to vary, and by much, is one answer for a batch; see `rule.SHARED_BOOT`.
+        # A batch has one answer to whether boots vary, and by much; see `rule.SHARED_BOOT`.
         boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)
         return (self.costs[0].shape, self.places.key, earlier, boots)
 
 
 @lru_cache(maxsize=4096)
 def known_sigma(prior: Prior, width: int) -> Floats:
-    """Return the known standard deviation of a pair, one for each size and one for their mean."""
+    """Return the known standard deviation of a pair, for each size and for their mean."""
     covariance = prior.covariance(width)
     sigma = np.sqrt(np.diagonal(covariance))
     return sigma if width == 1 else np.append(sigma, math.sqrt(float(covariance.mean())))
 
 
 def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
-    """Return the logarithms of native and virtual values, larger is worse; see `Batch`."""
+    """Return the logarithms of native and virtual values, larger is worse, each (n_pairs, n_points)."""
     sign = 1.0 if series.metric.better == "lower" else -1.0
     if pairs is series.valid:
         native, virtual = series.values("native"), series.values("virtual")
@@ -101,16 +145,17 @@ def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
     return sign * np.log(native), sign * np.log(virtual)
 
 
-def _labels(pairs: Sequence[Pair], what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    of = attrgetter(what)
-    return tuple([of(pair.native) for pair in pairs]), tuple([of(pair.virtual) for pair in pairs])
+def _labels(pairs: Sequence[Pair], attribute: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return an attribute of the native and of the virtual samples of pairs."""
+    label = attrgetter(attribute)
+    return tuple([label(pair.native) for pair in pairs]), tuple([label(pair.virtual) for pair in pairs])
 
 
 def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
     """Return where pairs ran, as far as their samples say.
 
-    A host that nobody names may be any. The nodes' own names tell roles that were exchanged or rotated all
-    the same; if they do not, hosts are taken to be alike, and are not `Places.told`.
+    If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
+    to be alike, and are not `Places.told`.
     """
     boots = _labels(pairs, "boot")[1]
     native, virtual = _labels(pairs, "host")
@@ -133,10 +178,10 @@ _recognised = lru_cache(maxsize=4096)(recognise)
 
 
 def counted(series: Series) -> tuple[Pair, ...]:
-    """Return the valid pairs; of a rotation, whole turns of the same hosts.
+    """Return the valid pairs; of a rotation, complete turns of the same hosts.
 
-    Where a node was set aside, or a run was refused, some turns lack hosts. Those turns and hosts count of
-    which most runs do; no value has a part in that choice.
+    If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
+    as many pairs as possible and does not depend on any value.
     """
     valid = series.valid
     if len(valid) < 4:
@@ -151,80 +196,110 @@ def counted(series: Series) -> tuple[Pair, ...]:
     if len(turns) == len(valid) or any(len(set(names)) < len(names) for turn in places for names in turn):
         return valid
     sizes = {len(turn) for turn in turns.values()}
-    most = max((_same_hosts([t for t in turns.values() if len(t) >= size]) for size in sizes), key=len)
-    left_out = 0 < len(most) < len(valid)
-    return most if left_out and recognise(*_labels(most, "place")).kind == "rotated" else valid
+    choices = (_same_hosts([turn for turn in turns.values() if len(turn) >= size]) for size in sizes)
+    chosen = max(choices, key=len)
+    if not 0 < len(chosen) < len(valid):
+        return valid
+    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else valid
 
 
 def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    """Return the pairs of hosts that all turns have; runs of a turn whose peers are none of them are paired.
+    """Return the pairs of hosts that all turns have; runs of a turn that lost their peers are paired.
 
-    The hosts of a turn are the sample of a rotation: which of them make a pair says nothing.
+    The hosts of a turn are the sample of a rotation: it does not matter which of them make a pair.
     """
     sides = zip(*(_labels(turn, "place") for turn in turns), strict=True)
-    everywhere = [set.intersection(*map(set, labels)) for labels in sides]
-    kept = [set(sorted(names)[: min(map(len, everywhere))]) for names in everywhere]
-    found = []
+    common = [set.intersection(*map(set, labels)) for labels in sides]
+    native_hosts, virtual_hosts = (set(sorted(names)[: min(map(len, common))]) for names in common)
+    chosen = []
     for turn in turns:
-        native, virtual = (
-            [*map(names.__contains__, labels)]
-            for names, labels in zip(kept, _labels(turn, "place"), strict=True)
-        )
-        found += [pair for pair, *both in zip(turn, native, virtual, strict=True) if all(both)]
-        alone = [pair for pair, one, other in zip(turn, native, virtual, strict=True) if one and not other]
-        peers = [pair for pair, one, other in zip(turn, native, virtual, strict=True) if other and not one]
-        found += [Pair(a.number, a.native, b.virtual) for a, b in zip(alone, peers, strict=True)]
-    return tuple(found)
+        natives, virtuals = [], []
+        for pair, native, virtual in zip(turn, *_labels(turn, "place"), strict=True):
+            has_native, has_virtual = native in native_hosts, virtual in virtual_hosts
+            if has_native and has_virtual:
+                chosen.append(pair)
+            elif has_native:
+                natives.append(pair)
+            elif has_virtual:
+                virtuals.append(pair)
+        chosen += [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=True)]
+    return tuple(chosen)
 
 
 def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
     """Return questions of one key as a batch: a row for each session, with as many questions each."""
     first = sessions[0][0]
 
-    def stack(what: str) -> Floats:
-        return np.array([[getattr(question, what) for question in row] for row in sessions])
+    def stack(attribute: str) -> Floats:
+        return np.array([[getattr(question, attribute) for question in row] for row in sessions])
 
-    def refused(side: str) -> Floats:
-        return np.array([[q.case.series.refused(side) for q in row] for row in sessions])  # type: ignore[arg-type]
+    def stack_prior(attribute: str) -> Floats:
+        return np.array([[[getattr(question.case.prior, attribute)] for question in row] for row in sessions])
 
-    both = np.array([[question.costs for question in row] for row in sessions])
+    def count_refused(side: Side) -> Floats:
+        return np.array([[question.case.series.refused(side) for question in row] for row in sessions])
+
+    now = stack("costs")
     earlier = None
     if first.earlier is not None:
         before = np.array([[question.earlier[:2] for question in row] for row in sessions])  # type: ignore[index]
         earlier = (before[:, :, 0], before[:, :, 1])
-    df, between = (
-        np.array([[[getattr(question.case.prior, what)] for question in row] for row in sessions])
-        for what in ("df", "between")
-    )
+    noise = Noise(stack("sigma"), stack_prior("df"), stack_prior("between"), first.case.prior.between_df)
     return Batch(
-        native=both[:, :, 0],
-        virtual=both[:, :, 1],
+        native=now[:, :, 0],
+        virtual=now[:, :, 1],
         limit=stack("limit"),
         margin=stack("margin"),
-        noise=Noise(stack("sigma"), df, between, first.case.prior.between_df),
+        noise=noise,
         places=first.places,
-        refused_native=refused("native"),
-        refused_virtual=refused("virtual"),
+        refused_native=count_refused("native"),
+        refused_virtual=count_refused("virtual"),
         earlier=earlier,
         earlier_places=None if first.earlier is None else first.earlier[2],
-        most_margin=stack("most_margin"),
+        max_margin=stack("max_margin"),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Ruling:
-    """What the rule says of one question: a row of a batch."""
+    """The rule's answer to one question: a row of a batch."""
 
     question: Question
     batch: Batch
     judged: Judgement
     session: int
     series: int
-    following: int = 0
+    next_pairs: int = 0
 
-    def __getattr__(self, name: str) -> Floats:
-        values: Floats = getattr(self.judged, name)[self.session, self.series]
-        return values
+    @property
+    def outcome(self) -> Outcome:
+        """What the rule says."""
+        return Outcome.from_code(int(self.judged.outcome[self.session, self.series]))
+
+    @property
+    def cause(self) -> Cause:
+        """Why it is UNDECIDED or INVALID."""
+        return Cause(int(self.judged.cause[self.session, self.series]))
+
+    @property
+    def pairs(self) -> int:
+        """Pairs at the look that decided, of a rotation its turns; 0 before the first look."""
+        return int(self.judged.pairs[self.session, self.series])
+
+    @property
+    def margin(self) -> Floats:
+        """The margin that was used, shape (n_points,)."""
+        margin: Floats = self.judged.margin[self.session, self.series]
+        return margin
+
+    @property
+    def bounds(self) -> list[tuple[float, float, float]]:
+        """Mean, lower and upper bound of each column; infinite bounds before the first look."""
+        arrays = (self.judged.mean, self.judged.low, self.judged.high)
+        mean, low, high = (values[self.session, self.series].tolist() for values in arrays)
+        if not self.pairs:
+            return [(value, -math.inf, math.inf) for value in mean]
+        return list(zip(mean, low, high, strict=True))
 
     @cached_property
     def alone(self) -> tuple[Batch, Judgement]:

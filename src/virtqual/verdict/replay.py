@@ -15,9 +15,11 @@ import numpy as np
 from virtqual.references.load import References
 from virtqual.references.noise import Prior
 from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study
-from virtqual.verdict.outcome import Case, Outcome, Verdict
+from virtqual.verdict.batches import Case
+from virtqual.verdict.outcome import Outcome, first_of, format_ratio
 from virtqual.verdict.pairs import Sample, Series, pair_up
-from virtqual.verdict.session import first_of, judge_session
+from virtqual.verdict.session import judge_session
+from virtqual.verdict.verdict import Verdict
 
 # How far a native value may lie from what it is known to be before nothing may be judged by it.
 NATIVE_TOLERANCE = 0.05
@@ -153,8 +155,8 @@ def _why(claim: ClaimEntry, published: Published) -> str:
 
 def _short(verdict: Verdict) -> str:
     if verdict.outcome is Outcome.OVER and verdict.findings:
-        estimate, finding = verdict.findings[0].judged, verdict.findings[0]
-        low, high = finding.low, finding.high
-        where = "" if low is None or high is None else f" at {low:g} to {high:g} {verdict.metric.axis_unit}"
-        return f"{estimate.ratio(verdict.metric)[0]:.3g}x{where}"
-    return f"{verdict.overhead.ratio(verdict.metric)[0]:.3f}x" if verdict.overhead else "-"
+        finding = verdict.findings[0]
+        is_range = finding.low is not None and finding.high is not None
+        sizes = f" at {finding.low:g} to {finding.high:g}" if is_range else ""
+        return f"{format_ratio(finding.judged.ratio)}{sizes}"
+    return format_ratio(verdict.overhead.ratio) if verdict.overhead else "-"

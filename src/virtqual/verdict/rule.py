@@ -1,7 +1,7 @@
-"""The decision: when an overhead is over budget, when it is within, and when neither can be said.
+"""The decision: when an overhead is over budget, when it is within, and when neither is sure.
 
-One page of words is in ``docs/decision.md``. The functions take many sessions at once, so that
-simulations run the very code that judges.
+``docs/decision.md`` explains it. The functions take many sessions at once, so that simulations run the very
+code that judges.
 """
 
 from __future__ import annotations
@@ -17,60 +17,45 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from virtqual.references.budgets import MOST_MARGIN
-from virtqual.verdict.estimate import (
-    Bools,
-    Estimate,
-    Floats,
-    Ints,
-    Noise,
-    with_whole,
-)
+from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, with_whole
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, everywhere_alike, overhead
 
 LOOKS = (4, 8, 12, 18)
 """After how many pairs a decision is tried. Four come first, and a conviction needs four that are fresh:
 fewer say little of their own noise, and an odd number favours the side that runs first. Each later look has
-half as many again, since the error shrinks with the root; with more than 18 a machine is better made
-quieter."""
+half as many again, since the error shrinks with the root. If 18 pairs do not suffice, a quieter machine is
+needed."""
 
 ALPHA = 0.008
-"""Chance that a session calls anything OVER while every true overhead is within its budget. With the
-`virtqual.verdict.slow_runs.SLOW_ALPHA` of the slow runs it is the 1 % that is promised."""
+"""Chance that a session calls anything OVER although every true overhead is within its budget. Together with
+`virtqual.verdict.slow_runs.SLOW_ALPHA` it makes the 1 % that is promised."""
 
 BETA = 0.03
-"""Chance that a series passes whose true overhead is budget plus margin. 5 % is promised; the rest
-is kept for nights on which the noise is half as large again as in the history."""
+"""Chance that a series passes although its true overhead is budget plus margin. 5 % is promised; the rest
+is kept for nights with noise that is half as large again as in the history."""
 
 FLOOR = math.log(0.9)
-"""Faster than native by more than a tenth is not a fast guest but a wrong clock, unit, or native run.
-Placement and page sizes have been seen to make a guest a few per cent faster."""
+"""A guest that is faster than native by more than a tenth has a wrong clock or unit, or a disturbed native
+run. Placement and page sizes have been seen to make a guest a few per cent faster."""
 
-WIDEST = math.log1p(MOST_MARGIN)
-"""Widest margin of a change where no file states another one, in log units."""
+WIDEST_MARGIN = math.log1p(MOST_MARGIN)
+"""Widest margin of a change in log units, if no file states another one."""
 
-SPREAD_FROM = 6
-"""From how many pairs on a session's own spread can refuse it: five degrees of freedom are the least that
-tell a spread from its half."""
+SPREAD_MIN_PAIRS = 6
+"""Pairs from which a session's own spread can refuse it: with fewer than five degrees of freedom a spread
+cannot be told from its half."""
 
 SHARED_BOOT = 0.5
-"""From what spread of boots on, in standard deviations of a pair, pairs of one boot are not fresh: then the
-boot is the larger part of the mean of four pairs, and what is flagged would be boots."""
+"""If boots vary by more than this many standard deviations of a pair, pairs of one boot are not treated as
+independent: the boot would dominate the mean of four pairs."""
 
-FOUND = 0.95
-"""Chance of an answer that is meant where it is said how many pairs one would take."""
-
-
-class Code(IntEnum):
-    """An outcome as arrays hold it."""
-
-    UNDECIDED = 0
-    WITHIN = 1
-    OVER = 2
-    INVALID = 3
+ANSWER_RATE = 0.95
+"""Chance of the intended answer with the number of pairs that a message recommends."""
 
 
-class Reason(IntEnum):
-    """The reason for which a series is UNDECIDED or INVALID."""
+class Cause(IntEnum):
+    """The cause for which a series is UNDECIDED or INVALID."""
 
     NONE = 0
     TOO_FEW_PAIRS = 1
@@ -78,15 +63,15 @@ class Reason(IntEnum):
     OPEN = 2
     """Neither answer is sure enough."""
     CENSORED = 3
-    """More virtual runs were refused than native ones, two or more: what is left out might decide."""
+    """More virtual runs were refused than native ones, two or more: the missing runs might decide."""
     TOO_GOOD = 4
     """Surely faster than native by more than `FLOOR`."""
     NOISE = 5
     """The session's own spread is too wide for the margin, however many pairs are run."""
     MARGIN = 6
-    """The earlier session has too few pairs for a margin of `MOST_MARGIN`."""
+    """The earlier session has too few pairs for the widest margin."""
     HOSTS = 7
-    """Different hosts in fixed roles, and nobody knows by how much they differ."""
+    """Different hosts have fixed roles, and their difference is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +81,7 @@ class Batch:
     Parameters
     ----------
     native, virtual
-        Logarithms of what each run cost (larger is worse), shape (n_sessions, n_series, n_pairs, n_points).
+        Logarithms of the cost of each run (larger is worse), shape (n_sessions, n_series, n_pairs, n_points).
     limit, margin
         Budget and margin in log units, broadcastable to (n_sessions, n_series, n_points).
     noise
@@ -105,13 +90,13 @@ class Batch:
     places
         Where the pairs ran; None: all on one host in one boot.
     refused_native, refused_virtual
-        How many runs of either side were refused, broadcastable to (n_sessions, n_series).
+        Number of refused runs of each side, broadcastable to (n_sessions, n_series).
     earlier
-        Native and virtual logarithms of the earlier session's pairs: the change since is judged.
+        Native and virtual logarithms of the earlier session; if given, the change since is judged.
     earlier_places
-        Where those ran.
-    most_margin
-        Widest margin of a change, broadcastable as `margin`; see `WIDEST`.
+        Where the pairs of the earlier session ran.
+    max_margin
+        Widest margin of a change, broadcastable as `margin`.
     """
 
     native: Floats
@@ -124,51 +109,57 @@ class Batch:
     refused_virtual: ArrayLike = 0
     earlier: tuple[Floats, Floats] | None = None
     earlier_places: Places | None = None
-    most_margin: ArrayLike = WIDEST
+    max_margin: ArrayLike = WIDEST_MARGIN
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What became of the series of a batch.
+    """The rule's answers on the series of a batch.
 
     Parameters
     ----------
-    outcome, reason
-        Values of `Code` and `Reason`, shape (n_sessions, n_series).
+    outcome, cause
+        Values of `Outcome.code` and `Cause`, shape (n_sessions, n_series).
     pairs
         Pairs at the look that decided (of a rotation: rounds), same shape.
     flagged
-        Pairs after which a series was flagged, 0 where it never was, same shape: only later ones convict.
+        Pairs after which a series was flagged, 0 if it never was, same shape: only later pairs convict.
     margin
-        What was judged with; wider than asked for only where a change is judged. Shape (..., n_points).
+        The margin that was used; wider than asked for only if a change is judged. Shape (..., n_points).
     level
         Error rate that a conviction had at its last look, at one size of one series, shape as `outcome`.
     mean, low, high
-        Estimate from all pairs, lower bound at `level` and upper bound at that of an acquittal, in log units,
-        shape (n_sessions, n_series, n_columns), NaN where nothing can be estimated. None with `drive`.
+        Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
+        units, shape (n_sessions, n_series, n_columns), NaN if there is no estimate.
     """
 
     outcome: Ints
-    reason: Ints
+    cause: Ints
     pairs: Ints
     flagged: Ints
     margin: Floats
     level: Floats
-    mean: Floats | None = None
-    low: Floats | None = None
-    high: Floats | None = None
+    mean: Floats
+    low: Floats
+    high: Floats
 
     def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
-        """Return how many pairs in all the open series need, 0 where no more are wanted."""
+        """Return the number of pairs that the next look of each open series needs, 0 if there is none."""
         following = np.array([*looks, 0])[np.searchsorted(looks, self.pairs, side="right")]
-        wanted = (self.outcome == Code.UNDECIDED) & (self.reason != Reason.CENSORED)
-        return np.where(wanted, following, 0)
+        is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
+        return np.where(is_open, following, 0)
 
 
-class _Series:
-    """A batch with its series in one row, and what is known of them so far."""
+class BatchState:
+    """A batch with its series in rows, and the answers so far; see `Judgement`.
 
-    def __init__(self, batch: Batch, looks: Sequence[int], alpha: float, beta: float) -> None:
+    Attributes
+    ----------
+    running
+        Rows that are still looked at: all of them, unless a simulation stops a series at its first answer.
+    """
+
+    def __init__(self, batch: Batch, looks: Sequence[int], alpha: float = ALPHA, beta: float = BETA) -> None:
         sessions, series, pairs, points = batch.virtual.shape
         self.shape = (sessions, series)
         self.rows = sessions * series
@@ -196,25 +187,26 @@ class _Series:
         )
         self.censored: Bools = (virtual >= 2) & (virtual > native)
         self.earlier: tuple[Floats, Floats] | None = None
+        self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if batch.earlier is not None:
             count = batch.earlier[0].shape[-2]
-            where = batch.earlier_places or everywhere_alike(count)
-            whole = count - count % where.width
-            self.earlier = (
-                with_whole(batch.earlier[0].reshape(self.rows, count, points)[:, :whole]),
-                with_whole(batch.earlier[1].reshape(self.rows, count, points)[:, :whole]),
+            places = batch.earlier_places or everywhere_alike(count)
+            count_in_rounds = count - count % places.width
+            before_native, before_virtual = (
+                with_whole(values.reshape(self.rows, count, points)[:, :count_in_rounds])
+                for values in batch.earlier
             )
-            self.earlier_places = where.first(whole)
-        self.unresolved = np.zeros(self.rows, dtype=np.bool_)
-        if self.earlier is not None:
-            resolved = self._resolved(looks, beta)
-            most = np.maximum(with_whole(self._rows(batch.most_margin, points)), self.margin)
-            self.unresolved = np.any(resolved > most, axis=-1)
-            self.margin = np.maximum(self.margin, np.minimum(resolved, most))
+            self.earlier = (before_native, before_virtual)
+            self.earlier_places = places.first(count_in_rounds)
+            last = max(looks[-1], LOOKS[-1]) * self.places.width
+            resolved = resolved_margin(self.noise, last, count_in_rounds, beta / len(looks))
+            widest = np.maximum(with_whole(self._rows(batch.max_margin, points)), self.margin)
+            self.unresolved = np.any(resolved > widest, axis=-1)
+            self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
         # With one look no earlier one has picked what is tried, so all pairs count and all series share.
-        self.shares = self.earlier is not None or len(looks) == 1 or self._share_what_varies(looks)
-        self.outcome = np.zeros(self.rows, dtype=np.int64)
-        self.reason = np.full(self.rows, int(Reason.TOO_FEW_PAIRS))
+        self.shares = self.earlier is not None or len(looks) == 1 or self._shares_hosts_or_boots(looks)
+        self.outcome = np.full(self.rows, Outcome.UNDECIDED.code)
+        self.cause = np.full(self.rows, int(Cause.TOO_FEW_PAIRS))
         self.flagged = np.zeros(self.rows, dtype=np.int64)
         self.used = np.zeros(self.rows, dtype=np.int64)
         self.level = np.full(self.rows, alpha / len(looks) / self.columns)
@@ -224,7 +216,7 @@ class _Series:
         values = np.asarray(values, dtype=np.float64)
         return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
 
-    def _share_what_varies(self, looks: Sequence[int]) -> bool:
+    def _shares_hosts_or_boots(self, looks: Sequence[int]) -> bool:
         """Whether pairs before and after a look share a host or a boot that differs from others."""
         if self.places.kind == "rotated":
             return True
@@ -233,31 +225,18 @@ class _Series:
         varies = bool(np.any(stated)) or len(np.unique(boot)) > 1
         return varies and any(set(boot[:look]) & set(boot[look:]) for look in looks[:-1])
 
-    def _resolved(self, looks: Sequence[int], beta: float) -> Floats:
-        """Return the margin of a change that the last look resolves, from what is known beforehand."""
-        assert self.earlier is not None
-        last = max(looks[-1], LOOKS[-1]) * self.places.width
-        return resolved_margin(self.noise, last, self.earlier[0].shape[-2], beta / len(looks))
+    @property
+    def host_bias(self) -> float:
+        """How far a difference of hosts may have moved the answer, in log units."""
+        if self.earlier is None:
+            return self.places.bias
+        return (
+            0.0 if self.places.cancels(self.earlier_places) else self.places.bias + self.earlier_places.bias
+        )
 
-    def bounds(self, level: float) -> tuple[Floats, Floats, Floats]:
-        """Return mean, lower and upper bound of every series from all of its pairs."""
-        mean, low, high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
-        groups = np.unique(np.stack([self.used, self.start()]), axis=1).T
-        for pairs, start in groups if self.pairs else ():
-            rows = np.flatnonzero((self.used == pairs) & (self.start() == start))
-            every = self.estimate(rows, self.pairs, 0, convict=False)
-            # Too few pairs for the first look are shown all the same.
-            fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
-            if every is not None:
-                mean[rows] = every.mean
-                high[rows] = every.mean + every.reach(level)
-                low[rows] = every.mean - every.reach(level)
-            if fresh is not None:
-                low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
-        return mean, np.minimum(low, mean), high
-
+    @property
     def start(self) -> Ints:
-        """Return the first pair that a conviction counts, shape (n_rows,): 0 where all pairs do."""
+        """The first pair that a conviction counts, shape (n_rows,): 0 if all pairs count."""
         late = (self.flagged > 0) & (self.flagged < self.used) & (not self.shares)
         return np.where(late, self.flagged, 0)
 
@@ -275,6 +254,28 @@ class _Series:
         before = (self.earlier[0][rows], self.earlier[1][rows])
         return change(now, places, before, self.earlier_places, noise, convict=convict)
 
+    def judgement(self, level: float) -> Judgement:
+        """Return the answers and the bounds from all pairs; `level` is that of an acquittal."""
+        mean, low, high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
+        groups = np.unique(np.stack([self.used, self.start]), axis=1).T
+        for pairs, start in groups if self.pairs else ():
+            rows = np.flatnonzero((self.used == pairs) & (self.start == start))
+            estimate = self.estimate(rows, self.pairs, 0, convict=False)
+            # A series with too few pairs for the first look is shown as well.
+            fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
+            if estimate is not None:
+                mean[rows] = estimate.mean
+                high[rows] = estimate.mean + estimate.reach(level)
+                low[rows] = estimate.mean - estimate.reach(level)
+            if fresh is not None:
+                low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
+        by_series = (self.outcome, self.cause, self.used, self.flagged)
+        outcome, cause, used, flagged = (values.reshape(self.shape) for values in by_series)
+        by_column = (mean, np.minimum(low, mean), high)
+        margin = self.margin[:, : self.points].reshape(*self.shape, self.points)
+        bounds = (values.reshape(*self.shape, self.columns) for values in by_column)
+        return Judgement(outcome, cause, used, flagged, margin, self.level.reshape(self.shape), *bounds)
+
 
 def judge(
     batches: Sequence[Batch],
@@ -282,24 +283,20 @@ def judge(
     alpha: float = ALPHA,
     beta: float = BETA,
     looks: Sequence[int] = LOOKS,
-    drive: bool = False,
 ) -> list[Judgement]:
     """Judge the series of a session together; or those of many sessions, each for itself.
 
-    At every look, in turn:
+    All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
 
-    1. A series is WITHIN where at every size the upper bound, from all of its pairs, is below budget +
-    margin.
-       What is not is *flagged*, once.
-    2. A flagged series is OVER where at some size, or for the whole curve, the lower bound is above the
-    budget.
-       The bound is that of the pairs after the flag; where those share what varies with the pairs before it
-       (a host, a boot, an earlier session), all pairs count, and every judged series counts as flagged.
+    1. A series is WITHIN if at every size the upper bound, from all of its pairs, is below budget + margin.
+       A series that is not WITHIN is *flagged*, once.
+    2. A flagged series is OVER if at some size, or for the whole curve, the lower bound is above the budget.
+       The bound comes from the pairs after the flag. If those share a host, a boot or an earlier session
+       with the pairs before the flag, all pairs count, and every judged series counts as flagged.
        The error rate has an equal share for each look, is divided among the flagged series of the session
        (Holm 1979) and, within a curve, among its sizes and the whole (Bonferroni). OVER stands.
-    3. INVALID is what is too good to be true, what hosts or the earlier session forbid to answer, and what
-    the
-       session's own spread forbids.
+    3. A series is INVALID if it is too good to be true, or if hosts, the earlier session or the session's own
+       spread forbid an answer.
 
     Parameters
     ----------
@@ -309,9 +306,6 @@ def judge(
         Error rates; see `ALPHA` and `BETA`.
     looks
         Numbers of pairs. A session that stopped between two looks is judged at the later one's share.
-    drive
-        Stop every series at its first answer, as whoever runs the pairs would. Otherwise all pairs that are
-        given are judged, and an early answer other than OVER does not stand.
 
     Returns
     -------
@@ -324,104 +318,99 @@ def judge(
         If the batches are of different numbers of sessions, a batch has more or fewer pairs than places, or a
         value is no number.
     """
-    state = [_Series(batch, looks, alpha, beta) for batch in batches]
-    if len({one.shape[0] for one in state}) > 1:
+    states = [BatchState(batch, looks, alpha, beta) for batch in batches]
+    if len({state.shape[0] for state in states}) > 1:
         raise ValueError("batches of one call hold the same sessions.")
-    for index, look in enumerate(looks):
-        last = index == len(looks) - 1
-        tried, flagged = [], []
-        for one in state:
-            flagged.append(one.flagged > 0)  # before this look: what it flags itself, later ones try
-            # All pairs that were run count: those beyond the last look, and those since the look before.
-            reached = one.pairs >= look or (index > 0 and one.pairs > looks[index - 1])
-            pairs = one.pairs if last else min(look, one.pairs)
-            active = np.flatnonzero(one.running) if reached else np.zeros(0, dtype=np.int64)
-            before = one.flagged[active]
-            if len(active):
-                _acquit(one, active, pairs, beta / len(looks))
-            tried.append((_evidence(one, active, before, pairs, look), active))
-        _convict(state, [p for p, _ in tried], flagged, alpha, looks)
-        for one, (_, active) in zip(state, tried, strict=True):
-            if len(active):
-                _refuse(one, active, beta / len(looks), looks)
-            if drive:
-                one.running &= one.outcome == Code.UNDECIDED
-    return [_judgement(one, None if drive else beta / len(looks)) for one in state]
+    for index in range(len(looks)):
+        decide(states, index, looks, alpha, beta)
+    return [state.judgement(beta / len(looks)) for state in states]
 
 
-def _judgement(one: _Series, level: float | None) -> Judgement:
-    answer = Judgement(
-        outcome=one.outcome.reshape(one.shape),
-        reason=one.reason.reshape(one.shape),
-        pairs=one.used.reshape(one.shape),
-        flagged=one.flagged.reshape(one.shape),
-        margin=one.margin[:, : one.points].reshape(*one.shape, one.points),
-        level=one.level.reshape(one.shape),
-    )
-    if level is None:
-        return answer
-    mean, low, high = (x.reshape(*one.shape, one.columns) for x in one.bounds(level))
-    return replace(answer, mean=mean, low=low, high=high)
+def decide(
+    states: Sequence[BatchState],
+    index: int,
+    looks: Sequence[int],
+    alpha: float = ALPHA,
+    beta: float = BETA,
+) -> None:
+    """Take the look of this index: write the answers into the states; see `judge`."""
+    look, is_last = looks[index], index == len(looks) - 1
+    evidence, flagged, looked = [], [], []
+    for state in states:
+        flagged.append(state.flagged > 0)  # series that this look flags are tried by later looks
+        # All pairs that were run count: those beyond the last look, and those since the look before.
+        is_reached = state.pairs >= look or (index > 0 and state.pairs > looks[index - 1])
+        pairs = state.pairs if is_last else min(look, state.pairs)
+        rows = np.flatnonzero(state.running) if is_reached else np.zeros(0, dtype=np.int64)
+        before = state.flagged[rows]
+        if len(rows):
+            _acquit(state, rows, pairs, beta / len(looks))
+        evidence.append(_evidence(state, rows, before, pairs, look))
+        looked.append(rows)
+    _convict(states, evidence, flagged, alpha, looks)
+    for state, rows in zip(states, looked, strict=True):
+        if len(rows):
+            _refuse(state, rows, beta / len(looks), looks)
 
 
-def _acquit(one: _Series, rows: NDArray[np.int64], pairs: int, level: float) -> None:
-    """Say WITHIN, or flag; and what is too good to be true."""
-    estimate = one.estimate(rows, pairs, 0, convict=False)
-    open_ = one.outcome[rows] != Code.OVER
-    one.used[rows[open_]] = pairs
+def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int, level: float) -> None:
+    """Call series WITHIN or too good to be true; flag the others."""
+    estimate = state.estimate(rows, pairs, 0, convict=False)
+    is_open = state.outcome[rows] != Outcome.OVER.code
+    state.used[rows[is_open]] = pairs
     if estimate is None:
-        one.flagged[rows] = np.where(one.flagged[rows] == 0, pairs, one.flagged[rows])
+        state.flagged[rows] = np.where(state.flagged[rows] == 0, pairs, state.flagged[rows])
         return
-    within = np.all(estimate.above(one.limit[rows] + one.margin[rows]) < level, axis=-1)
-    # Of a curve its mean is asked: one size at which the guest is faster may be another protocol.
-    too_good = estimate.above(one.floor)[..., -1] < level
-    within &= ~one.unresolved[rows]
-    one.flagged[rows] = np.where((one.flagged[rows] == 0) & ~within, pairs, one.flagged[rows])
-    outcome = np.where(within, Code.WITHIN, Code.UNDECIDED)
-    reason = np.where(within, Reason.NONE, Reason.OPEN)
-    hidden = within & one.censored[rows]
-    outcome[hidden], reason[hidden] = Code.UNDECIDED, Reason.CENSORED
-    outcome[too_good], reason[too_good] = Code.INVALID, Reason.TOO_GOOD
-    one.outcome[rows[open_]] = outcome[open_]
-    one.reason[rows[open_]] = reason[open_]
+    within = np.all(estimate.above(state.limit[rows] + state.margin[rows]) < level, axis=-1)
+    # Of a curve the mean decides: at one size the guest may be faster by another protocol.
+    too_good = estimate.above(state.floor)[..., -1] < level
+    within &= ~state.unresolved[rows]
+    state.flagged[rows] = np.where((state.flagged[rows] == 0) & ~within, pairs, state.flagged[rows])
+    outcome = np.where(within, Outcome.WITHIN.code, Outcome.UNDECIDED.code)
+    cause = np.where(within, Cause.NONE, Cause.OPEN)
+    censored = within & state.censored[rows]
+    outcome[censored], cause[censored] = Outcome.UNDECIDED.code, Cause.CENSORED
+    outcome[too_good], cause[too_good] = Outcome.INVALID.code, Cause.TOO_GOOD
+    state.outcome[rows[is_open]] = outcome[is_open]
+    state.cause[rows[is_open]] = cause[is_open]
 
 
 def _evidence(
-    one: _Series, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int, look: int
+    state: BatchState, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int, look: int
 ) -> Floats:
-    """Return each series' p-value of "within budget"; infinite where it cannot be convicted at this look."""
-    p = np.full(one.rows, np.inf)
-    if one.shares:
+    """Return each series' p-value of "within budget"; infinite if it cannot be convicted at this look."""
+    p = np.full(state.rows, np.inf)
+    if state.shares:
         groups = [(rows, 0)] if len(rows) else []
     else:
-        # Where a session stopped between two looks, one fresh pair may say nothing of its own noise.
+        # If a session stopped between two looks, one fresh pair may say nothing of its own noise.
         starts = [int(start) for start in np.unique(flagged[flagged > 0])]
         enough = [start for start in starts if pairs - start >= min(LOOKS[0], look - start)]
         groups = [(rows[flagged == start], start) for start in enough]
-    for some, start in groups:
-        estimate = one.estimate(some, pairs, start, convict=True)
+    for members, start in groups:
+        estimate = state.estimate(members, pairs, start, convict=True)
         if estimate is not None:
-            p[some] = np.min(estimate.below(one.limit[some]), axis=-1) * one.columns
-    return p.reshape(one.shape)
+            p[members] = np.min(estimate.below(state.limit[members]), axis=-1) * state.columns
+    return p.reshape(state.shape)
 
 
 def _convict(
-    state: Sequence[_Series],
+    states: Sequence[BatchState],
     evidence: Sequence[Floats],
     flagged: Sequence[Bools],
     alpha: float,
     looks: Sequence[int],
 ) -> None:
-    """Say OVER, by Holm's procedure over the series of each session that can be convicted."""
-    share = [alpha / (len(looks) - (not one.shares)) for one in state]
+    """Call series OVER, by Holm's procedure over the series of each session that can be convicted."""
     # Series whose pairs are all fresh cannot be convicted at the first look, so their looks are one fewer.
-    p = np.concatenate([values / level for values, level in zip(evidence, share, strict=True)], axis=1)
-    # All that were ever flagged share, also those that have been acquitted since: who is left of them was
-    # left by the very pairs that are tried now.
+    shares = [alpha / (len(looks) - (not state.shares)) for state in states]
+    p = np.concatenate([values / share for values, share in zip(evidence, shares, strict=True)], axis=1)
+    # All series that were ever flagged share, also those acquitted since: the pairs that are tried now are
+    # the ones that acquitted them.
     family = np.concatenate(
         [
-            ((before | one.shares) & (one.outcome != Code.OVER)).reshape(one.shape)
-            for one, before in zip(state, flagged, strict=True)
+            ((before | state.shares) & (state.outcome != Outcome.OVER.code)).reshape(state.shape)
+            for state, before in zip(states, flagged, strict=True)
         ],
         axis=1,
     )
@@ -431,65 +420,56 @@ def _convict(
     rank = np.arange(p.shape[1])
     passed = np.logical_and.accumulate(order * np.maximum(family_size - rank, 1) <= 1, axis=1)
     count = passed.sum(axis=1)
-    threshold = np.where(
-        count > 0, np.take_along_axis(order, np.maximum(count - 1, 0)[:, None], 1)[:, 0], -1.0
-    )
-    convicted = p <= threshold[:, None]
-    each = np.maximum(family_size - count[:, None], 1)
+    largest = np.take_along_axis(order, np.maximum(count - 1, 0)[:, None], 1)[:, 0]
+    convicted = p <= np.where(count > 0, largest, -1.0)[:, None]
+    remaining = np.maximum(family_size - count[:, None], 1)
     start = 0
-    for one, level in zip(state, share, strict=True):
-        columns = slice(start, start + one.shape[1])
-        start += one.shape[1]
+    for state, share in zip(states, shares, strict=True):
+        columns = slice(start, start + state.shape[1])
+        start += state.shape[1]
         tried = np.isfinite(p[:, columns]).reshape(-1)
-        shared = np.broadcast_to(level / each / one.columns, one.shape).reshape(-1)
-        one.level[tried] = shared[tried]
-        mine = convicted[:, columns].reshape(-1)
-        one.outcome[mine] = Code.OVER
-        one.reason[mine] = Reason.NONE
+        level = np.broadcast_to(share / remaining / state.columns, state.shape).reshape(-1)
+        state.level[tried] = level[tried]
+        rows = convicted[:, columns].reshape(-1)
+        state.outcome[rows] = Outcome.OVER.code
+        state.cause[rows] = Cause.NONE
 
 
-def _refuse(one: _Series, rows: NDArray[np.int64], level: float, looks: Sequence[int]) -> None:
-    """Say INVALID where no number of pairs would give an answer."""
-    rows = rows[one.outcome[rows] == Code.UNDECIDED]
+def _refuse(state: BatchState, rows: NDArray[np.int64], level: float, looks: Sequence[int]) -> None:
+    """Call series INVALID if no number of pairs would give an answer."""
+    rows = rows[state.outcome[rows] == Outcome.UNDECIDED.code]
     if not len(rows):
         return
-    pairs = int(one.used[rows[0]])
-    if math.isinf(_bias(one)):
-        one.outcome[rows], one.reason[rows] = Code.INVALID, Reason.HOSTS
+    pairs = int(state.used[rows[0]])
+    if math.isinf(state.host_bias):
+        state.outcome[rows], state.cause[rows] = Outcome.INVALID.code, Cause.HOSTS
         return
-    unresolved = rows[one.unresolved[rows]]
-    estimate = one.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
+    unresolved = rows[state.unresolved[rows]]
+    estimate = state.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
     if estimate is not None:
-        # More pairs are worth their time only where they might convict.
-        calm = np.all(estimate.mean <= one.limit[unresolved], axis=-1) | (pairs >= looks[-1])
-        one.outcome[unresolved[calm]], one.reason[unresolved[calm]] = Code.INVALID, Reason.MARGIN
-    rows = rows[~one.unresolved[rows] & (one.reason[rows] == Reason.OPEN)]
-    if pairs < SPREAD_FROM or not len(rows) or one.places.kind == "rotated":
+        # More pairs are worth their time only if they might convict.
+        calm = np.all(estimate.mean <= state.limit[unresolved], axis=-1) | (pairs >= looks[-1])
+        state.outcome[unresolved[calm]] = Outcome.INVALID.code
+        state.cause[unresolved[calm]] = Cause.MARGIN
+    rows = rows[~state.unresolved[rows] & (state.cause[rows] == Cause.OPEN)]
+    if pairs < SPREAD_MIN_PAIRS or not len(rows) or state.places.kind == "rotated":
         return
-    estimate = one.estimate(rows, pairs, 0, convict=True)
+    estimate = state.estimate(rows, pairs, 0, convict=True)
     if estimate is None or estimate.spread_df < 1:
         return
-    # At the last look the spread counts as it was seen, before only where even its kind reading is too wide.
+    # The last look takes the spread as it was seen; earlier ones refuse only if its kind reading is too wide.
     df = estimate.spread_df
-    kind = 1.0 if pairs >= looks[-1] else df / float(special.chdtri(df, 1 - FOUND))
+    kindness = 1.0 if pairs >= looks[-1] else df / float(special.chdtri(df, 1 - ANSWER_RATE))
     # Fewer pairs may be allowed than the rule asks for: that is no noise.
-    most = max(looks[-1], LOOKS[-1])
-    reach = -special.stdtrit(most - 1.0, level) * estimate.spread * math.sqrt(kind / most)
-    limit, margin = one.limit[rows], one.margin[rows]
+    max_pairs = max(looks[-1], LOOKS[-1])
+    reach = -special.stdtrit(max_pairs - 1.0, level) * estimate.spread * math.sqrt(kindness / max_pairs)
+    limit, margin = state.limit[rows], state.margin[rows]
     hopeless = np.any(reach > margin, axis=-1)
-    near = np.all(estimate.mean + reach < limit + margin, axis=-1) | np.any(
-        estimate.mean - reach > limit, axis=-1
-    )
     if pairs < looks[-1]:
-        hopeless &= ~near
-    one.outcome[rows[hopeless]], one.reason[rows[hopeless]] = Code.INVALID, Reason.NOISE
-
-
-def _bias(one: _Series) -> float:
-    """Return how far hosts may have moved the answer."""
-    if one.earlier is None:
-        return one.places.bias
-    return 0.0 if one.places.cancels(one.earlier_places) else one.places.bias + one.earlier_places.bias
+        nearly_within = np.all(estimate.mean + reach < limit + margin, axis=-1)
+        nearly_over = np.any(estimate.mean - reach > limit, axis=-1)
+        hopeless &= ~(nearly_within | nearly_over)
+    state.outcome[rows[hopeless]], state.cause[rows[hopeless]] = Outcome.INVALID.code, Cause.NOISE
 
 
 @dataclass(frozen=True)
@@ -501,7 +481,7 @@ class SizeRange:
     start, stop
         Half-open range of points.
     mean, low
-        Mean overhead over the range, and the highest lower bound of its sizes (of the whole curve where none
+        Mean overhead over the range, and the highest lower bound of its sizes (of the whole curve if none
         is over by itself), in log units.
     """
 
@@ -511,46 +491,46 @@ class SizeRange:
     low: float
 
 
-def spans(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[SizeRange]:
-    """Name the contiguous ranges in which one series that is OVER is over budget, the worst first.
+def find_ranges(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[SizeRange]:
+    """Return the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
-    That there is something was decided size by size. Where it is, is the range whose sizes stand out most
-    together (the sum of their excesses over their errors, by the root of their number); then the next one
-    that does not touch it, as long as a size outside the ranges named is over by itself.
+    The conviction was decided size by size. The first range is the one whose sizes stand out most together
+    (the sum of their excesses over their errors, by the root of their number). Further ranges that touch no
+    earlier one follow, as long as a size outside the ranges is over by itself.
 
     Parameters
     ----------
     batch, judged
-        What was judged, and what came out, of one series (`only`); not with `drive`.
+        One series and its answer; see `only`.
     looks
         See `judge`.
     """
-    one = _Series(batch, looks, ALPHA, BETA)
-    one.used, one.flagged = judged.pairs.reshape(-1), judged.flagged.reshape(-1)
-    estimate = one.estimate(np.array([0]), int(one.used[0]), int(one.start()[0]), convict=True)
-    assert estimate is not None  # it was convicted by it
-    level, points = float(judged.level[0, 0]), one.points
-    mean, limit = estimate.mean[0], one.limit[0]
+    state = BatchState(batch, looks)
+    state.used, state.flagged = judged.pairs.reshape(-1), judged.flagged.reshape(-1)
+    estimate = state.estimate(np.array([0]), int(state.used[0]), int(state.start[0]), convict=True)
+    assert estimate is not None  # the series was convicted by it
+    level, points = float(judged.level[0, 0]), state.points
+    mean, limit = estimate.mean[0], state.limit[0]
     standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
     low = mean - estimate.reach(level)[0]
     alone = (estimate.below(limit)[0] <= level * (1 + 1e-9))[:points]
     total = np.append(0.0, np.cumsum(standing))
-    free, found = np.ones(points, dtype=np.bool_), list[SizeRange]()
-    while not found or np.any(alone & free):
+    free, ranges = np.ones(points, dtype=np.bool_), list[SizeRange]()
+    while not ranges or np.any(alone & free):
         i, j = max(
             ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
             key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
         )
         lower = float(np.max(low[i:j])) if np.any(alone[i:j]) else float(low[-1])
-        found.append(SizeRange(i, j, float(np.mean(mean[i:j])), lower))
+        ranges.append(SizeRange(i, j, float(np.mean(mean[i:j])), lower))
         free[max(i - 1, 0) : j + 1] = False
         if not np.any(free):
             break
-    return found
+    return ranges
 
 
 def only(batch: Batch, judged: Judgement, session: int, series: int) -> tuple[Batch, Judgement]:
-    """Return one series of a batch, and what came out of it, as if it had been judged alone."""
+    """Return one series of a batch, and its answer, as if it had been judged alone."""
     shape = judged.outcome.shape
 
     def cut(values: Any) -> Any:
@@ -576,7 +556,7 @@ def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) 
     Parameters
     ----------
     noise
-        Known beforehand. What the session itself shows does not count, so that a loud one cannot widen its
+        Known beforehand. The session's own spread does not count, so that a loud session cannot widen its
         own margin.
     pairs, earlier_pairs
         Of the two sessions.
@@ -587,17 +567,17 @@ def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) 
     variance = (
         np.asarray(noise.sigma) ** 2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(noise.between) ** 2
     )
-    resolved: Floats = (special.stdtrit(df, FOUND) - special.stdtrit(df, level)) * np.sqrt(variance)
+    resolved: Floats = (special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, level)) * np.sqrt(variance)
     return resolved
 
 
-def earlier_pairs_needed(noise: Noise, margin: float = WIDEST, looks: Sequence[int] = LOOKS) -> float:
-    """Return how many pairs an earlier session needs for a margin; infinite where no number would do."""
+def earlier_pairs_needed(noise: Noise, margin: float = WIDEST_MARGIN, looks: Sequence[int] = LOOKS) -> float:
+    """Return the number of pairs that an earlier session needs for a margin; infinite if none would do."""
     df = np.asarray(noise.df) + looks[-1] - 1
-    factor = special.stdtrit(df, FOUND) - special.stdtrit(df, BETA / len(looks))
+    factor = special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, BETA / len(looks))
     sigma = np.asarray(noise.sigma)
-    left = (margin / factor) ** 2 - 2 * np.asarray(noise.between) ** 2 - sigma**2 / looks[-1]
+    rest = (margin / factor) ** 2 - 2 * np.asarray(noise.between) ** 2 - sigma**2 / looks[-1]
     with np.errstate(divide="ignore"):
-        needed = np.where(left > 0, sigma**2 / np.maximum(left, 1e-300), np.inf)
+        needed = np.where(rest > 0, sigma**2 / np.maximum(rest, 1e-300), np.inf)
     worst = float(np.max(needed))
     return worst if math.isinf(worst) else max(math.ceil(worst), looks[0])

@@ -1,7 +1,7 @@
-"""Runs that are slow now and then: counted by side, and held against each other by an exact test.
+"""Runs that are slow now and then: counted by side, and compared by an exact test.
 
-A guest that takes twice as long in one run of ten has no other mean than one that is a little slower always,
-and a very different user. Means are the wrong place to look: runs are counted.
+A guest that takes twice as long in one run of ten has about the mean of a guest that is always a little
+slower, and a very different user. A mean does not tell them apart, so that slow runs are counted.
 """
 
 from __future__ import annotations
@@ -14,123 +14,114 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from virtqual.verdict.batches import costs, known_sigma
-from virtqual.verdict.estimate import Bools, Floats, Ints, with_whole
-from virtqual.verdict.outcome import Case
+from virtqual.verdict.batches import Case, costs, known_sigma
+from virtqual.verdict.estimate import Floats, Ints, with_whole
 from virtqual.verdict.pairs import SIDES, Series, Side
 
 SLOW = math.log(1.25)
-#: The largest logarithm of a factor that is shown: a float holds no larger factor.
-LARGEST_LOG = 700.0
-"""How much longer than its side's typical run a slow run takes: more than a budget with its margin allows."""
+"""How much longer than the typical run of its side a slow run takes: more than a budget with its margin."""
 
 SLOW_SIGMAS = 5.0
-"""And how many standard deviations of a run's noise: of a million Gaussian runs less than one is slow."""
+"""Standard deviations of a run's noise that a slow run exceeds: less than one in a million Gaussian runs."""
 
 SLOW_ALPHA = 0.002
-"""Error rate of the finding, a fifth of the session's 1 %: nine slow runs on one side, none on the other."""
+"""Error rate of the test, a fifth of the session's 1 %: nine slow runs on one side, none on the other."""
 
-
-def slow(values: Floats, sigma: ArrayLike) -> Bools:
-    """Return which runs of one side were slow, shape (..., n_runs); see `slowness`."""
-    found: Bools = slowness(values, sigma) > 0
-    return found
+MAX_LOG = 700.0
+"""The largest logarithm of a factor that a float holds."""
 
 
 def slowness(values: Floats, sigma: ArrayLike) -> Floats:
-    """Return how much longer than its side's typical run each slow run took; 0 for others.
+    """Return how much longer than the typical run of its side each slow run took; 0 for other runs.
 
-    A run is held against the typical run of its own side and series, so that a steady overhead makes no run
-    slow. Typical is the lower median: of four runs two may be slow and two typical. The noise is the wider of
-    what is known and what half of the runs show.
+    A run is compared with its own side and series, so that a steady overhead makes no run slow. The typical
+    run is the lower median: of four runs two may be slow. The noise is the wider of the known noise and that
+    of the faster half of the runs.
 
     Parameters
     ----------
     values
-        Logarithms of what each run cost, shape (..., n_runs, n_columns). Of a curve the last column is its
-        mean over the sizes (`virtqual.verdict.estimate.with_whole`), and it alone is looked at: a run is
-        slow, not a message size.
+        Logarithms of the cost of each run, shape (..., n_runs, n_columns). Only the last column counts, of a
+        curve its mean over the sizes: a run is slow, not a message size.
     sigma
         Standard deviation of a pair's difference, shape (..., n_columns).
 
     Returns
     -------
     ndarray
-        Log units, shape (..., n_runs). A run that yields several metrics is slow where any of them is.
+        Log units, shape (..., n_runs).
     """
     run = np.asarray(values[..., -1], dtype=np.float64)
     known = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
     n = run.shape[-1]
     ordered = np.sort(run, axis=-1)
     typical = ordered[..., (n - 1) // 2 : (n - 1) // 2 + 1]
-    # Down from the median there are no slow runs, so that their own number does not hide them.
+    # Below the median there are no slow runs, so that their own number does not hide them.
     below = np.sort(np.maximum(typical - run, 0), axis=-1)[..., -((n + 3) // 4) : None]
-    seen = below.mean(axis=-1, keepdims=True)
+    observed = below.mean(axis=-1, keepdims=True)
     excess: Floats = run - typical
-    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, seen)), excess, 0.0)
+    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, observed)), excess, 0.0)
+
+
+def p_value(
+    virtual: Ints | int, virtual_runs: Ints | int, native: Ints | int, native_runs: Ints | int
+) -> Floats:
+    """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided).
+
+    Given the number of slow runs on both sides, the number of virtual ones is hypergeometric at any rate.
+    The only assumption is that runs are slow independently of each other.
+    """
+    from scipy import stats  # slow to import, and not needed by the processes of checks
+
+    slow, runs = np.add(virtual, native), np.add(virtual_runs, native_runs)
+    return np.asarray(stats.hypergeom.sf(np.subtract(virtual, 1), runs, virtual_runs, slow))
 
 
 @dataclass(frozen=True)
 class SlowRuns:
-    """How many runs of each side were slow, over a session, and over earlier sessions where they are added.
+    """The slow runs of each side in one session or several.
 
     Parameters
     ----------
     virtual, native
-        Slow runs: integers, or arrays of one shape.
+        Number of slow runs.
     virtual_runs, native_runs
-        All runs, same shape.
+        Number of all runs.
     factor
-        By how much longer than a typical one a slow virtual run takes, the median; 0 where none is slow.
+        How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     """
 
-    virtual: Ints | int
-    virtual_runs: Ints | int
-    native: Ints | int
-    native_runs: Ints | int
+    virtual: int
+    virtual_runs: int
+    native: int
+    native_runs: int
     factor: float = 0.0
 
     def __add__(self, other: SlowRuns) -> SlowRuns:
         return SlowRuns(
-            np.add(self.virtual, other.virtual),
-            np.add(self.virtual_runs, other.virtual_runs),
-            np.add(self.native, other.native),
-            np.add(self.native_runs, other.native_runs),
+            self.virtual + other.virtual,
+            self.virtual_runs + other.virtual_runs,
+            self.native + other.native,
+            self.native_runs + other.native_runs,
             self.factor or other.factor,
         )
 
     @property
-    def p(self) -> Floats:
-        """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided).
-
-        Given how many runs were slow in all, how many of them were virtual is hypergeometric, whatever the
-        rate is; no assumption is made but that runs are slow independently of each other.
-        """
-        # Only judging needs it: every ReFrame process imports this module, and scipy.stats takes 0.4 s.
-        from scipy import stats
-
-        virtual, virtual_runs = np.asarray(self.virtual), np.asarray(self.virtual_runs)
-        slow_in_all, runs = virtual + self.native, virtual_runs + self.native_runs
-        p = stats.hypergeom.sf(virtual - 1, runs, virtual_runs, slow_in_all)
-        return np.asarray(p, dtype=np.float64)
-
-    @property
-    def found(self) -> Bools:
-        """Whether the virtual side has slow runs more often than the native one."""
-        found: Bools = self.p <= SLOW_ALPHA
-        return np.asarray(found)
+    def p(self) -> float:
+        """See `p_value`."""
+        return float(p_value(self.virtual, self.virtual_runs, self.native, self.native_runs))
 
     @property
     def text(self) -> str:
-        """Return such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
-        often = f"1 in {round(int(self.virtual_runs) / int(self.virtual))}" if self.virtual else "none"
+        """Such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
+        rate = f"1 in {round(self.virtual_runs / self.virtual)}" if self.virtual else "none"
         return (
-            f"{often} virtual runs takes {self.factor:.1f}x as long ({self.virtual} of {self.virtual_runs}); "
+            f"{rate} virtual runs takes {self.factor:.1f}x as long ({self.virtual} of {self.virtual_runs}); "
             f"natively {self.native} of {self.native_runs}"
         )
 
 
-NONE = SlowRuns(0, 0, 0, 0)
+NO_SLOW_RUNS = SlowRuns(0, 0, 0, 0)
 
 
 def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
@@ -141,33 +132,32 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
     cases
         One for each series; the runs of its valid pairs count.
     """
-    seen: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
-    alike: dict[tuple[int, int], list[Case]] = defaultdict(list)
+    slowest: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
+    shapes: dict[tuple[int, int], list[Case]] = defaultdict(list)
     for case in cases:
         if case.series.valid:
-            alike[len(case.series.valid), case.series.width].append(case)
-    for members in alike.values():
+            shapes[len(case.series.valid), case.series.width].append(case)
+    for members in shapes.values():
         sigma = np.array([known_sigma(case.prior, case.series.width) for case in members])
-        both = [costs(case.series, case.series.valid) for case in members]
-        for side, values in zip(SIDES, zip(*both, strict=True), strict=True):
-            slower = slowness(with_whole(np.array(values)), sigma).tolist()
-            for case, excesses in zip(members, slower, strict=True):
-                _note(seen[side], case.series, side, excesses)
-    slow_ones = {side: [excess for excess in runs.values() if excess > 0] for side, runs in seen.items()}
-    factor = (
-        math.exp(min(float(np.median(slow_ones["virtual"])), LARGEST_LOG)) if slow_ones["virtual"] else 0.0
-    )
+        values = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
+        for side, side_values in zip(SIDES, values, strict=True):
+            excesses = slowness(with_whole(np.array(side_values)), sigma).tolist()
+            for case, case_excesses in zip(members, excesses, strict=True):
+                _note_slowness(slowest[side], case.series, side, case_excesses)
+    slow = {side: [excess for excess in runs.values() if excess > 0] for side, runs in slowest.items()}
+    factor = math.exp(min(float(np.median(slow["virtual"])), MAX_LOG)) if slow["virtual"] else 0.0
     return SlowRuns(
-        len(slow_ones["virtual"]), len(seen["virtual"]), len(slow_ones["native"]), len(seen["native"]), factor
+        len(slow["virtual"]), len(slowest["virtual"]), len(slow["native"]), len(slowest["native"]), factor
     )
 
 
-def _note(runs: dict[Hashable, float], series: Series, side: Side, excesses: Iterable[float]) -> None:
-    """Note how slow each run of one side was: the most that any of its metrics says."""
+def _note_slowness(
+    runs: dict[Hashable, float], series: Series, side: Side, excesses: Iterable[float]
+) -> None:
+    """Note the slowness of each run of one side: the largest of all its metrics."""
     for pair, excess in zip(series.valid, excesses, strict=True):
         sample = pair.native if side == "native" else pair.virtual
-        assert sample is not None  # of a valid pair
-        # Nobody says which samples without times are of one run.
+        assert sample is not None  # the pair is valid
+        # Without times it is unknown which samples are of one run.
         run = (series.id, *sample.run) if pair.untimed else sample.run
-        if excess or run not in runs:
-            runs[run] = max(runs.get(run, 0.0), excess)
+        runs[run] = max(runs.get(run, 0.0), excess)

@@ -6,8 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from virtqual.commands import history
-from virtqual.errors import UsageError
-from virtqual.session import summary
 
 FIRST = date(2026, 1, 1)
 
@@ -66,18 +64,6 @@ def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
     assert code == 0
     assert "left out: " in output
     assert "a session of another version" in " ".join(output.split())
-
-
-@pytest.mark.usefixtures("builds")
-def test_references_that_cannot_be_read_for_a_while_leave_no_trace(monkeypatch):
-    def wrong():
-        raise UsageError("metrics/own.yaml:3: a typing error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(summary, "references", wrong)
-        said()
-    assert "9.1" in said()[1]
-    assert "9.2" in said()[1]
 
 
 def test_without_a_session_it_says_so(nights):

@@ -18,12 +18,10 @@ from typer.testing import CliRunner
 from virtqual import cli
 from virtqual.session import measured
 from virtqual.session.measured import COLUMNS
+from virtqual.verdict import Verdict
 
 STATED = ("--budget", "1.05", "--margin", "0.03")
-SERIES_KEYS = {
-    "schema", "kind", "session", "metric", "setting", "outcome", "gate", "ratio", "low", "high", "pairs",
-    "next_pairs", "reasons", "findings", "nodes",
-}  # fmt: skip
+SERIES_KEYS = {"schema", "kind", "session", "ratio", "low", "high", "nodes", *Verdict.model_fields}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
 SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "factor", "found", "text"}
 

@@ -4,31 +4,12 @@ from datetime import date, timedelta
 
 import numpy as np
 import pytest
-from made_nights import night
+from made_nights import made_verdict, night
 
 from in_a_browser import assert_fit_for_people
 from virtqual.history.builds import changed, place_of, told
 from virtqual.references.marks import Mark
 from virtqual.report import page
-from virtqual.session.summary import VerdictSummary
-from virtqual.verdict import Outcome
-
-
-def verdict(name, log, native=1.0, outcome="WITHIN", setting="s"):
-    return VerdictSummary(
-        metric=name,
-        setting=setting,
-        gate="overhead",
-        outcome=Outcome(outcome),
-        passes=True,
-        ratio=float(np.exp(log)),
-        better="lower",
-        native=native,
-        virtual=float(native * np.exp(log)),
-        overhead=log,
-        spread=0.02,
-        pairs=4,
-    )
 
 
 def facts(build, kvm="npt=Y", microcode="0x1"):
@@ -48,7 +29,7 @@ def nights(step=0.2, at=5, builds=8, each=3, **more):
                 {},
                 hypervisor=f"QEMU 9.{build}",
                 facts=facts(f"9.{build}", **{key: value(build) for key, value in more.items()}),
-                verdicts=(verdict("page_touch_time", logs[0]), verdict("fork_time", logs[1])),
+                verdicts=(made_verdict("page_touch_time", logs[0]), made_verdict("fork_time", logs[1])),
             )
         )
     return found
@@ -80,7 +61,10 @@ def test_metrics_that_changed_at_one_place_are_told_together():
     both = [
         row.model_copy(
             update={
-                "verdicts": (row.verdicts[0], verdict("fork_time", 0.3 * (number >= 15) + 0.001 * number % 3))
+                "verdicts": (
+                    row.verdicts[0],
+                    made_verdict("fork_time", 0.3 * (number >= 15) + 0.001 * number % 3),
+                )
             }
         )
         for number, row in enumerate(given)
@@ -93,7 +77,7 @@ def test_metrics_that_changed_at_one_place_are_told_together():
 def test_places_are_told_in_the_order_of_builds():
     given = nights(step=0.4, at=6)
     two = [
-        row.model_copy(update={"verdicts": (row.verdicts[0], verdict("fork_time", 0.2 * (number >= 9)))})
+        row.model_copy(update={"verdicts": (row.verdicts[0], made_verdict("fork_time", 0.2 * (number >= 9)))})
         for number, row in enumerate(given)
     ]
     place = place_of("site", "kvm", two)
@@ -162,7 +146,7 @@ def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
         # Two builds in the middle are hardly known.
         spread = 0.5 if number in (9, 10, 11) else 0.02
         log = 0.2 * (number >= 10) + rng.normal(0, spread / 2)
-        one = verdict("page_touch_time", log).model_copy(update={"spread": spread})
+        one = made_verdict("page_touch_time", log).model_copy(update={"spread": spread})
         rows.append(
             night(number, {}, hypervisor=f"QEMU 9.{number}", facts=facts(f"9.{number}"), verdicts=(one,))
         )
@@ -217,7 +201,9 @@ def test_a_session_that_measured_nothing_is_no_build_of_its_own():
 
 def test_what_was_refused_is_no_part_of_it():
     given = nights(step=0.0)
-    spoilt = given[4].model_copy(update={"verdicts": (verdict("page_touch_time", 3.0, outcome="INVALID"),)})
+    spoilt = given[4].model_copy(
+        update={"verdicts": (made_verdict("page_touch_time", 3.0, outcome="INVALID"),)}
+    )
     place = place_of("site", "kvm", [*given[:4], spoilt, *given[5:]])
     by_name = {one.metric: one for one in place.metrics}
     assert len(by_name["page_touch_time"].sessions) == len(given) - 1
@@ -227,7 +213,7 @@ def test_what_was_refused_is_no_part_of_it():
 @pytest.mark.parametrize("builds", [3, 4])
 def test_of_builds_measured_once_it_is_said_that_they_are_too_few(builds):
     """Where 400 metrics share the error rate, not even a change by a factor of a million would show."""
-    many = tuple(verdict(f"metric_{i}", 0.0) for i in range(400))
+    many = tuple(made_verdict(f"metric_{i}", 0.0) for i in range(400))
     given = [one.model_copy(update={"verdicts": many}) for one in nights()[: 3 * builds : 3]]
     place = place_of("site", "kvm", given)
     assert {one.outcome for one in place.metrics} == {"too few sessions"}
@@ -237,7 +223,7 @@ def test_of_builds_measured_once_it_is_said_that_they_are_too_few(builds):
 def test_a_drift_is_told_with_its_rate_and_since_when():
     rng = np.random.default_rng(5)
     rows = [
-        night(n, {}, facts=facts("9"), verdicts=(verdict("fork_time", 0.002 * n + rng.normal(0, 0.01)),))
+        night(n, {}, facts=facts("9"), verdicts=(made_verdict("fork_time", 0.002 * n + rng.normal(0, 0.01)),))
         for n in range(60)
     ]
     place = place_of("site", "kvm", rows)

@@ -167,7 +167,7 @@ def test_each_system_and_class_has_a_history_of_its_own():
 def test_an_accepted_overhead_is_no_news():
     waived = night(1, {"a": "WITHIN"})
     (verdict,) = waived.verdicts
-    accepted = verdict.model_copy(update={"outcome": Outcome.OVER, "passes": True})
+    accepted = verdict.model_copy(update={"outcome": Outcome.OVER, "waived": True})
     waived = waived.model_copy(update={"verdicts": (accepted,)})
     assert notices([night(0, {"a": "WITHIN"}), waived]) == []
     *_, last = notices([night(0, {"a": "OVER"}), waived])

@@ -13,7 +13,7 @@ from virtqual.session.judge import judge
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Failure, Request
 from virtqual.session.summary import find_for
-from virtqual.verdict import Outcome, message
+from virtqual.verdict import Outcome
 
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
@@ -144,4 +144,4 @@ def test_what_the_earlier_session_refused_is_no_baseline(before, says):
     overhead, change = judged(runs(), **before).verdicts
     assert overhead.outcome is not Outcome.INVALID
     assert change.outcome is Outcome.INVALID
-    assert says in message(change)
+    assert says in change.message

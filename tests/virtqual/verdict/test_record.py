@@ -7,7 +7,7 @@ import pytest
 from made_series import alone
 
 from virtqual.references import Budget
-from virtqual.verdict import Outcome, Prior, VerdictRecord, record_of
+from virtqual.verdict import Outcome, Prior, Verdict
 
 PRIOR = Prior(0.03, 20, "A/A history", common=0.01)
 SIZES = tuple(2.0**i for i in range(12))
@@ -21,7 +21,7 @@ def curve(metrics, make):
 
 
 def test_a_record_says_what_was_decided(curve):
-    record = record_of(alone(curve, Budget.of(0.05, margin=0.1), PRIOR))
+    record = alone(curve, Budget.of(0.05, margin=0.1), PRIOR)
     assert (record.series, record.gate, record.outcome) == ("mpi_latency@here", "overhead", Outcome.OVER)
     assert (record.unit, record.better, record.pairs, record.waived) == ("us", "lower", 8, False)
     assert record.judged == record.overhead
@@ -34,12 +34,12 @@ def test_a_record_says_what_was_decided(curve):
 
 def test_its_keys_are_a_contract(curve):
     """No sample stands in it: those are the runs', once."""
-    record = record_of(alone(curve, Budget.of(0.05, margin=0.1), PRIOR, baseline=curve))
+    record = alone(curve, Budget.of(0.05, margin=0.1), PRIOR, baseline=curve)
     plain = json.loads(record.model_dump_json())
     assert list(plain) == [
         *("metric", "setting", "gate", "outcome", "unit", "better", "native", "virtual", "overhead"),
-        *("change", "budget", "limit", "margin", "pairs", "next_pairs", "points", "findings"),
-        *("reasons", "waiver", "waived", "not_observable", "hosts", "confounded", "message"),
+        *("change", "budget", "limit", "margin", "pairs", "next_pairs", "spread", "points", "findings"),
+        *("reasons", "waiver", "waived", "hosts", "native_hosts", "virtual_hosts", "confounded", "message"),
     ]
     assert list(plain["overhead"]) == ["log", "lower", "upper", "ratio", "low", "high"]
     assert (plain["gate"], plain["change"]["log"]) == ("change", 0)
@@ -48,9 +48,9 @@ def test_its_keys_are_a_contract(curve):
 def test_an_endless_bound_is_nothing_in_json(metrics, make):
     """JSON has no infinity; one value bounds nothing."""
     series = make(metrics["hpl"], [0.1])
-    record = record_of(alone(series, Budget.of(0.05, margin=0.1), Prior(0.03, 1, "little")))
+    record = alone(series, Budget.of(0.05, margin=0.1), Prior(0.03, 1, "little"))
     text = record.model_dump_json()
-    assert VerdictRecord.model_validate_json(text) == record
+    assert Verdict.model_validate_json(text) == record
     assert "NaN" not in text
     assert "Infinity" not in text
 
@@ -61,11 +61,11 @@ def test_a_record_says_where_the_pairs_ran(metrics, make):
     hosts = {"native": list("abba" * 2), "virtual": list(virtual)}
     d = np.where(virtual == "a", 0.2, -0.2)
     budget = Budget.of(0.05, margin=0.1)
-    record = record_of(alone(make(metrics["hpl"], d, hosts=hosts), budget, PRIOR))
+    record = alone(make(metrics["hpl"], d, hosts=hosts), budget, PRIOR)
     assert (record.outcome, record.confounded) == (Outcome.WITHIN, False)
     assert record.hosts == pytest.approx({"a": np.exp(0.1), "b": np.exp(-0.1)})
     fixed = {"native": ["a"] * 8, "virtual": ["b"] * 8}
-    record = record_of(alone(make(metrics["hpl"], d, hosts=fixed), budget, PRIOR))
+    record = alone(make(metrics["hpl"], d, hosts=fixed), budget, PRIOR)
     assert (record.outcome, record.confounded, record.hosts) == (Outcome.INVALID, True, {})
-    assert VerdictRecord.model_validate_json(record.model_dump_json()) == record
+    assert Verdict.model_validate_json(record.model_dump_json()) == record
     assert (record.overhead.lower, record.overhead.upper) == (None, None)

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 from virtqual.commands.replay import app
 from virtqual.files.datafile import DataError
 from virtqual.references.published import CaseEntry, load_published
-from virtqual.verdict import Outcome, reasons
+from virtqual.verdict import Outcome
 from virtqual.verdict.replay import replay
+from virtqual.verdict.texts import TOO_GOOD
 
 PUBLISHED = REFERENCES / "published"
 
@@ -77,7 +78,7 @@ def test_a_guest_that_a_study_calls_slightly_faster_may_be_too_good_to_be_true(r
     assert rows["S13"].why.startswith('I3: "just slightly greater" holds at 2/8/16 threads')
     (verdict,) = rows["S13"].verdicts
     assert verdict.outcome is Outcome.INVALID
-    assert verdict.reasons == (reasons.TOO_GOOD,)
+    assert verdict.reasons == (TOO_GOOD,)
     assert rows["S13"].shown == "1.126x"
     # Its neighbours are faster, too, and not surely by more than a tenth.
     assert [rows[name].outcome for name in ("S03", "S08", "S12", "S14")] == [Outcome.WITHIN] * 4

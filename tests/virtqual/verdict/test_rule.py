@@ -9,26 +9,28 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from virtqual.verdict.estimate import MOST_DF, Noise, history, pulled_in, timer_noise, with_whole
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
     LOOKS,
     Batch,
-    Code,
+    BatchState,
+    Cause,
     Judgement,
-    Reason,
+    decide,
     earlier_pairs_needed,
+    find_ranges,
     judge,
     only,
-    spans,
 )
-from virtqual.verdict.slow_runs import SlowRuns, slow
+from virtqual.verdict.slow_runs import SLOW_ALPHA, SlowRuns, slowness
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
 WITHIN, OVER, UNDECIDED, INVALID = (
-    Code.WITHIN,
-    Code.OVER,
-    Code.UNDECIDED,
-    Code.INVALID,
+    Outcome.WITHIN.code,
+    Outcome.OVER.code,
+    Outcome.UNDECIDED.code,
+    Outcome.INVALID.code,
 )
 
 
@@ -85,7 +87,7 @@ def test_noise_refuses_a_session_only_by_its_own_spread_and_from_six_pairs_on() 
     loud = wobble(18, 0.2, LIMIT)
     assert outcomes(loud[:4], sigma=0.01) == [UNDECIDED]
     result = judged(loud, sigma=0.01)
-    assert (result.outcome[0, 0], result.reason[0, 0]) == (INVALID, Reason.NOISE)
+    assert (result.outcome[0, 0], result.cause[0, 0]) == (INVALID, Cause.NOISE)
     assert outcomes(wobble(18, 0.001, LIMIT), sigma=0.3)[0] != INVALID
 
 
@@ -111,14 +113,14 @@ def test_one_slow_virtual_run_does_not_convict() -> None:
 @pytest.mark.parametrize("factor", [1.5, 10, 1000])
 def test_too_good_to_be_true(factor: float) -> None:
     result = judged(wobble(4, 0.01, -math.log(factor)))
-    assert (result.outcome[0, 0], result.reason[0, 0]) == (INVALID, Reason.TOO_GOOD)
+    assert (result.outcome[0, 0], result.cause[0, 0]) == (INVALID, Cause.TOO_GOOD)
     assert outcomes(wobble(4, 0.01, -0.05)) == [WITHIN]
 
 
 @pytest.mark.parametrize(
     ("virtual", "native", "outcome"), [(2, 1, UNDECIDED), (2, 2, WITHIN), (1, 0, WITHIN)]
 )
-def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: Code) -> None:
+def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: int) -> None:
     assert outcomes(wobble(4, 0.005), refused_virtual=virtual, refused_native=native) == [outcome]
     assert outcomes(wobble(18, 0.005, 0.2), refused_virtual=virtual, refused_native=native) == [OVER]
 
@@ -172,23 +174,32 @@ def test_batches_of_a_session_share_its_error_rate() -> None:
         judge([batch(border), Batch(*[np.zeros((2, 1, 4, 1))] * 2, LIMIT, MARGIN, Noise([0.01]))])
 
 
+def drive(batch_: Batch) -> BatchState:
+    """Stop every series at its first answer, as a session does."""
+    state = BatchState(batch_, LOOKS)
+    for index in range(len(LOOKS)):
+        decide([state], index, LOOKS)
+        state.running &= state.outcome == UNDECIDED
+    return state
+
+
 def test_driving_stops_where_judging_the_same_pairs_would() -> None:
     rng = np.random.default_rng(3)
     d = rng.normal(LIMIT, 0.02, (1, 60, 18))
-    driven = judge([batch(d[0], sigma=0.02)], drive=True)[0]
+    driven = drive(batch(d[0], sigma=0.02))
     for pairs in LOOKS:
-        here = driven.pairs[0] == pairs
+        here = driven.used == pairs
         if here.any():
             again = judged(d[0, :, :pairs], sigma=0.02).outcome[0]
-            passed = here & (driven.outcome[0] == WITHIN)
+            passed = here & (driven.outcome == WITHIN)
             assert np.all(again[passed] == WITHIN)
 
 
 def test_no_more_false_alarms_than_promised() -> None:
     rng = np.random.default_rng(5)
     d = rng.standard_t(3, (3000, 11, 18, 1)) * 0.0115 + LIMIT
-    result = judge([Batch(np.zeros_like(d), d, LIMIT, MARGIN, Noise([0.02]))], drive=True)[0]
-    alarms = int(np.any(result.outcome == OVER, axis=1).sum())
+    result = drive(Batch(np.zeros_like(d), d, LIMIT, MARGIN, Noise([0.02])))
+    alarms = int(np.any(result.outcome.reshape(result.shape) == OVER, axis=1).sum())
     assert stats.beta.ppf(0.95, alarms + 1, 3000 - alarms) <= 0.01
 
 
@@ -207,7 +218,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
     worse = np.zeros(23)
     worse[4:8], worse[15] = 0.15, 0.25
     made, result = curve(worse)
-    found = spans(*only(made, result, 0, 0))
+    found = find_ranges(*only(made, result, 0, 0))
     assert [(one.start, one.stop) for one in found] == [(4, 8), (15, 16)]
     assert all(one.low > LIMIT for one in found)
 
@@ -215,7 +226,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
 def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
     made, result = curve(np.full(23, LIMIT + 0.015))
     assert result.outcome[0, 0] == OVER
-    (found,) = spans(*only(made, result, 0, 0))
+    (found,) = find_ranges(*only(made, result, 0, 0))
     assert found.stop - found.start > 11
 
 
@@ -272,7 +283,7 @@ def test_hosts_in_fixed_roles_need_a_bound_that_is_added() -> None:
         return recognise(["a"] * pairs, ["b"] * pairs, bound=bound)
 
     result = judged(d, places=fixed(8))
-    assert (result.outcome[0, 0], result.reason[0, 0]) == (INVALID, Reason.HOSTS)
+    assert (result.outcome[0, 0], result.cause[0, 0]) == (INVALID, Cause.HOSTS)
     assert outcomes(d, places=fixed(8, 0.02)) == [WITHIN]
     assert outcomes(d + 0.065, places=fixed(8, 0.02)) != [WITHIN]
     assert outcomes(wobble(18, 0.002, LIMIT + 0.03), places=fixed(18, 0.02)) == [OVER]
@@ -329,11 +340,11 @@ def test_a_change_is_what_is_judged() -> None:
 
 def test_an_earlier_session_of_too_few_pairs_says_how_many_it_takes() -> None:
     result = against(wobble(4, 0.02, 0.0), wobble(4, 0.02), sigma=0.03)
-    assert (result.outcome[0, 0], result.reason[0, 0]) == (INVALID, Reason.MARGIN)
+    assert (result.outcome[0, 0], result.cause[0, 0]) == (INVALID, Cause.MARGIN)
     suspect = against(wobble(4, 0.02, 0.08), wobble(4, 0.02), sigma=0.03)
     assert suspect.outcome[0, 0] == UNDECIDED
     needed = int(earlier_pairs_needed(Noise([0.03])))
-    assert against(wobble(4, 0.02, 0.0), wobble(needed, 0.02), sigma=0.03).reason[0, 0] != Reason.MARGIN
+    assert against(wobble(4, 0.02, 0.0), wobble(needed, 0.02), sigma=0.03).cause[0, 0] != Cause.MARGIN
     assert math.isinf(earlier_pairs_needed(Noise([0.03], between=0.03)))
 
 
@@ -342,7 +353,7 @@ def test_the_same_hosts_cancel_and_others_do_not() -> None:
     same = against(d, d, places=places, earlier_places=places)
     assert same.outcome[0, 0] == WITHIN
     other = against(d, d, places=places, earlier_places=recognise(["a"] * 12, ["c"] * 12))
-    assert (other.outcome[0, 0], other.reason[0, 0]) == (INVALID, Reason.HOSTS)
+    assert (other.outcome[0, 0], other.cause[0, 0]) == (INVALID, Cause.HOSTS)
     turned = recognise(list("abab"), list("xyyx")), recognise(list("abab"), list("yxxy"))
     assert turned[0].cancels(turned[1])
     assert not recognise(list("aabb"), list("xxyy")).cancels(recognise(list("aabb"), list("yyxx")))
@@ -406,17 +417,17 @@ def test_a_timer_that_shows_no_noise_has_some() -> None:
 
 def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
     runs = np.zeros((20, 1))
-    assert not slow(runs + math.log(3), [0.02]).any()  # a steady overhead is none
+    assert not slowness(runs + math.log(3), [0.02]).any()  # a steady overhead is none
     runs[[3, 7, 11, 15]] = math.log(1.9)
-    assert slow(runs, [0.02])[:, None].sum() == 4
-    assert not slow(runs, [0.4]).any()  # where such runs are everyday noise
+    assert np.count_nonzero(slowness(runs, [0.02])) == 4
+    assert not slowness(runs, [0.4]).any()  # where such runs are everyday noise
     counts = SlowRuns(9, 132, 0, 132)
     table = [[9, 123], [0, 132]]
-    assert float(counts.p) == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
-    assert bool(counts.found)
-    assert not bool(SlowRuns(8, 132, 0, 132).found)
-    assert not bool(SlowRuns(30, 132, 30, 132).found)
-    assert bool((SlowRuns(5, 44, 0, 44) + SlowRuns(5, 88, 0, 88)).found)
+    assert counts.p == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
+    assert counts.p <= SLOW_ALPHA
+    assert SlowRuns(8, 132, 0, 132).p > SLOW_ALPHA
+    assert SlowRuns(30, 132, 30, 132).p > SLOW_ALPHA
+    assert (SlowRuns(5, 44, 0, 44) + SlowRuns(5, 88, 0, 88)).p <= SLOW_ALPHA
 
 
 def test_the_whole_curve_is_a_column() -> None:

@@ -90,6 +90,6 @@ def test_where_only_stated_noise_is_known_nothing_worse_is_said_than_that(
     assert rest[Outcome.WITHIN] >= 0.97 * rest.total()
     if earlier == 18:
         # What a few per cent of noise forbid however often is measured: a site needs a history of its own.
-        assert {verdict.metric.family for verdict in short} == (
+        assert {references.metrics[verdict.metric].family for verdict in short} == (
             set() if name == "emulated" else {"cache", "kernel"}
         )

@@ -1,0 +1,210 @@
+"""Verdicts and their reasons in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from statistics import fmean, median
+
+import numpy as np
+from scipy import special
+
+from virtqual.references.budgets import Budget
+from virtqual.references.metrics import Metric
+from virtqual.references.waivers import Waiver
+from virtqual.verdict.batches import Ruling
+from virtqual.verdict.outcome import Outcome, format_ratio, format_value
+from virtqual.verdict.pairs import Pair, Series
+from virtqual.verdict.rule import BETA, FLOOR, LOOKS, Cause, earlier_pairs_needed, resolved_margin
+from virtqual.verdict.verdict import Interval, Verdict
+
+TOO_GOOD = (
+    f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "
+    "guest clock that runs slow, a wrong unit, or a native side that something slows down"
+)
+
+
+def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
+    """Return a verdict in one or two lines: the estimate, values, budget and pairs; then the reasons."""
+    head = f"{verdict.outcome.value} {verdict.series}"
+    if verdict.native is None or verdict.virtual is None:
+        return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
+    native, virtual, estimate = verdict.native, verdict.virtual, ""
+    if verdict.findings:
+        estimate = " " + " and ".join(finding.text for finding in verdict.findings)
+        native, virtual = verdict.findings[0].native, verdict.findings[0].virtual
+    elif judged := verdict.estimate:
+        estimate = f" {judged.text}"
+        if verdict.points:
+            worst = max(verdict.points, key=lambda point: point.judged.log - (point.limit or 0.0))
+            size = f"{format_value(worst.size)} {metric.axis_unit}"
+            ratio = format_ratio(worst.judged.ratio)
+            estimate += f" over {len(verdict.points)} sizes, worst {ratio} at {size}"
+    is_baseline = verdict.outcome is Outcome.BASELINE
+    subject = "baseline recorded, overhead" if is_baseline else "overhead"
+    if verdict.change is not None:
+        subject = "change of the overhead since the earlier session"
+    allowed = "change allowed" if verdict.gate == "change" else "budget"
+    budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
+    values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
+    pairs = f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
+    text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
+    tail = list(verdict.reasons)
+    if verdict.next_pairs is not None:
+        tail.append(f"the next decision needs {verdict.next_pairs} pairs")
+    return text + ("\n" + "; ".join(tail) if tail else "")
+
+
+def waived(verdict: Verdict, waiver: Waiver, holds: bool) -> Verdict:
+    """Return an OVER with a waiver, which may not hold."""
+    state = "accepted up to" if holds else "not accepted: the waiver is for up to"
+    text = f"{waiver.accepted}: {waiver.reason}"
+    separator = "; " if verdict.reasons else "\n"
+    shown = f"{verdict.message}{separator}{state} {text}"
+    return verdict.model_copy(update={"waiver": text, "waived": holds, "message": shown})
+
+
+def budget_text(budget: Budget, metric: Metric) -> str:
+    """Return budget and margin, of several ranges of sizes each with its range."""
+    terms = [
+        term.text(metric)
+        + ("" if len(budget.terms) == 1 else f" {term.low:g} to {term.high:g} {metric.axis_unit}")
+        for term in budget.terms
+    ]
+    return "; ".join(terms)
+
+
+def range_text(judged: Interval, low: float, high: float, metric: Metric) -> str:
+    """Return such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``."""
+    sizes = f"from {format_value(low)} to {format_value(high)}"
+    if low == high:
+        sizes = f"at {format_value(low)}"
+    return f"{judged.text} {sizes} {metric.axis_unit}"
+
+
+def margin_note(row: Ruling) -> str:
+    """Return the margin that was used, of sizes the widest, if it is wider than the stated one."""
+    stated, used, limit = row.question.margin, row.margin, row.question.limit
+    baseline = row.question.case.baseline
+    if baseline is None or not np.any(used > stated + 1e-9):
+        return ""
+    sign = 1 if row.question.case.series.metric.better == "lower" else -1
+    widest = np.max(sign * (np.exp(sign * (limit + used)) - np.exp(sign * limit)))
+    return f", here {widest:.2g} against {len(baseline.valid)} earlier pairs"
+
+
+def too_few(pairs: int, needed: int) -> str:
+    """Return that there are fewer pairs than the first decision needs."""
+    return f"{pairs} of the {needed} pairs that the first decision needs"
+
+
+def too_few_earlier(pairs: int) -> str:
+    """Return that the earlier session has too few pairs."""
+    return f"the earlier session has {pairs} valid pairs: at least 2 are needed"
+
+
+def left_out(series: Series) -> tuple[str, ...]:
+    """Return which pairs do not count, and why; reasons that differ only in numbers stand together.
+
+    If no pair counts, the median ratio of all pairs is added.
+    """
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for pair in series.pairs:
+        if pair.invalid:
+            reason = "; ".join(pair.invalid)
+            groups.setdefault(re.sub(r"\d[\d.]*", "N", reason), []).append((pair.number, reason))
+    texts = []
+    for pairs in groups.values():
+        numbers = ", ".join(str(number) for number, _ in pairs)
+        what = (
+            f"pair {numbers} left out" if len(pairs) == 1 else f"pairs {numbers} left out, the first of them"
+        )
+        texts.append(f"{what}: {pairs[0][1]}")
+    ratio = None if series.valid else _median_ratio(series.pairs)
+    if texts and ratio is not None:
+        texts.append(f"what was left out shows {format_ratio(ratio)}, and not whose it is")
+    return tuple(texts)
+
+
+def _median_ratio(pairs: Sequence[Pair]) -> float | None:
+    """Return the median of virtual/native of all pairs that have both, valid or not."""
+    values = [(pair.native.values, pair.virtual.values) for pair in pairs if pair.native and pair.virtual]
+    logs = [
+        fmean(math.log(b / a) for a, b in zip(native, virtual, strict=True))
+        for native, virtual in values
+        if len(native) == len(virtual) and all(math.isfinite(v) and v > 0 for v in (*native, *virtual))
+    ]
+    return math.exp(median(logs)) if logs else None
+
+
+def reasons_of(row: Ruling, looks: Sequence[int]) -> tuple[str, ...]:
+    """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
+    cause, series, width = row.cause, row.question.case.series, row.question.places.width
+    if cause is Cause.NONE or (cause is Cause.OPEN and row.pairs < looks[-1]):
+        return ()
+    if cause is Cause.OPEN:
+        return (f"still undecided at the maximum of {looks[-1] * width} pairs",)
+    if cause is Cause.TOO_FEW_PAIRS:
+        return (too_few(len(row.question.pairs), looks[0] * width),)
+    if cause is Cause.CENSORED:
+        virtual, native = series.refused("virtual"), series.refused("native")
+        return (
+            f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
+            "what is left out might decide",
+        )
+    if cause is Cause.TOO_GOOD:
+        return (TOO_GOOD,)
+    texts = {Cause.NOISE: _noise, Cause.MARGIN: _margin, Cause.HOSTS: _hosts}
+    return (texts[cause](row, looks),)
+
+
+def _noise(row: Ruling, looks: Sequence[int]) -> str:
+    """Return that the session's own spread is too wide, and how many pairs the margin would need."""
+    native, virtual = row.question.costs
+    spread, margin = (virtual - native).std(axis=0, ddof=1), row.margin
+    worst = int(np.argmax(spread / margin))
+    t = -float(special.stdtrit(LOOKS[-1] - 1, BETA / len(looks)))
+    needed = math.ceil((t * spread[worst] / margin[worst]) ** 2)
+    series = row.question.case.series
+    size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
+    return (
+        f"noise too high: a pair varies by {spread[worst]:.1%}{size}; its margin of "
+        f"{math.expm1(margin[worst]):.1%} would need {needed} pairs, {LOOKS[-1]} are the maximum"
+    )
+
+
+def _margin(row: Ruling, looks: Sequence[int]) -> str:
+    """Return that the earlier session has too few pairs, and how many it needs."""
+    noise, earlier = row.alone[0].noise, row.question.earlier
+    assert earlier is not None
+    pairs, max_margin = len(earlier[0]), float(np.max(row.question.max_margin))
+    # In a rotation each number of a pair stands for a pair on every node.
+    width = row.question.places.width
+    resolved = float(np.max(resolved_margin(noise, LOOKS[-1] * width, pairs, BETA / len(LOOKS))))
+    needed = np.ceil(earlier_pairs_needed(noise, max_margin, [look * width for look in LOOKS]) / width)
+    enough = (
+        f"it takes {needed:.0f} pairs (virtqual qualify --pairs {needed:.0f}), or fewer with a history"
+        if needed <= LOOKS[-1]
+        else f"{LOOKS[-1]} pairs are not enough either, and it takes a history"
+    )
+    sign = 1 if row.question.case.series.metric.better == "lower" else -1
+    hidden, allowed = (abs(math.expm1(sign * margin)) for margin in (resolved, max_margin))
+    return (
+        f"the earlier session has {pairs} pairs: a change could hide up to {hidden:.1%} above what is "
+        f"allowed, more than {allowed:.0%}; with the noise that is known, {enough} of the noise "
+        "(virtqual record)"
+    )
+
+
+def _hosts(row: Ruling, looks: Sequence[int]) -> str:
+    """Return that hosts in fixed roles forbid an answer, and what helps."""
+    places, earlier, session = row.question.places, row.question.earlier, ""
+    if not math.isinf(places.bias) and earlier is not None:
+        places, session = earlier[2], "in the earlier session "
+    native, virtual = (", ".join(names) for names in places.roles)
+    return (
+        f"{session}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "
+        "guest, and no number of pairs tells them apart; exchange the hosts' roles, or survey them "
+        "(virtqual record --hosts)"
+    )

@@ -1,0 +1,243 @@
+"""The verdict on one series, with its numbers, as it is stored and shown."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from virtqual.references.budgets import Gate
+from virtqual.verdict.outcome import Outcome, format_ratio
+
+Better = Literal["lower", "higher"]
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+
+
+class Interval(_Stored):
+    """An overhead, or the change of one.
+
+    Attributes
+    ----------
+    log
+        ln(virtual/native), signed so that positive is worse.
+    lower, upper
+        Its bounds: the lower one at the level of OVER, the upper one at that of WITHIN; None if unknown.
+    ratio, low, high
+        virtual/native, with the smaller and the larger end.
+    """
+
+    log: float
+    lower: float | None
+    upper: float | None
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, log: float, lower: float, upper: float, better: Better) -> Interval:
+        """Return the interval of a metric of which lower or higher values are better."""
+        ends = (lower, upper) if better == "lower" else (-upper, -lower)
+        low, high = (finite_or_none(_exp(end)) for end in ends)
+        return cls(
+            log=rounded(log),
+            lower=finite_or_none(lower),
+            upper=finite_or_none(upper),
+            ratio=rounded(_exp(log if better == "lower" else -log)),
+            low=low,
+            high=high,
+        )
+
+    @property
+    def bounds(self) -> str | None:
+        """The ends such as ``1.17x to 1.27x``; None if they are unknown."""
+        if self.lower is None or self.upper is None:
+            return None
+        low, high = (math.inf if end is None else end for end in (self.low, self.high))
+        return f"{format_ratio(low)} to {format_ratio(high)}"
+
+    @property
+    def text(self) -> str:
+        """The estimate such as ``1.22x worse (1.17x to 1.27x)``."""
+        is_equal = round(self.ratio, 3) == 1
+        word = "" if is_equal else " worse" if self.log > 0 else " better"
+        ends = f" ({self.bounds})" if self.bounds else ""
+        return f"{format_ratio(self.ratio)}{word}{ends}"
+
+
+class Point(_Stored):
+    """One size of a curve.
+
+    Attributes
+    ----------
+    native, virtual
+        Medians, in the metric's unit.
+    judged
+        The overhead, or its change if the change is judged.
+    limit, margin
+        In log units; None if a refused series has no budget.
+    """
+
+    size: float
+    native: float
+    virtual: float
+    overhead: Interval
+    judged: Interval
+    limit: float | None
+    margin: float | None
+
+
+class OverRange(_Stored):
+    """A contiguous range of sizes that is over budget, or the one value of a scalar.
+
+    Attributes
+    ----------
+    low, high
+        The ends of the range, in the metric's axis unit; None for a scalar.
+    judged, limit
+        Means over the range; the budget in log units.
+    native, virtual
+        Geometric means over the range, in the metric's unit.
+    text
+        Such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``.
+    """
+
+    low: float | None
+    high: float | None
+    judged: Interval
+    limit: float
+    native: float
+    virtual: float
+    text: str
+
+
+class Verdict(_Stored):
+    """The verdict on one metric in one setting.
+
+    Attributes
+    ----------
+    gate
+        The overhead was judged, or its change since the earlier session.
+    native, virtual
+        Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
+    overhead, change
+        Over the whole curve; None if there is none.
+    budget
+        Budget and margin in words.
+    limit, margin
+        Budget and margin in log units, the smallest over the sizes.
+    pairs
+        Number of pairs that the verdict rests on.
+    next_pairs
+        Number of pairs that the next decision needs; None if there is no next decision.
+    spread
+        Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
+    points
+        The sizes of a curve; empty for a scalar.
+    findings
+        Ranges over budget, the worst first.
+    reasons
+        Why the verdict is not WITHIN, and which pairs were left out.
+    waiver, waived
+        The waiver of an OVER in words, and whether it holds.
+    hosts
+        How much slower each host is than the mean of its kind, as a factor; empty if the pairs cannot tell.
+    native_hosts, virtual_hosts
+        Hosts of the native runs and of the virtual machines; empty if unknown.
+    confounded
+        A difference of hosts may look like this overhead.
+    message
+        The verdict in one or two lines.
+    """
+
+    metric: str
+    setting: str
+    gate: Gate
+    outcome: Outcome
+    unit: str
+    better: Better
+    native: float | None = None
+    virtual: float | None = None
+    overhead: Interval | None = None
+    change: Interval | None = None
+    budget: str
+    limit: float | None = None
+    margin: float | None = None
+    pairs: int = 0
+    next_pairs: int | None = None
+    spread: float | None = None
+    points: tuple[Point, ...] = ()
+    findings: tuple[OverRange, ...] = ()
+    reasons: tuple[str, ...] = ()
+    waiver: str | None = None
+    waived: bool = False
+    hosts: dict[str, float] = {}
+    native_hosts: tuple[str, ...] = ()
+    virtual_hosts: tuple[str, ...] = ()
+    confounded: bool = False
+    message: str = ""
+
+    @property
+    def series(self) -> str:
+        """The id of the series: ``metric@setting``."""
+        return f"{self.metric}@{self.setting}"
+
+    @property
+    def name(self) -> str:
+        """Metric and setting in words."""
+        return f"{self.metric} {self.setting}"
+
+    @property
+    def title(self) -> str:
+        """The name, with a note if the change was judged."""
+        return f"{self.name} (change)" if self.gate == "change" else self.name
+
+    @property
+    def judged(self) -> Interval | None:
+        """The interval that was compared with the budget."""
+        return self.change if self.gate == "change" else self.overhead
+
+    @property
+    def estimate(self) -> Interval | None:
+        """What was judged, or the overhead that was recorded."""
+        return self.judged or self.overhead
+
+    @property
+    def worst(self) -> Interval | None:
+        """The largest excess that was found; without findings, what was judged."""
+        return max((f.judged for f in self.findings), key=lambda judged: judged.log, default=self.judged)
+
+    @property
+    def smallest_over(self) -> float | None:
+        """The smallest estimate that would have been OVER with this interval, in log units."""
+        if self.estimate is None or self.estimate.lower is None or self.limit is None:
+            return None
+        return self.limit + (self.estimate.log - self.estimate.lower)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is WITHIN, or OVER and accepted by a waiver."""
+        return self.outcome is Outcome.WITHIN or (self.outcome is Outcome.OVER and self.waived)
+
+    def without_details(self) -> Verdict:
+        """Return the verdict without points, findings and texts, as summaries keep it."""
+        details = {"points": (), "findings": (), "reasons": (), "hosts": {}, "message": ""}
+        return self.model_copy(update=details)
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a rounded number; None if it is infinite or no number."""
+    return rounded(value) if math.isfinite(value) else None
+
+
+def rounded(value: float) -> float:
+    """Return a number with the digits that are stored."""
+    return float(f"{value:.7g}")
+
+
+def _exp(log: float) -> float:
+    """Return e to the power of `log`; infinity if a float holds no such number."""
+    return math.exp(log) if log < 700 else math.inf
