@@ -33,7 +33,7 @@ from virtqual.runs import Measured, Run
 from virtqual.site import held, slurm, times
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
-from virtqual.stack.manifest import of_one_version
+from virtqual.stack.manifest import is_same_version
 
 from . import counts
 from .guarded import Guarded
@@ -322,7 +322,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
     def version(self, said):
         """Return the version that the stack says the program has: `said` by the program, where both agree."""
         known = self.program["version"]
-        return said if of_one_version(said, known) else known
+        return said if is_same_version(said, known) else known
 
     @property
     def cores(self):

@@ -88,7 +88,7 @@ def main() -> int:
     state = cluster.running(directory)
     partitions = (state.partitions.native, state.partitions.virtual)
     cpus = min(partition.cpus_per_node for partition in partitions)
-    programs = [program for stack in manifest.installed(paths.stacks()) for program in stack.programs]
+    programs = [program for stack in manifest.load_all(paths.stacks()) for program in stack.programs]
     program, netpipe = (next(one for one in programs if one.name == name) for name in ("lammps", "netpipe"))
     folder = state.shared / "endure"
     folder.mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ def command(
     """Set up the registry stack, unless another one will be used; nothing is installed twice."""
     with speaking():
         stacks = paths.stacks()
-        used = _used(manifest.names(stacks), stack)
+        used = _used(manifest.find_stacks(stacks), stack)
         ours = used == registry.NAME
         todo = registry.plan(stacks, tuple(package or ()), stack=ours)
         found = registry.current(stacks) if ours else None
@@ -55,7 +55,7 @@ def _used(there: list[str], asked: str) -> str:
     if asked and asked != registry.NAME and asked not in there:
         raise UsageError(
             f"no stack {asked!r} is set up (there are: {', '.join(there) or 'none'}); "
-            f"{manifest.set_up_by(asked)} sets it up"
+            f"{manifest.name_setup(asked)} sets it up"
         )
     return asked or next(iter(there), registry.NAME)
 

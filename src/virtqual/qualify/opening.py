@@ -267,7 +267,7 @@ def plain(
         held.enter_context(measuring(paths.make(paths.state()), found.name, "a plain ReFrame run", say))
         for note in end_leftovers(found.name):
             say(note)
-    known = {stack.name for stack in manifest.installed(paths.stacks())}
+    known = {stack.name for stack in manifest.load_all(paths.stacks())}
     # A site's own check may run in an environment that is none of our stacks: of that nothing is known.
     logs = {}
     for name in stacks:
@@ -411,14 +411,14 @@ def _earlier(against: str, system: System) -> Session | None:
 
 def stack_named(name: str) -> Manifest:
     """Return the software stack: the one asked for, or the first that is set up, as it was recorded."""
-    stacks = {stack.name: stack for stack in manifest.installed(paths.stacks())}
+    stacks = {stack.name: stack for stack in manifest.load_all(paths.stacks())}
     if not stacks:
-        raise InfrastructureError(manifest.NONE)
+        raise InfrastructureError(manifest.NO_STACK_MESSAGE)
     if name and name not in stacks:
         raise UsageError(f"no stack {name!r}; set up are: {', '.join(stacks)}")
     stack = stacks[name] if name else next(iter(stacks.values()))
     if changed := list(stack.changed()):
-        again = manifest.set_up_by(stack.name)
+        again = manifest.name_setup(stack.name)
         raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
     return stack
 

@@ -82,7 +82,7 @@ def configuration(directory: Path) -> dict[str, Any]:
     virtqual.errors.InfrastructureError
         The state directory cannot be written.
     """
-    stacks = manifest.installed(paths.stacks())
+    stacks = manifest.load_all(paths.stacks())
     state = paths.state()
     known = known_systems(directory).values()
     return {

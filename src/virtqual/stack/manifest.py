@@ -1,7 +1,6 @@
-"""The manifest of a stack: which program, of which version, from where, with which checksum.
+"""The manifest of a stack: its programs with version, origin, checksums and features.
 
-ReFrame's environments are made from manifests, so a check asks for a feature (``+lammps``) and never
-for a package manager.
+ReFrame's environments are made from manifests: a check asks for a feature (``+lammps``), not for a package.
 """
 
 from __future__ import annotations
@@ -19,34 +18,34 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import records
 
 _FILE = "manifest.json"
-NONE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
+NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
 
 
 class Program(BaseModel):
-    """One program that checks can run.
+    """A program that checks can run.
 
     Attributes
     ----------
-    features
-        Names that a check asks for, e.g. ``lammps`` or ``mpi-latency``.
+    origin
+        The package or person that installed it, for people.
     path
         The executable, or a library that is preloaded, at the same path on every node.
-    sha256
-        Checksum of the executable.
     libraries
-        Checksums of the shared libraries that decide its speed (path to sha256).
+        Checksums of its shared libraries by path.
+    features
+        Names that a check asks for, e.g. ``lammps`` or ``mpi-latency``.
     mpi
-        The MPI library it is linked with (name and version), or None.
+        Name and version of its MPI library.
     launch
-        Options of ``srun`` that this MPI library needs.
+        Options of ``srun`` that its MPI library needs.
     env
-        Environment variables that a run of it needs, the same on both partitions.
+        Environment variables of its runs, equal on both partitions.
     data
         Other programs, input files and directories by name.
     sums
-        Checksums of ``data``, by the same names.
+        Checksums of ``data`` by the same names.
     purl
-        The package URL of the package that it comes from.
+        The package URL of its package.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,20 +65,14 @@ class Program(BaseModel):
     purl: str | None = None
 
     def changed(self) -> Iterator[str]:
-        """Yield one sentence a file or directory that is not what its checksum says."""
+        """Yield a sentence for each file or directory whose checksum is another one or is not known."""
+        recorded = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
         for name, path in self.data.items():
-            if name not in self.sums:
-                yield f"{self.name}: {path} has no checksum: an older virtqual set it up"
-                return
-        yield from self.changed_below(Path("/"))
-
-    def changed_below(self, directory: Path) -> Iterator[str]:
-        """Yield the same of what lies below a directory and has a checksum."""
-        known = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
-        known |= {self.data[name]: sum_ for name, sum_ in self.sums.items()}
-        for path, sum_ in known.items():
-            if not path.is_relative_to(directory):
-                continue
+            if name in self.sums:
+                recorded[path] = self.sums[name]
+            else:
+                yield f"{self.name}: {path} has no checksum in the manifest"
+        for path, sum_ in recorded.items():
             if not path.exists():
                 yield f"{self.name}: {path} is gone"
             elif checksum(path) != sum_:
@@ -87,7 +80,7 @@ class Program(BaseModel):
 
 
 class Manifest(BaseModel):
-    """A whole stack, as ``manifest.json`` in its directory says it."""
+    """A stack, as in its ``manifest.json``; `pins` identifies the versions that were asked for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,12 +91,12 @@ class Manifest(BaseModel):
 
     @property
     def features(self) -> list[str]:
-        """Everything the stack can do, sorted."""
-        return sorted({f for p in self.programs for f in p.features})
+        """The features of all programs, sorted."""
+        return sorted({feature for program in self.programs for feature in program.features})
 
     @property
     def hash(self) -> str:
-        """Identity of the stack: equal exactly when every program, library and data file is the same."""
+        """Identity of the stack: equal if every program, library and data file is equal."""
         parts = sorted(
             (p.name, p.version, p.sha256, sorted(p.libraries.values()), sorted(p.sums.items()))
             for p in self.programs
@@ -111,7 +104,7 @@ class Manifest(BaseModel):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def changed(self) -> Iterator[str]:
-        """Yield one sentence a file or directory whose checksum is not what the manifest says."""
+        """Yield a sentence for each file or directory whose checksum is another one or is not known."""
         for program in self.programs:
             yield from program.changed()
 
@@ -126,41 +119,30 @@ def load(path: Path) -> Manifest:
     Raises
     ------
     InfrastructureError
-        The file is missing or is not a manifest of this version.
+        The file is missing, or is not a manifest of this version.
     """
     try:
         return records.load(Manifest, path, "stack manifest")
     except UsageError as error:
-        again = set_up_by(path.parent.name)
-        raise InfrastructureError(f"{error}; {again} sets the stack up again") from error
+        setup = name_setup(path.parent.name)
+        raise InfrastructureError(f"{error}; {setup} sets the stack up again") from error
 
 
-def earlier(directory: Path) -> Manifest | None:
-    """Return the manifest of a stack's directory; None if there is none, or one that cannot be read any more.
-
-    Commands that set a stack up call this: the stack of another virtqual must not stand in their way.
-    """
-    try:
-        return load(directory / _FILE)
-    except InfrastructureError:
-        return None
+def load_all(stacks: Path) -> list[Manifest]:
+    """Return the manifests below a directory, in the order of `find_stacks`."""
+    return [load(stacks / name / _FILE) for name in find_stacks(stacks)]
 
 
-def installed(stacks: Path) -> list[Manifest]:
-    """Return every stack that is set up below a directory, in the order of :func:`names`."""
-    return [load(stacks / name / _FILE) for name in names(stacks)]
+def find_stacks(stacks: Path) -> list[str]:
+    """Return the names of the stacks that are set up; ``spack`` is first, because it is the exact stack."""
+    names = (path.parent.name for path in stacks.glob(f"*/{_FILE}"))
+    return sorted(names, key=lambda name: (name != "spack", name))
 
 
-def names(stacks: Path) -> list[str]:
-    """Return the names of the stacks that are set up; ``spack`` first, because it is the exact stack."""
-    found = (path.parent.name for path in stacks.glob(f"*/{_FILE}"))
-    return sorted(found, key=lambda name: (name != "spack", name))
-
-
-def set_up_by(name: str) -> str:
-    """Return what sets up the stack of a name, for people."""
-    known = {"registry": "ci/setup --stack registry", "spack": "ci/build-stack"}
-    return known.get(name, "what registered it (docs/licensed-application.md)")
+def name_setup(stack: str) -> str:
+    """Return the command that sets up a stack, for people."""
+    commands = {"registry": "ci/setup --stack registry", "spack": "ci/build-stack"}
+    return commands.get(stack, "the script that registered it (docs/licensed-application.md)")
 
 
 def sha256(path: Path) -> str:
@@ -174,8 +156,8 @@ def checksum(path: Path) -> str:
     if not path.is_dir():
         return sha256(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    listed = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
-    return hashlib.sha256(listed.encode()).hexdigest()
+    lines = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def checksums(data: Mapping[str, Path]) -> dict[str, str]:
@@ -183,13 +165,13 @@ def checksums(data: Mapping[str, Path]) -> dict[str, str]:
     return {name: checksum(path) for name, path in data.items()}
 
 
-def of_one_version(one: str, other: str) -> bool:
-    """Return whether two versions agree, in as many of their leading numbers as both have.
+def is_same_version(first: str, second: str) -> bool:
+    """Return whether two versions agree in the leading numbers that both have.
 
     Examples
     --------
-    >>> of_one_version("7.4", "7.4.2-1"), of_one_version("7.4", "7.5.2"), of_one_version("", "7.5")
+    >>> is_same_version("7.4", "7.4.2-1"), is_same_version("7.4", "7.5.2"), is_same_version("", "7.5")
     (True, False, False)
     """
-    first, second = (re.sub(r"[^0-9.].*", "", text).split(".") for text in (one, other))
-    return all(a == b for a, b in zip(first, second, strict=False))
+    numbers = [re.sub(r"[^0-9.].*", "", version).split(".") for version in (first, second)]
+    return all(a == b for a, b in zip(*numbers, strict=False))

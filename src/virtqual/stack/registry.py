@@ -27,8 +27,8 @@ from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
 _OTHERWISE = (
-    "\nso the registry stack cannot be set up here; without a network take Spack's: `virtqual stack mirror "
-    "DIR` gathers it where there is one, ci/build-stack --offline --mirror DIR builds it here"
+    "\nso the registry stack cannot be set up here. The Spack stack can be built without a network "
+    "(docs/stack.md)"
 )
 
 
@@ -174,8 +174,11 @@ def write_manifest(stacks: Path) -> Manifest:
 
 def current(stacks: Path) -> Manifest | None:
     """Return the manifest if the stack is set up for today's recipe and nothing has changed."""
-    found = manifest.earlier(directory(stacks))
-    return found if found and found.pins == pins() and not list(found.changed()) else None
+    try:
+        stack = manifest.load(directory(stacks) / "manifest.json")
+    except InfrastructureError:
+        return None
+    return stack if stack.pins == pins() and not list(stack.changed()) else None
 
 
 def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]) -> Program:
@@ -191,7 +194,7 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
     if package := entry.get("package"):
         version = _version(package)
         if not version:
-            again = manifest.set_up_by(NAME)
+            again = manifest.name_setup(NAME)
             raise InfrastructureError(f"the package {package!r} is not installed; {again} installs it")
         origin = f"distribution package {package}"
         purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)

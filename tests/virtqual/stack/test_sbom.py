@@ -5,8 +5,9 @@ from importlib import metadata
 
 import pytest
 
-from virtqual.stack import build, manifest, registry, sbom
+from virtqual.stack import manifest, registry, sbom
 from virtqual.stack.manifest import Manifest, Program
+from virtqual.stack.spack import register
 
 
 def make_program(directory, **changes):
@@ -73,10 +74,10 @@ def test_package_urls(kind, name, version, url):
     assert sbom.purl(kind, name, version) == url
 
 
-def test_it_is_written_beside_the_manifest_of_the_spack_stack(fake, start, tmp_path):
-    made = build.build(start(), lambda line: None)
+def test_it_is_written_beside_the_manifest_of_the_spack_stack(fake, environment, tmp_path):
+    stack = register(environment, tmp_path / "stacks/spack")
     components = read_components(tmp_path / "stacks/spack")
-    for program in made.programs:
+    for program in stack.programs:
         assert components[program.name]["purl"].startswith("pkg:generic/")
 
 

@@ -1,0 +1,145 @@
+"""A Spack environment becomes a manifest; packages that cannot be measured are refused."""
+
+import pytest
+from fakespack import FakeSpack
+from typer.testing import CliRunner
+
+from virtqual.cli import app
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.stack import manifest
+from virtqual.stack.spack import register
+
+
+def find_program(stack, feature):
+    (program,) = (program for program in stack.programs if feature in program.features)
+    return program
+
+
+def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
+    stack = register(environment, tmp_path / "stacks/spack")
+    assert stack.features == ["osu", "stream", "wrf", "wrf-ideal"]
+    osu = find_program(stack, "osu")
+    assert (osu.version, osu.mpi, osu.launch) == ("7.5.2", "mpich 4.3.2", ("--mpi=pmi2",))
+    assert osu.data["osu_bw"].is_file()
+    assert osu.origin == f"Spack package osu-micro-benchmarks@7.5.2/{'o' * 32}"
+    assert osu.libraries
+    assert osu.sums.keys() == osu.data.keys()
+    assert find_program(stack, "stream").mpi is None
+    assert manifest.load_all(tmp_path / "stacks") == [stack]
+    files = {file.name for file in (tmp_path / "stacks/spack").iterdir()}
+    assert files == {"manifest.json", "sbom.cdx.json", "spack.lock", "spack.yaml"}
+
+
+def test_spack_verifies_its_packages_and_no_external_one(fake, environment, tmp_path):
+    register(environment, tmp_path / "spack-stack")
+    (command,) = (line for line in fake.commands if " verify manifest " in line)
+    assert {word for word in command.split() if word[0] == "/" and len(word) == 33} == {
+        f"/{letter * 32}" for letter in "mosw"
+    }
+    (fake.root / "verify").write_text("==> In package stream/sssssss\nstream_c.exe: hash", encoding="utf-8")
+    with pytest.raises(InfrastructureError, match=r"(?s)--overwrite.*stream_c\.exe: hash"):
+        register(environment, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("mpi", "launch", "env"),
+    [
+        ("mvapich2", "--mpi=pmi2", {"MV2_ENABLE_AFFINITY": "0"}),
+        ("mvapich", "--mpi=pmi2", {"MVP_ENABLE_AFFINITY": "0"}),
+        ("openmpi", "--mpi=pmix", {}),
+        ("hpcx-mpi", "--mpi=pmix", {}),
+    ],
+)
+def test_an_mpi_library_has_its_own_launch_options(environment, tmp_path, monkeypatch, mpi, launch, env):
+    monkeypatch.setenv("SPACK_ROOT", str(FakeSpack(tmp_path / "spack", mpi).root))
+    stack = register(environment, tmp_path / "stack")
+    osu = find_program(stack, "osu")
+    assert (osu.mpi, osu.launch, osu.env) == (f"{mpi} 4.3.2", (launch,), env)
+    assert find_program(stack, "stream").env == {}
+
+
+def test_an_unknown_mpi_library_is_refused(environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPACK_ROOT", str(FakeSpack(tmp_path / "spack", "fujitsu-mpi").root))
+    with pytest.raises(InfrastructureError, match=r"osu-micro-benchmarks.* is linked with fujitsu-mpi"):
+        register(environment, tmp_path / "stack")
+
+
+def test_a_case_is_told_by_its_variant(fake, environment, tmp_path):
+    fake.nodes[-1]["parameters"] = {"compile_type": ["em_real"]}
+    fake.write()
+    stack = register(environment, tmp_path / "stack")
+    assert [program.name for program in stack.programs] == ["stream", "osu", "wrf-real"]
+
+
+def test_a_package_without_its_program_is_refused(fake, environment, tmp_path):
+    (fake.root / "store/stream/bin/stream_c.exe").unlink()
+    with pytest.raises(InfrastructureError, match=r"stream_c\.exe is missing.*`spack uninstall /sssssss"):
+        register(environment, tmp_path / "stack")
+
+
+def test_a_lock_of_another_operating_system_is_refused(fake, environment, tmp_path):
+    fake.nodes[2]["arch"]["platform_os"] = "rocky9"
+    fake.write()
+    with pytest.raises(InfrastructureError, match=r"is for rocky9, and this machine is debian12"):
+        register(environment, tmp_path / "stack")
+
+
+def test_an_environment_that_is_not_installed_is_refused(fake, environment, tmp_path):
+    fake.nodes = []
+    fake.write()
+    with pytest.raises(InfrastructureError, match=r"no program is installed: run `spack -e .* install`"):
+        register(environment, tmp_path / "stack")
+    (environment / "spack.lock").unlink()
+    with pytest.raises(UsageError, match=r"spack\.lock is missing: run `spack -e .* concretize`"):
+        register(environment, tmp_path / "stack")
+
+
+@pytest.mark.parametrize("root", ["/nonexistent", ""])
+def test_spack_is_needed(environment, tmp_path, monkeypatch, root):
+    monkeypatch.setenv("SPACK_ROOT", root)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no program spack .*setup-env\.sh"):
+        register(environment, tmp_path / "stack")
+
+
+def test_changed_files_are_named(fake, environment, tmp_path):
+    stack = register(environment, tmp_path / "stack")
+    bench = tmp_path / "bench"
+    (bench / "sub").mkdir(parents=True)
+    (bench / "sub/in.lj").write_text("run 100")
+    stream, osu = find_program(stack, "stream"), find_program(stack, "osu")
+    stream = stream.model_copy(update={"data": {"bench": bench}, "sums": {"bench": manifest.checksum(bench)}})
+    stack = stack.model_copy(update={"programs": (stream, osu)})
+    assert list(stack.changed()) == []
+    osu.data["osu_bw"].write_bytes(b"another")
+    (bench / "sub/in.lj").write_text("run 101")
+    assert list(stack.changed()) == [
+        f"stream: {bench} has changed since the stack was set up",
+        f"osu: {osu.data['osu_bw']} has changed since the stack was set up",
+    ]
+    osu.data["osu_bw"].unlink()
+    assert f"osu: {osu.data['osu_bw']} is gone" in list(stack.changed())
+    other = stream.model_copy(update={"sums": {"bench": manifest.checksum(bench)}})
+    assert stack.model_copy(update={"programs": (other, osu)}).hash != stack.hash
+    without = stream.model_copy(update={"sums": {}})
+    assert list(without.changed()) == [f"stream: {bench} has no checksum in the manifest"]
+
+
+def test_the_commands(fake, environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+
+    def start(*arguments, code=0):
+        done = CliRunner().invoke(app, ["stack", *arguments])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "no stack is set up" in start("check", code=5)
+    stack_hash = start("register", "--spack", str(environment)).split()[2].rstrip(":")
+    assert f"spack {stack_hash} (the default)\n  stream 5.10: stream\n" in start("check")
+    (fake.root / "store/stream/bin/stream_c.exe").write_bytes(b"another")
+    output = start("check", code=5)
+    assert "stream_c.exe has changed" in output
+    assert "ci/build-stack sets it up again" in output
+    (tmp_path / "state/stack/spack/manifest.json").write_text('{"schema": "virtqual-stack/0"}')
+    assert "ci/build-stack sets the stack up again" in start("check", code=5)

@@ -1,0 +1,73 @@
+"""The project's own files for Spack: `spack.yaml`, its lock and its configuration."""
+
+import json
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from virtqual.stack.spack import load_recipe
+
+ROOT = Path(__file__).parents[3]
+VIRTUAL_PACKAGES = {"mpi", "blas", "lapack"}
+
+
+def load(file):
+    return YAML(typ="safe").load((ROOT / file).read_text(encoding="utf-8"))
+
+
+def specs():
+    return [
+        spec
+        for sets in load("spack.yaml")["spack"]["definitions"]
+        for names in sets.values()
+        for spec in names
+    ]
+
+
+def test_spack_yaml_pins_its_programs_and_recipes():
+    assert all("@=" in spec for spec in specs() if not spec.startswith("mpip"))
+    packages = {spec.partition("@")[0] for spec in specs()}
+    assert packages == {entry["package"] for entry in load_recipe()["programs"].values()}
+    builtin = load("spack.yaml")["spack"]["repos"]["builtin"]
+    # Spack does not update a clone that exists.
+    assert builtin["destination"].endswith(builtin["commit"][:8])
+
+
+def test_the_lock_is_of_these_specs_and_holds_nothing_of_one_machine():
+    lock = json.loads((ROOT / "spack.lock").read_text(encoding="utf-8"))
+    roots = [lock["concrete_specs"][root["hash"]] for root in lock["roots"]]
+    locked = sorted(f"{root['name']}@={root['version']}" for root in roots)
+    assert locked == sorted(spec.split()[0] for spec in specs())
+    packages = lock["concrete_specs"].values()
+    assert {package["arch"]["target"] for package in packages} == {"x86_64_v3"}
+    assert {package["external"]["path"] for package in packages if "external" in package} == {"/usr"}
+
+
+def test_the_target_is_stated_once_and_hidden_by_nothing():
+    files = [file.relative_to(ROOT) for file in (ROOT / "config/common").rglob("*.yaml")]
+    assert sum(json.dumps(load(file)).count("target=") for file in files) == 1
+    # Spack does not apply the requirement of `all` to a package with a requirement of its own.  A string is
+    # replaced by a site's; lists are joined, and two targets would contradict each other.  Spack finds no
+    # solution for a dependency in the requirement of a virtual package.
+    required = {
+        name: entry["require"]
+        for file in files
+        for name, entry in load(file).get("packages", {}).items()
+        if "require" in entry
+    }
+    assert required.keys() == {"all"} | VIRTUAL_PACKAGES
+    assert all(isinstance(requirement, str) and "^" not in requirement for requirement in required.values())
+
+
+def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():
+    assert load("config/site.example/concretizer.yaml") == {
+        "concretizer": {"targets": {"host_compatible": False}}
+    }
+    packages = load("config/site.example/packages.yaml")["packages"]
+    provider = packages["mpi"]["require"]
+    assert load_recipe()["mpi"][provider] == {"launch": ["--mpi=pmix"]}
+    assert packages[provider]["buildable"] is False
+    # With one colon Debian's compiler and Slurm would stay beside the site's.
+    replaced = {name.rstrip(":") for name in packages if name.endswith(":")}
+    assert replaced == {"gcc", "slurm", "rdma-core"}
+    assert replaced <= load("config/common/packages.yaml")["packages"].keys()

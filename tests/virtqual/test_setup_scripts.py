@@ -1,0 +1,217 @@
+"""The scripts of `ci/` that set up Python and Spack, with stand-ins for programs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from virtqual import paths
+from virtqual.stack.manifest import sha256
+
+TOOLS = ("bash", "sh", "cat", "cp", "dirname", "id", "mkdir", "sha256sum", "grep", "tail", "sed")
+# A Python of the machine, which makes an environment.
+PYTHON = """#!/bin/sh
+case "$*" in
+    "-c import sys"*) exit {too_old} ;;
+    "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo "{name}" > taken ;;
+esac
+"""
+# The Python of an environment, with a pip that fails or not.
+PIP = """#!/bin/sh
+echo "$*" > pip-arguments
+echo "WARNING: Retrying" >&2
+echo "      ERROR: No matching distribution found for setuptools>=77" >&2
+echo "note: This error originates from a subprocess, and is likely not a problem with pip." >&2
+exit $FAKE_PIP
+"""
+SPACK = """#!/bin/sh
+echo "$*" >> commands
+[ "$1" != arch ] || echo debian12
+"""
+
+
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    root = tmp_path / "checkout"
+    shutil.copytree(paths.root() / "ci", root / "ci")
+    for name in ("pyproject.toml", "requirements.lock"):
+        (root / name).write_text(name)
+    return root
+
+
+@pytest.fixture
+def run(checkout):
+    def run(name, *arguments, **env):
+        command = ["bash", f"ci/{name}", *arguments]
+        env = {**os.environ, **env}
+        return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["build-stack", "setup", "venv"])
+def test_help_installs_nothing(run, checkout, name):
+    files = set(checkout.rglob("*"))
+    done = run(name, "--help", PATH=str(checkout.parent) + ":/usr/bin:/bin")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) >= 2
+    assert not done.stdout.startswith("#")
+    assert set(checkout.rglob("*")) == files
+
+
+@pytest.mark.parametrize("name", ["build-stack", "setup"])
+def test_an_unknown_option_is_refused(run, checkout, name):
+    done = run(name, "--sett")
+    assert (done.returncode, done.stderr) == (2, f"ci/{name}: unknown option --sett (see --help)\n")
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("pythons", "env", "taken"),
+    [
+        ({"python3": False, "python3.13": False}, {}, "python3"),
+        ({"python3": True, "python3.11": False, "python3.12": False}, {}, "python3.12"),
+        ({"python3": False, "mine": False}, {"VIRTQUAL_PYTHON": "mine"}, "mine"),
+        ({"python3": True, "mine": True}, {}, None),
+        ({"python3": True, "mine": True, "python3.12": False}, {"VIRTQUAL_PYTHON": "mine"}, None),
+    ],
+    ids=["python3 is new enough", "RHEL 9", "it is named", "all are too old", "the named one is too old"],
+)
+def test_the_first_python_that_is_new_enough(run, checkout, tmp_path, pythons, env, taken):
+    (tmp_path / "bin").mkdir()
+    for name in TOOLS:
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    for name, too_old in pythons.items():
+        write_program(tmp_path / "bin" / name, PYTHON.format(name=name, too_old=int(too_old)))
+    done = run("venv", PATH=str(tmp_path / "bin"), **env)
+    if taken:
+        assert done.returncode == 0, done.stderr
+        assert (checkout / "taken").read_text().strip() == taken
+    else:
+        assert done.returncode == 5
+        assert f"found no such one as {env.get('VIRTQUAL_PYTHON', 'python3 python3.14')}" in done.stderr
+        for way in ("dnf install python3.11", "apt-get install python3 python3-venv", "VIRTQUAL_PYTHON="):
+            assert way in done.stderr
+
+
+def test_a_changed_lock_is_installed(run, checkout):
+    write_program(checkout / ".venv/bin/python", PIP)
+    write_program(checkout / ".venv/bin/virtqual", "")
+    for lock, installs in (("a", True), ("a", False), ("b", True)):
+        (checkout / "requirements.lock").write_text(lock)
+        (checkout / "pip-arguments").unlink(missing_ok=True)
+        assert run("venv", FAKE_PIP="0").returncode == 0
+        assert (checkout / "pip-arguments").exists() is installs
+
+
+def test_a_failure_of_pip_is_one_message(run, checkout):
+    write_program(checkout / ".venv/bin/python", PIP)
+    done = run("venv", FAKE_PIP="1")
+    assert done.returncode == 5
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("ci/venv: "))
+    assert line.endswith("could not be installed: ERROR: No matching distribution found for setuptools>=77")
+    assert "Retrying" not in done.stderr
+    assert "PIP_FIND_LINKS=DIR" in done.stderr
+    assert not list((checkout / ".venv").glob("*.sum"))
+    assert run("venv", FAKE_PIP="0").returncode == 0
+
+
+def test_a_wheel_with_another_hash_is_refused(run, checkout, tmp_path):
+    wheel = tmp_path / "index/needed-1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as file:
+        info = "needed-1.dist-info"
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: needed\nVersion: 1\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    assert sha256(wheel) != "0" * 64
+    (checkout / "requirements.lock").write_text(f"needed==1 --hash=sha256:{'0' * 64}\n")
+    # The real pip, which does not come to installing.
+    write_program(checkout / ".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    done = run("venv", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent))
+    assert done.returncode == 5
+    assert "could not be installed: another hash than in the lock: needed==1" in done.stderr
+
+
+def git(directory, *arguments):
+    command = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-C", directory, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def build(run, checkout, tmp_path):
+    """Run `ci/build-stack` with repositories of one recipe and a stand-in for Spack."""
+    write_program(tmp_path / "git/spack.git/bin/spack", SPACK)
+    write_program(tmp_path / "git/spack-packages.git/recipe", "")
+    commits = []
+    for name in ("spack", "spack-packages"):
+        repository = tmp_path / f"git/{name}.git"
+        git(repository, "init", "--quiet")
+        git(repository, "add", ".")
+        git(repository, "commit", "--quiet", "--message", "pinned")
+        commits.append(git(repository, "rev-parse", "HEAD"))
+        git(repository, "commit", "--quiet", "--allow-empty", "--message", "newer")
+    script = checkout / "ci/build-stack"
+    pinned = "2e907202bcc8209a6a62243aab50c179b524cc3b"
+    assert pinned in script.read_text()
+    script.write_text(script.read_text().replace(pinned, commits[0]))
+    text = (paths.root() / "spack.yaml").read_text(encoding="utf-8")
+    text = text.replace("d4f7c711a6a42f1c4d551c8fd10fce9a11340a81", commits[1])
+    (checkout / "spack.yaml").write_text(text, encoding="utf-8")
+    (checkout / "spack.lock").write_text('"platform_os": "debian12"')
+    write_program(checkout / ".venv/bin/python", PIP)
+    write_program(checkout / ".venv/bin/virtqual", '#!/bin/sh\necho "virtqual $*" >> commands\n')
+
+    def build(*arguments, git=tmp_path / "git"):
+        done = run("build-stack", *arguments, FAKE_PIP="0", VIRTQUAL_GIT=str(git), SPACK_ROOT="")
+        commands = checkout / "commands"
+        lines = commands.read_text().splitlines() if commands.exists() else []
+        commands.unlink(missing_ok=True)
+        return done, lines
+
+    return build
+
+
+def test_spack_and_recipes_are_brought_once(build, checkout, tmp_path):
+    done, commands = build("stream", "hpl")
+    assert done.returncode == 0, done.stderr
+    assert commands == [
+        "arch --operating-system",
+        "-e . install --only-concrete stream hpl",
+        "virtqual stack register --spack .",
+    ]
+    assert (checkout / ".virtqual/spack-packages-d4f7c711/recipe").is_file()
+    assert done.stdout.count("fetching") == 2
+    done, commands = build(git=tmp_path / "gone")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert commands[1] == "-e . install --only-concrete"
+
+
+def test_versions_are_chosen_anew_for_another_machine_or_site(build, checkout):
+    (checkout / "spack.lock").write_text('"platform_os": "rocky9"')
+    assert build()[1][1] == "-e . concretize --force"
+    (checkout / "spack.lock").write_text('"platform_os":"debian12"')
+    assert build("--concretize")[1][1] == "-e . concretize --force"
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", "spack.lock")
+    git(checkout, "commit", "--quiet", "--message", "shipped")
+    assert build()[1][1] == "-e . install --only-concrete"
+    (checkout / "config/site").mkdir(parents=True)
+    assert build()[1][1] == "-e . concretize --force"
+    (checkout / "spack.lock").write_text('the site\'s: "platform_os": "debian12"')
+    assert build()[1][1] == "-e . install --only-concrete"
+
+
+def test_a_failed_fetch_leaves_nothing(build, checkout, tmp_path):
+    done, commands = build(git=tmp_path / "gone")
+    assert (done.returncode != 0, commands) == (True, [])
+    assert not (checkout / ".virtqual/spack-packages-d4f7c711").exists()
