@@ -21,7 +21,7 @@ from virtqual.files.wording import describe_first_mistake
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
-def read_text(file: Path, what: str, *, pipes: bool = False) -> str:
+def read_record_text(file: Path, what: str, *, pipes: bool = False) -> str:
     """Return the text of a record's file, or of a pipe where those are allowed.
 
     Raises
@@ -57,7 +57,7 @@ def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) ->
     UsageError
         The file cannot be read, or is not of this form: names the file and the first key that is wrong.
     """
-    text = read_text(file, what, pipes=pipes)
+    text = read_record_text(file, what, pipes=pipes)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
-from virtqual.files.records import read_text
+from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
 from virtqual.references.metrics import Metric
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
@@ -166,7 +166,7 @@ def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dic
     DataError
         With file, line and column of the first `SHOWN` mistakes.
     """
-    text = read_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
+    text = read_record_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:
         raise UsageError(f"{file}: no table of pairs (a binary file: byte 0 is in it)")
     if not text.strip():
