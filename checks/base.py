@@ -23,7 +23,7 @@ from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.files.wording import dotted
 from virtqual.harness import limits, order
-from virtqual.harness.recorder import ended
+from virtqual.harness.recorder import end_by_slurm
 from virtqual.identity import gather
 from virtqual.inputs import kept, known
 from virtqual.job import notes
@@ -201,8 +201,10 @@ class Sampled(Guarded):
 
     def measure(self):
         """Read the run, or say why its numbers do not count."""
-        if why := ended(self.job):
-            raise SanityError(why)
+        if reason := end_by_slurm(self.job):
+            raise SanityError(reason)
+        if self.job.exitcode != 0:
+            raise SanityError(f"job exited with exit code {self.job.exitcode}")
         try:
             noted = self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
             identity = notes.identities(noted, self.host)

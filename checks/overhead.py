@@ -102,8 +102,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
     def judge(self):
         """Say the verdicts; only WITHIN passes, and a baseline is skipped with its reason."""
         try:
-            run = plain.current()
-            session = run.session(self.current_environ.name)
+            session = plain.find_session(self.current_environ.name)
         except (VirtqualError, PairingError) as error:
             raise SanityError(str(error)) from error
         self.verdicts = session.verdicts_of(self.case)

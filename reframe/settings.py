@@ -6,8 +6,6 @@ from virtqual.harness import guards, steps
 from virtqual.qualify import plain
 from virtqual.site import configuration as site
 
-# The guards come first: what they refuse does not become a session.
-plain.install()
-guards.install()
+guards.install(plain.run_session)
 steps.install()
 site_configuration = site.configuration(Path(__file__).parent / "systems")

@@ -114,7 +114,7 @@ def test_a_job_that_somebody_cancels(cluster):
     cluster.asked("scancel", cluster.running())
     code, said = ended(process)
     assert code == 5
-    assert "ended as CANCELLED (somebody cancelled it)" in said
+    assert "ended as CANCELLED (it was cancelled)" in said
     assert len(cluster.last()[1]["runs"]) >= 1
 
 

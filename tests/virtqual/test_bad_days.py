@@ -57,7 +57,7 @@ def test_a_job_that_lost_its_node_ends_the_session(site, word, why):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("CANCELLED", "ended as CANCELLED (somebody cancelled it)"),
+        ("CANCELLED", "ended as CANCELLED (it was cancelled)"),
         ("TIMEOUT", "ended as TIMEOUT (it reached its time limit)"),
         ("OUT_OF_MEMORY", "ended as OUT_OF_MEMORY (it used more memory than it may)"),
         ("DEADLINE", "ended as DEADLINE (by Slurm)"),

@@ -84,7 +84,7 @@ def test_a_job_that_has_ended_before_the_session(site):
         file.unlink()
     said = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == 5, said
-    assert "ended as CANCELLED (somebody cancelled it)" in said
+    assert "ended as CANCELLED (it was cancelled)" in said
     assert f"--resume {session(site)['session']}` goes on with it" in said
     assert len(session(site)["runs"]) >= 1
 

@@ -213,7 +213,7 @@ def listing(
     judged = sum(entry.paired for entry in here)
     text.append(f"{len(here)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
     if not here:
-        text.append(f"-n, -t or -p select none of them; {there_is(config, system.name)}")
+        text.append(f"-n, -t or -p select none of them; {describe_system(config, system.name)}")
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
@@ -226,7 +226,7 @@ def listing(
     return "\n".join(text) + "\n"
 
 
-def there_is(config: Any, name: str) -> str:
+def describe_system(config: Any, name: str) -> str:
     """Return which partitions and stacks ReFrame's configuration has for a system, whatever was selected."""
     (system,) = (entry for entry in config["systems"] if entry["name"] == name)
     partitions = ", ".join(partition["name"] for partition in system["partitions"])

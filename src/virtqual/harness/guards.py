@@ -1,12 +1,21 @@
 """Guards around ReFrame itself: a run that did nothing must not be called passed.
 
-ReFrame ends with ``PASSED`` and exit code 0 when no test case was selected, when every case was dropped
-because a dependency could not be resolved (``--repeat`` and ``--distribute`` do that), and when a check
-file could not be imported.  Its site configuration runs in its own process, so the configuration installs
-these guards, and they hold for the plain ``reframe`` command too.
+ReFrame's site configuration installs them (``reframe/settings.py``), so that they also hold for the plain
+``reframe`` command.  ReFrame offers no hook for any of them: they wrap six of its functions that are not
+public.  The version of ReFrame is pinned, and ``tests/checks/test_guards.py`` starts the real command.
 
-They wrap functions that are not public; the version of ReFrame is pinned, and tests start the real
-command and fail when a guard no longer bites.
+=============================  ===========================================================  ===============
+function                       what ReFrame would have to offer instead                     upstream
+=============================  ===========================================================  ===============
+``Runner.runall``              an error if no case is selected; a hook before a run         reframe#3599
+``RegressionCheckLoader``      an error if a file or a test cannot be loaded                reframe#3598
+``dependencies.build_deps``    an error if a dependency cannot be resolved                  reframe#2558
+``cli.list_checks``            a list with one entry for a check, whatever its parameters   reframe#2248
+``slurm_state_completed``      an end for preempted jobs that are not requeued              reframe#3608
+``VarSpace.inject``            no walk over the stack for a warning that is suppressed      reframe#2544
+=============================  ===========================================================  ===============
+
+The last one is half of the time that ReFrame takes to start.
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,55 +35,61 @@ from typing import Any, NoReturn
 from reframe.core import fields, runtime, variables
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
-from reframe.core.pipeline import CompileOnlyRegressionTest
 from reframe.core.schedulers import slurm
 from reframe.frontend import cli, dependencies
-from reframe.frontend.executors import RegressionTask, Runner
-from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
-from reframe.utility import import_module_from_file, jsonext
+from reframe.frontend.executors import Runner
+from reframe.frontend.loader import RegressionCheckLoader
 
 from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
-from virtqual.harness.process import NOTHING_SELECTED, PARENT
+from virtqual.harness.process import PARENT_VARIABLE
+from virtqual.harness.progress import ErrorEvent, send
 from virtqual.site.configuration import ABSENT
 
-#: What the loader found, before anything was selected.
-_loaded: list[catalogue.Entry] = []
+RunCases = Callable[[list[Any]], Any]
+#: Runs cases: the arguments are ReFrame's runner, its function that runs cases, the cases and restored ones.
+RunSession = Callable[[Any, RunCases, list[Any], Sequence[Any]], Any]
 
-
-#: Linux: the signal that a process gets when the one that started it dies (prctl(2)).
+#: Linux: the signal that a process gets when its parent dies (prctl(2)).
 _PR_SET_PDEATHSIG = 1
 
 
-def install() -> None:
-    """Put the guards around ReFrame's loader and runner, once."""
+class _Loaded:
+    """The checks that ReFrame has loaded, before any selection."""
+
+    entries: tuple[catalogue.Entry, ...] = ()
+
+
+def install(run_session: RunSession) -> None:
+    """Put the guards around ReFrame's loader, runner and list, once a process."""
     _end_with_parent()
     if not getattr(Runner, "_virtqual_guarded", False):
-        Runner.runall = _refuse_nothing(Runner.runall)
+        Runner.runall = _guard_run(Runner.runall, run_session)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
-        RegressionCheckValidator.visit_ImportFrom = _see_our_tests(RegressionCheckValidator.visit_ImportFrom)
-        CompileOnlyRegressionTest.check_sanity = _with_build_job(CompileOnlyRegressionTest.check_sanity)
-        RegressionTask.log_result = _without_warm_ups(RegressionTask.log_result)
-        variables.VarSpace.inject = _without_callers(variables.VarSpace.inject)
-        jsonext.util = _ImportsOfPackages
         dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
-        cli.list_checks = _catalogue(cli.list_checks)
-        for name in ("slurm_state_completed", "slurm_state_pending"):
-            setattr(slurm, name, _with_preempted(getattr(slurm, name)))
+        cli.list_checks = _list_by_check(cli.list_checks)
+        slurm.slurm_state_completed = _complete_preempted(slurm.slurm_state_completed)
+        variables.VarSpace.inject = _skip_deprecations(variables.VarSpace.inject)
         Runner._virtqual_guarded = True
 
 
-def _with_preempted(of_state: Callable[[str | None], bool]) -> Callable[[str | None], bool]:
-    """Take a job for ended that was preempted, or revoked by a federation: ReFrame would wait for ever.
+def loaded_entries() -> tuple[catalogue.Entry, ...]:
+    """Return an entry for every check that this ReFrame has loaded, selected or not."""
+    return _Loaded.entries
 
-    Slurm would begin it again only where it may be requeued, and none of ours may.
+
+def _complete_preempted(is_completed: Callable[[str | None], bool]) -> Callable[[str | None], bool]:
+    """Take a preempted or revoked job as ended: ReFrame would wait for ever.
+
+    Slurm begins such a job again only if the job may be requeued, and none of ours may.
     """
-    return lambda state: of_state(re.sub(r"\b(PREEMPTED|REVOKED)\b", "CANCELLED", state) if state else state)
+    states = re.compile(r"\b(PREEMPTED|REVOKED)\b")
+    return lambda state: is_completed(states.sub("CANCELLED", state) if state else state)
 
 
 def _end_with_parent() -> None:
-    """Where virtqual started this ReFrame, let its death be a Ctrl-C here: jobs must not go on unseen."""
-    parent = os.environ.get(PARENT)
+    """Let the death of the virtqual that started this ReFrame be a Ctrl-C: jobs must not go on unseen."""
+    parent = os.environ.get(PARENT_VARIABLE)
     if not parent:
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
@@ -83,7 +98,7 @@ def _end_with_parent() -> None:
 
 
 def _end(message: str) -> NoReturn:
-    """End ReFrame with an error, in lines of whole words where a person sees it."""
+    """End ReFrame with an error; on a terminal in lines of whole words."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns - len("ERROR: ")
         message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
@@ -91,49 +106,65 @@ def _end(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def _refuse_nothing(runall: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: Any, testcases: Any, restored_cases: Any = None) -> Any:
-        _refuse_absent()
+def _guard_run(runall: Callable[..., Any], run_session: RunSession) -> Callable[..., Any]:
+    def guarded(runner: Any, testcases: list[Any], restored_cases: Sequence[Any] | None = None) -> Any:
+        _refuse_absent_system()
         if not testcases:
             system = runtime.runtime().system
-            _end(
-                f"{NOTHING_SELECTED}, so nothing was run and nothing passed; "
-                f"{catalogue.there_is(runtime.runtime().site_config, system.name)} ({system.descr}); "
+            message = (
+                "no test case was selected, so nothing was run and nothing passed; "
+                f"{catalogue.describe_system(runtime.runtime().site_config, system.name)} ({system.descr}); "
                 "look at -n, -t, -p and --system, and list what there is with -L"
             )
-        if option := _breaks_pairs(self, testcases):
+            send(ErrorEvent(cause="selection", message=message))
+            _end(message)
+        if option := _find_repeating_option(runner, testcases):
             _end(
                 f"{option} cannot be used with paired samples, which run once, in turn: "
                 "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
-        return runall(self, _adjacent(testcases), restored_cases)
+        restored = restored_cases or []
+
+        def run_cases(cases: list[Any]) -> Any:
+            return runall(runner, cases, restored)
+
+        try:
+            return run_session(runner, run_cases, _put_pairs_together(testcases), restored)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            send(ErrorEvent(cause="run", message=reason))
+            raise
 
     return guarded
 
 
-def _refuse_absent() -> None:
-    """End ReFrame where its system is not there at the moment: every check would lack a program."""
+def _refuse_absent_system() -> None:
+    """End ReFrame if its system is not there at the moment: every check would lack a program."""
     system = runtime.runtime().system
     if any(partition.name == ABSENT for partition in system.partitions):
         _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 
-def _breaks_pairs(runner: Any, testcases: list[Any]) -> str:
-    """Return the option by which paired tests would run again, or on nodes of its choice; empty for none."""
+def _find_repeating_option(runner: Any, testcases: list[Any]) -> str | None:
+    """Return the option by which paired tests would run again, or on nodes of its choice."""
     checks = [case.check for case in testcases if hasattr(case.check, "run_group")]
-    again = {
+    if not checks:
+        return None
+    options = {
         "--reruns": runner._num_reruns,
         "--max-retries": runner._max_retries,
         "--duration": runner._timeout,
+        # These options add parameters of their own, and lose dependencies on the way.
+        "--repeat, --distribute or -P": any(
+            name.startswith(".") for check in checks for name in type(check).raw_params
+        ),
     }
-    # These options add parameters of their own, and lose dependencies on the way.
-    added = any(name.startswith(".") for check in checks for name in type(check).raw_params)
-    given = [option for option, value in again.items() if value]
-    given += ["--repeat, --distribute or -P"] if added else []
-    return given[0] if checks and given else ""
+    return next((option for option, value in options.items() if value), None)
 
 
-def _adjacent(testcases: list[Any]) -> list[Any]:
+def _put_pairs_together(testcases: list[Any]) -> list[Any]:
     """Bring the runs of one pair next to each other, so that they see the same machine.
 
     ReFrame's own order is topological but goes through all variants of a check in turn.  Cases of the same
@@ -141,11 +172,11 @@ def _adjacent(testcases: list[Any]) -> list[Any]:
     """
     place: dict[str, int] = {}
     for index, case in enumerate(testcases):
-        place.setdefault(_group(case), index)
-    return sorted(testcases, key=lambda case: place[_group(case)])
+        place.setdefault(_group_of(case), index)
+    return sorted(testcases, key=lambda case: place[_group_of(case)])
 
 
-def _group(case: Any) -> str:
+def _group_of(case: Any) -> str:
     return str(getattr(case.check, "run_group", case.check.unique_name))
 
 
@@ -155,7 +186,7 @@ def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
         if dropped:
             names = ", ".join(sorted({case.check.display_name for case in dropped})[:3])
             raise ReframeFatalError(
-                f"{len(dropped)} test cases would be dropped because what they depend on is not there "
+                f"{len(dropped)} test cases would be dropped, since their dependencies cannot be resolved "
                 f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
                 "VIRTQUAL_PAIRS=0:5 takes more pairs"
             )
@@ -164,95 +195,44 @@ def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def loaded() -> tuple[catalogue.Entry, ...]:
-    """Return every check that this ReFrame has loaded, whatever was selected."""
-    return tuple(_loaded)
-
-
-def _catalogue(list_checks: Callable[..., Any]) -> Callable[..., Any]:
+def _list_by_check(list_checks: Callable[..., Any]) -> Callable[..., Any]:
     def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
-        _refuse_absent()
+        _refuse_absent_system()
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
-        _share_in_pipelines(testcases)
-        here, now = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
+        _share_error_rate(testcases)
+        selected, context = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
         printer.info("[List of matched checks]")
-        printer.info(catalogue.listing(here, _loaded, now.system, now.site_config, detailed=detailed))
+        printer.info(
+            catalogue.listing(
+                selected, loaded_entries(), context.system, context.site_config, detailed=detailed
+            )
+        )
         return None
 
     return listed
 
 
-def _share_in_pipelines(testcases: Any) -> None:
+def _share_error_rate(testcases: Any) -> None:
     """Tell the jobs of a generated pipeline, one case each, how many verdicts share the error rate."""
-    verdicts = sum(judges(case) for case in testcases)
+    count = sum(judges(case) for case in testcases)
     for case in testcases:
         if measures(case) or judges(case):
             gitlab = dict(case.check.ci_extras.get("gitlab", {}))
-            gitlab["variables"] = {**gitlab.get("variables", {}), PIPELINE: str(max(verdicts, 1))}
+            gitlab["variables"] = {**gitlab.get("variables", {}), PIPELINE: str(max(count, 1))}
             case.check.ci_extras = {**case.check.ci_extras, "gitlab": gitlab}
 
 
-def _with_build_job(check_sanity: Callable[..., None]) -> Callable[..., None]:
-    """Have a test that only compiles, such as a fixture, end with the exit code of its build.
-
-    Where errors of jobs are trapped, as we configure it, ReFrame looks for that of a run that is not there.
-    """
-
-    def checked(self: Any) -> None:
-        self._job = self._build_job
-        try:
-            check_sanity(self)
-        finally:
-            self._job = None
-
-    return checked
-
-
-def _without_warm_ups(log_result: Callable[..., None]) -> Callable[..., None]:
-    """Leave runs before the first pair out of the perf log, whose columns the first entry decides."""
-
-    def logged(self: Any) -> None:
-        if not getattr(self.check, "warm_up", False):
-            log_result(self)
-
-    return logged
-
-
-class _ImportsOfPackages:
-    """How ``--restore-session`` imports a test's file: as the loader does, with the package that it is in."""
-
-    import_module_from_file = staticmethod(partial(import_module_from_file, load_parents=True))
-
-
-def _see_our_tests(visit: Callable[..., None]) -> Callable[..., None]:
-    """Have ReFrame load the files that make tests by ``checks.overhead`` or ``checks.judged``.
-
-    It leaves out, without a word, every file that neither imports ``reframe`` nor has its decorator.
-    """
-
-    def seen(self: Any, node: Any) -> None:
-        visit(self, node)
-        if {"with_verdict", "judge"} & {name.name for name in node.names}:
-            self._has_regression_test = True
-
-    return seen
-
-
-def _without_callers(inject: Callable[..., None]) -> Callable[..., None]:
-    """While a test gets its variables, do not look for the callers of what is deprecated.
-
-    ReFrame suppresses these warnings there, but has walked the stack and all modules for each of them before,
-    which is half of the time that it takes to start.
-    """
+def _skip_deprecations(inject: Callable[..., None]) -> Callable[..., None]:
+    """While a test gets its variables, do not search the stack for users of deprecated variables."""
     modules = (fields, variables)
     warn = variables.user_deprecation_warning
 
-    def injected(self: Any, obj: Any, cls: Any) -> None:
+    def injected(space: Any, obj: Any, cls: Any) -> None:
         for module in modules:
             module.user_deprecation_warning = lambda *_: None
         try:
-            inject(self, obj, cls)
+            inject(space, obj, cls)
         finally:
             for module in modules:
                 module.user_deprecation_warning = warn
@@ -261,18 +241,39 @@ def _without_callers(inject: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: Any, force: bool = False) -> Any:
-        # While it loads, ReFrame warns of what it leaves out: a file that cannot be imported, a test that
-        # cannot be made, a path that is not there.  Each is a hole in the qualification.
+    def guarded(loader: Any, force: bool = False) -> Any:
+        _refuse_unread_files(loader)
+        # While it loads, ReFrame warns of a file that cannot be imported, a test that cannot be made, a path
+        # that is not there.  Each is a hole in the qualification.
         logger = getlogger()
         before, logger.warn_as_error = logger.warn_as_error, True
         try:
-            checks = load_all(self, force)
+            checks = load_all(loader, force)
+        except BaseException as error:
+            send(ErrorEvent(cause="loading", message=" ".join(str(error).split())))
+            raise
         finally:
             logger.warn_as_error = before
-        _loaded[:] = catalogue.of_checks(checks)
+        _Loaded.entries = catalogue.of_checks(checks)
+        for check in checks:
+            # `--restore-session` imports the file of a test under this name, without its package.
+            module = sys.modules[type(check).__module__]
+            sys.modules.setdefault(module.__name__.rpartition(".")[2], module)
         if file := os.environ.get("VIRTQUAL_CATALOGUE"):
-            catalogue.write(_loaded, Path(file))
+            catalogue.write(_Loaded.entries, Path(file))
         return checks
 
     return guarded
+
+
+def _refuse_unread_files(loader: Any) -> None:
+    """End ReFrame if a file makes tests and ReFrame would not read it: the file does not import ``reframe``."""
+    makes_tests = re.compile(r"^\s*from \S*(judged|overhead) import", re.MULTILINE)
+    imports_reframe = re.compile(r"^\s*(import|from) reframe\b", re.MULTILINE)
+    for path in map(Path, loader.load_path):
+        for file in path.rglob("*.py") if path.is_dir() and loader.recurse else [path]:
+            if not file.is_file():
+                continue
+            text = file.read_text(encoding="utf-8", errors="replace")
+            if makes_tests.search(text) and not imports_reframe.search(text):
+                _end(f"{file}: ReFrame reads only files that import it; add `import reframe`")

@@ -14,46 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.records import open_no_link
+from virtqual.harness.progress import PIPE_VARIABLE, CaseEvent, ErrorEvent, receive
 from virtqual.site import slurm
 
-#: Seconds that ReFrame may take to cancel its jobs and see them end.
-CANCELLING = 60
-
+#: Time for ReFrame to cancel its jobs and see them end.
+CANCEL_TIMEOUT_S = 60
 #: Id of the process that started ReFrame; when that dies, ReFrame cancels its jobs and ends (guards.py).
-PARENT = "VIRTQUAL_PARENT"
-
-# How the guard against an empty selection begins; see virtqual.harness.guards.
-NOTHING_SELECTED = "no test case was selected"
-
-# ReFrame colours its words on terminals only, but a pipe may be told to.
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_RUN = re.compile(r"\[ RUN +\] (.+?) /[0-9a-f]+ @(\S+)")
-_DONE = re.compile(
-    r"\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) *\] \( *(\d+)/(\d+)\) (.+?) /[0-9a-f]+ @(\S+)"
-)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that ReFrame said.
-
-    Attributes
-    ----------
-    kind
-        ``run`` when a case starts, else how it ended (``ok``, ``fail``, ``skip`` ...).
-    case, where
-        The case, and its system, partition and environment.
-    done, total
-        Cases that have ended, and all of them; 0 for ``run``.
-    """
-
-    kind: str
-    case: str
-    where: str
-    done: int = 0
-    total: int = 0
+PARENT_VARIABLE = "VIRTQUAL_PARENT"
+#: Length of the end of ReFrame's output that an error shows.
+MAX_OUTPUT_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -65,14 +36,26 @@ class Files:
     log: Path
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The end of a ReFrame process.
+
+    Attributes
+    ----------
+    code
+        Its exit code; the negative number of the signal that killed it.
+    error
+        The error that ended it; None if it came to its end.
+    """
+
+    code: int
+    error: ErrorEvent | None
+
+
 def pattern(check: str) -> str:
     """Return the pattern by which ``reframe -n`` selects all samples of one check, and nothing else.
 
-    Parameters
-    ----------
-    check
-        Its name and its parameters, with a blank before each.  ReFrame matches names without blanks, such as
-        ``lammps%sample=0N%problem=lj``.
+    ReFrame matches names without blanks, such as ``lammps%sample=0N%problem=lj``.
 
     Examples
     --------
@@ -88,11 +71,11 @@ def command(
     *,
     names: Sequence[str] = (),
     tags: Sequence[str] = (),
-    exclude: str = "",
-    environment: str = "",
-    policy: str = "serial",
-    settings: dict[str, str] | None = None,
-    extras: dict[str, str] | None = None,
+    exclude: str,
+    environment: str,
+    policy: str,
+    settings: dict[str, str],
+    extras: dict[str, str],
 ) -> list[str]:
     """Return the ``reframe`` command of a round.
 
@@ -102,20 +85,18 @@ def command(
         To run on, both partitions.
     files
         Where its reports go.
-    names
-        Patterns of check names; empty for all.
-    tags
-        That a check must have, all of them.
+    names, tags
+        Patterns of check names, and tags that a check must have, all of them.
     exclude
         A tag that no check may have.
     environment
-        The stack; empty for every stack that provides a check's feature.
+        The stack.
     policy
         ReFrame's execution policy.
     settings
         Variables of checks (``-S``).
     extras
-        What the results database keeps with the session.
+        Facts that the results database keeps with the session.
     """
     line = [*_reframe(system), "-r", f"--exec-policy={policy}"]
     line += [f"--report-file={files.report}", f"--report-junit={files.junit}"]
@@ -123,15 +104,10 @@ def command(
         line += ["-n", name]
     for tag in tags:
         line += ["-t", tag]
-    if exclude:
-        line.append(f"--exclude-tag=^{exclude}$")
-    if environment:
-        line += ["-p", f"^{environment}$"]
-    for key, value in (settings or {}).items():
+    line += [f"--exclude-tag=^{exclude}$", "-p", f"^{environment}$"]
+    for key, value in settings.items():
         line += ["-S", f"{key}={value}"]
-    if extras:
-        line.append("--session-extras=" + ",".join(f"{key}={value}" for key, value in extras.items()))
-    return line
+    return [*line, "--session-extras=" + ",".join(f"{key}={value}" for key, value in extras.items())]
 
 
 def listing(system: str, scope: str) -> list[str]:
@@ -149,10 +125,10 @@ def run(
     line: Sequence[str],
     env: dict[str, str],
     log: Path,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[CaseEvent], None],
     stop: threading.Event,
     keep: Sequence[int] = (),
-) -> int:
+) -> Ended:
     """Run ReFrame and report its progress.
 
     Parameters
@@ -164,107 +140,94 @@ def run(
     log
         Its whole output goes here.
     on_event
-        Called for every case that starts or ends.
+        Called for every case that begins or ends.
     stop
         When set, ReFrame is asked to cancel its jobs and end, as by Ctrl-C.
     keep
         File descriptors that ReFrame keeps open: of the session's lock, which is free when both have ended.
-
-    Returns
-    -------
-    int
-        ReFrame's exit code; the negative number of the signal that killed it.
 
     Raises
     ------
     KeyboardInterrupt
         After ReFrame has cancelled its jobs; the second one does not wait for that.
     """
-    # A session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
-    process = subprocess.Popen(
-        line,
-        env={**slurm.environment(), **env, "PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-        pass_fds=tuple(keep),
-    )
+    reader, writer = os.pipe()
+    variables = {
+        **slurm.environment(),
+        **env,
+        "PYTHONUNBUFFERED": "1",
+        PARENT_VARIABLE: str(os.getpid()),
+        PIPE_VARIABLE: str(writer),
+    }
+    try:
+        with open(log, "wb", opener=open_no_link) as output:
+            # In a session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
+            process = subprocess.Popen(
+                line,
+                env=variables,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(*keep, writer),
+            )
+    finally:
+        os.close(writer)
     interrupted = threading.Event()
     threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
-    assert process.stdout is not None
-    with open(log, "w", encoding="utf-8", opener=open_no_link) as file:
+    error = None
+    try:
         while True:
             try:
-                for raw in process.stdout:
-                    text = _COLOUR.sub("", raw)
-                    file.write(text)
-                    if event := parse_line(text):
+                for event in receive(reader):
+                    if isinstance(event, ErrorEvent):
+                        error = event
+                    else:
                         on_event(event)
+                code = process.wait()
                 break
             except KeyboardInterrupt:
                 if interrupted.is_set():
                     process.kill()
                     raise
                 interrupted.set()
-            except OSError:
-                # Nowhere to write to: ReFrame is ended, as by Ctrl-C, before that is said.
+            except Exception:
+                # The event cannot be shown, e.g. on a full disk: ReFrame is ended first, as by Ctrl-C.
                 interrupted.set()
                 process.wait()
                 raise
-    code = process.wait()
+    finally:
+        os.close(reader)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    return code
+    return Ended(code, error)
 
 
-def parse_line(text: str) -> Event | None:
-    """Read one line of ReFrame's output."""
-    if match := _RUN.match(text):
-        return Event("run", match[1], match[2])
-    if match := _DONE.match(text):
-        return Event(match[1].lower(), match[4], match[5], int(match[2]), int(match[3]))
-    return None
-
-
-def _end_when(asked: Sequence[threading.Event], process: subprocess.Popen[str]) -> None:
-    """Ask ReFrame to end when an event is set; kill it where it does not."""
-    while not any(event.is_set() for event in asked):
+def _end_when(requests: Sequence[threading.Event], process: subprocess.Popen[bytes]) -> None:
+    """Ask ReFrame to end when an event is set; kill it if it does not."""
+    while not any(request.is_set() for request in requests):
         if process.poll() is not None:
             return
         time.sleep(0.2)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=CANCELLING)
+            process.wait(timeout=CANCEL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
 
 
-def stopped(log: Path) -> str | None:
-    """Return why ReFrame gave up in the middle, such as a scheduler that fails; None if it did not."""
-    return next((why for why in _errors(log) if why.startswith("run session stopped")), None)
+def database_note(log: Path) -> str | None:
+    """Return a note if ReFrame's results database was not written.
 
-
-def not_stored(log: Path) -> str | None:
-    """Return that ReFrame's results database was not written, for people; None if it was."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    if found := re.search(r"failed to store results in the database: *(.*)", text):
-        return f"ReFrame's results database was not written ({found[1]}); the session's log has every run"
+    ReFrame only prints a warning, after its last event: no listener sees it.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if match := re.search(r"failed to store results in the database: *(.*)", text):
+        return f"ReFrame's results database was not written ({match[1]}); the session's log has every run"
     return None
 
 
-def _errors(log: Path) -> list[str]:
-    """Return the errors in ReFrame's output, each with the lines that follow it, in one line."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    whole = re.findall(r"^ERROR:?(.*(?:\n(?!Log file).*)*)", text, re.MULTILINE)
-    return [" ".join(line for line in error.split() if set(line) != {"-"}) for error in whole]
-
-
-def error_in(log: Path) -> VirtqualError:
-    """Return what ReFrame said when it ended without a report: nothing selected, or something is broken."""
-    why = (_errors(log) or ["it wrote no report"])[-1]
-    if why.startswith(NOTHING_SELECTED):
-        return UsageError(why)
-    return InfrastructureError(f"ReFrame did not run: {why} (its output: {log})")
+def output_error(output: str) -> VirtqualError:
+    """Return an error with the end of the output of a ReFrame that ended without a report."""
+    shown = " ".join(output.split())[-MAX_OUTPUT_CHARS:]
+    return InfrastructureError(f"ReFrame did not run: {shown or 'it wrote no report'}")

@@ -1,7 +1,7 @@
 """Write into the session's log what a ReFrame run does, while it does it.
 
-A listener of ReFrame's execution policy: each case is written down when it is submitted, and again when it
-has ended, so that nothing depends on the report that ReFrame writes at its own end.
+`Recorder` listens to ReFrame's execution policy: each case is written down when it is submitted, and again
+when it has ended.  Nothing depends on the report that ReFrame writes at its own end.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import re
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from reframe.core.exceptions import PerformanceError, SanityError
 from reframe.frontend.executors import TaskEventListener
 
+from virtqual.harness.progress import CaseEvent, send
 from virtqual.runs import Run
 from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
 from virtqual.session.session import NODE_STATES, Failure, Kind
 
-#: Slurm's states of a job that somebody or something else has ended, whatever its output looks like.
-ENDED = frozenset(
+#: Slurm's states of a job that did not end by itself.
+ENDED_STATES = frozenset(
     [
         "BOOT_FAIL",
         "CANCELLED",
@@ -33,11 +34,11 @@ ENDED = frozenset(
         "TIMEOUT",
     ]
 )
-#: Those that are no matter of the job itself: another one on another node, or later, ends otherwise.
-_OF_THE_NODE = NODE_STATES | {"PREEMPTED", "REVOKED"}
-_BY_SLURM = {
-    "CANCELLED": "somebody cancelled it",
-    "LAUNCH_FAILED": "Slurm's daemons did not answer as it was to begin",
+#: States that say nothing of the job itself: the same job on another node, or later, may end otherwise.
+_INFRASTRUCTURE_STATES = NODE_STATES | {"PREEMPTED", "REVOKED"}
+_CAUSES = {
+    "CANCELLED": "it was cancelled",
+    "LAUNCH_FAILED": "Slurm's daemons did not answer when it was to begin",
     "NODE_FAIL": "a node of it died",
     "OUT_OF_MEMORY": "it used more memory than it may",
     "TIMEOUT": "it reached its time limit",
@@ -45,18 +46,24 @@ _BY_SLURM = {
 
 
 class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
-    """Appends to the log of each measuring case; other cases are left aside.
+    """Appends to the log of each measuring case, and reports progress to virtqual.
 
     Parameters
     ----------
     log_of
-        Returns the log that a task belongs to; None for one that is no measurement.
+        Returns the log that a task belongs to; None for a task that is no measurement.
+    total
+        How many cases there are.
     """
 
-    def __init__(self, log_of: Callable[[Any], Log | None]) -> None:
-        self._log_of = log_of
+    def __init__(self, log_of: Callable[[Any], Log | None], total: int = 0) -> None:
+        self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
         self._failed: dict[tuple[str, str], bool] = {}
+
+    def on_task_setup(self, task: Any) -> None:
+        """Report that a case begins."""
+        self._report("run", task)
 
     def on_task_run(self, task: Any) -> None:
         """Write down the job that was submitted."""
@@ -76,6 +83,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
             log.append(WarmedUp(job=str(task.check.job.jobid), case=task.check.display_name))
         elif log:
             log.append(Finished(run=Run.model_validate_json(task.check.record)))
+        self._report("ok", task)
 
     def on_task_failure(self, task: Any) -> None:
         """Write down why there is no run."""
@@ -83,9 +91,11 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         self._failed[_key(task.testcase)] = log is not None
         if log:
             log.append(Failed(failure=failure_of(task)))
+        self._report("fail", task)
 
     def on_task_abort(self, task: Any) -> None:
-        """Nothing failed: ReFrame was told to end, and whoever told it knows why."""
+        """Report that ReFrame was told to end: nothing failed."""
+        self._report("abort", task)
 
     def on_task_skip(self, task: Any) -> None:
         """Write down a case that skipped itself, or whose fixture failed.
@@ -97,23 +107,40 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         self._failed[_key(task.testcase)] = log is not None
         if log and not any(causes):
             log.append(Failed(failure=failure_of(task, "infrastructure" if causes else "refused")))
+        self._report("skip", task)
 
-    def _nothing(self, task: Any) -> None:
-        """Leave aside what says nothing of a run's end."""
+    def _report(self, kind: Literal["run", "ok", "fail", "skip", "abort"], task: Any) -> None:
+        self._ended += kind != "run"
+        check, slot = task.check, getattr(task.check, "slot", None)
+        send(
+            CaseEvent(
+                kind=kind,
+                check=getattr(check, "case", check.display_name),
+                partition=task.testcase.partition.name,
+                side=slot and slot.side,
+                pair=slot and slot.pair,
+                warm_up=bool(slot and slot.warm_up),
+                ended=self._ended,
+                total=self._total,
+            )
+        )
 
-    on_task_setup = on_task_compile = on_task_exit = on_task_compile_exit = _nothing
+    def _do_nothing(self, task: Any) -> None:
+        """Leave an event aside that says nothing of the end of a run."""
+
+    on_task_compile = on_task_exit = on_task_compile_exit = _do_nothing
     on_task_xfailure = on_task_xsuccess = on_task_failure
 
 
-def ended(job: Any) -> str:
-    """Return that Slurm ended a job of ReFrame's, in Slurm's word; empty for one that ended by itself.
+def end_by_slurm(job: Any) -> str | None:
+    """Return that Slurm ended a job of ReFrame's, with the state; None for a job that ended by itself.
 
-    What such a job has written does not count, however whole it looks.
+    The output of such a job does not count, even if it looks complete.
     """
     state = str(getattr(job, "state", None) or "")
-    if state not in ENDED:
-        return ""
-    return f"job {job.jobid} ended as {state} ({_BY_SLURM.get(state, 'by Slurm')})"
+    if state not in ENDED_STATES:
+        return None
+    return f"job {job.jobid} ended as {state} ({_CAUSES.get(state, 'by Slurm')})"
 
 
 def failure_of(task: Any, kind: Kind | None = None) -> Failure:
@@ -122,8 +149,12 @@ def failure_of(task: Any, kind: Kind | None = None) -> Failure:
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
     reason = re.sub(r"exit code (\d+)$", _with_signal, reason)
     kind, state = kind or _kind(task), None
-    if why := ended(job):
-        kind, reason, state = "infrastructure" if job.state in _OF_THE_NODE else "failed", why, job.state
+    if sentence := end_by_slurm(job):
+        kind, reason, state = (
+            "infrastructure" if job.state in _INFRASTRUCTURE_STATES else "failed",
+            sentence,
+            job.state,
+        )
     return Failure(
         check=check.case,
         case=check.display_name,
@@ -138,7 +169,7 @@ def failure_of(task: Any, kind: Kind | None = None) -> Failure:
 
 
 def _with_signal(code: re.Match[str]) -> str:
-    """Return an exit code with the signal that a shell says by it, such as that of a kernel out of memory."""
+    """Return an exit code with the name of the signal that it stands for in a shell."""
     try:
         name = signal.Signals(int(code[1]) - 128).name
     except ValueError:
@@ -151,11 +182,10 @@ def _key(case: Any) -> tuple[str, str]:
 
 
 def _kind(task: Any) -> Kind:
-    """Tell a run that does not count from what is broken."""
+    """Return whether a run does not count, or something is broken."""
     error = task.exc_info[1]
     if isinstance(error, PerformanceError) and task.check.slot.side == "native":
         return "reference"
     if isinstance(error, SanityError):
-        # ReFrame asks first for the exit code of the job script (`trap_job_errors`).
         return "failed" if getattr(task.check.job, "exitcode", None) else "refused"
     return "infrastructure"

@@ -121,8 +121,7 @@ def _listed(request: Request) -> tuple[Entry, ...]:
         line = process.listing(request.system, "full" if request.full else "quick")
         done = execute.run(line, env={**environment(), "VIRTQUAL_CATALOGUE": str(listed)})
         if not listed.is_file():
-            said = " ".join((done.stdout + done.stderr).split())[-500:]
-            raise InfrastructureError(f"ReFrame did not list its checks: {said}")
+            raise process.output_error(done.stdout + done.stderr)
         return catalogue.read(listed)
 
 

@@ -1,8 +1,8 @@
 """A plain ``reframe`` run is a session of one round: recorded as any other, and judged once.
 
-ReFrame's site configuration installs this.  All measuring cases come first, under either execution policy;
-the verdict tests (``checks/overhead.py``) come after them, and say what the one judgement of the whole run
-says of their check.  So the error rate is one for the run, however many checks it has.
+All measuring cases come first, under either execution policy of ReFrame.  The verdict tests
+(``checks/overhead.py``) come after them, and say what the one judgement of the whole run says of their check.
+So one error rate holds for the run, however many checks it has.
 
 ``VIRTQUAL_SESSION``
     Directory of the session that virtqual runs this ReFrame for: then nothing is judged here.
@@ -15,19 +15,18 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from reframe.core import runtime
 from reframe.core.exceptions import ForceExitError
 from reframe.core.logging import getlogger
-from reframe.frontend.executors import Runner
-from reframe.frontend.executors.policies import AsynchronousExecutionPolicy
 
 from virtqual.errors import VirtqualError
-from virtqual.harness import catalogue, guards, repetitions
+from virtqual.harness import catalogue, repetitions
+from virtqual.harness.guards import RunCases, loaded_entries
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import pairs
 from virtqual.harness.recorder import Recorder
@@ -35,7 +34,7 @@ from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
 from virtqual.session.session import Session
 
-SESSION = "VIRTQUAL_SESSION"
+SESSION_VARIABLE = "VIRTQUAL_SESSION"
 
 
 class PlainRun:
@@ -45,38 +44,35 @@ class PlainRun:
     ----------
     logs
         Of the sessions, by name of the stack.
-    against
-        The earlier session that they are compared with, or None.
+    earlier
+        The session that they are compared with, or None.
     share
         How many sessions or pipeline jobs share the error rate.
     """
 
-    def __init__(self, logs: dict[str, Log], against: Session | None, share: int) -> None:
-        self.logs, self._against, self._share = logs, against, share
-        self.interrupted, self.broken = False, ""
+    #: The run of this process: the verdict tests ask it.
+    current: PlainRun | None = None
+
+    def __init__(self, logs: dict[str, Log], earlier: Session | None, share: int) -> None:
+        self.logs, self._earlier, self._share = logs, earlier, share
+        self.interrupted, self.broken = False, list[str]()
         self._sessions: dict[str, Session] = {}
 
     def log_of(self, task: Any) -> Log | None:
-        """Return the log that a task's run belongs to; None for what is no measurement."""
+        """Return the log that a task's run belongs to; None for a task that is no measurement."""
         return self.logs[task.testcase.environ.name] if measures(task.testcase) else None
 
-    @property
-    def sessions(self) -> list[Session]:
-        """The sessions of all stacks, as they were judged."""
-        return [self.session(stack) for stack in self.logs]
-
     def session(self, stack: str) -> Session:
-        """Return the session of a stack as it was judged: when it is first asked for, nothing more is run."""
+        """Return the session of a stack as it was judged: the first call judges it, when all has run."""
         if stack not in self._sessions:
             from virtqual.qualify.concluding import concluded
 
-            log = self.logs[stack]
             first, last, _ = pairs()
             self._sessions[stack] = concluded(
-                log,
-                self._against,
+                self.logs[stack],
+                self._earlier,
                 interrupted=self.interrupted,
-                broken=[self.broken] if self.broken else [],
+                broken=self.broken,
                 share=self._share,
                 # The number of pairs is fixed before the first one, so that a single look decides.
                 looks=[last - first + 1],
@@ -84,154 +80,159 @@ class PlainRun:
         return self._sessions[stack]
 
 
-_running: list[PlainRun] = []
-
-
-def current() -> PlainRun:
-    """Return this process's run.
+def find_session(stack: str) -> Session:
+    """Return the session of a stack in this process's run, judged.
 
     Raises
     ------
     VirtqualError
         ReFrame does not run with the project's configuration.
     """
-    if not _running:
+    if PlainRun.current is None:
         raise VirtqualError("nothing was recorded: is ReFrame's configuration reframe/settings.py?")
-    return _running[-1]
+    return PlainRun.current.session(stack)
 
 
-def install() -> None:
-    """Make every ReFrame run a session, or a part of the session that virtqual runs it for."""
-    if not getattr(Runner, "_virtqual_records", False):
-        Runner.runall = _recorded(Runner.runall)
-        AsynchronousExecutionPolicy.deps_succeeded = _after_measurements(
-            AsynchronousExecutionPolicy.deps_succeeded
-        )
-        Runner._virtqual_records = True
+class _VerdictsLast(Recorder):
+    """A recorder that lets verdicts begin when all measurements have ended, also under the async policy.
+
+    Verdicts depend on every measurement.  A measurement that fails is no dependency any more, since ReFrame
+    would skip the verdicts: they say themselves what failed.
+    """
+
+    def __init__(self, run: PlainRun, measuring: Sequence[Any], verdicts: Sequence[Any]) -> None:
+        super().__init__(run.log_of)
+        self._verdicts = verdicts
+        for verdict in verdicts:
+            for dependency in verdict.deps:
+                dependency.in_degree -= 1
+            verdict.deps[:] = measuring
+
+    def on_task_failure(self, task: Any) -> None:
+        super().on_task_failure(task)
+        self._forget(task)
+
+    def on_task_skip(self, task: Any) -> None:
+        super().on_task_skip(task)
+        self._forget(task)
+
+    on_task_xfailure = on_task_xsuccess = on_task_failure
+
+    def _forget(self, task: Any) -> None:
+        for verdict in self._verdicts:
+            with suppress(ValueError):
+                verdict.deps.remove(task.testcase)
 
 
-def _after_measurements(deps_succeeded: Callable[..., bool]) -> Callable[..., bool]:
-    def held(self: Any, task: Any) -> bool:
-        if judges(task.testcase) and any(measures(other.testcase) for other in self._current_tasks):
-            return False
-        return deps_succeeded(self, task)
-
-    return held
-
-
-def _recorded(runall: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: Any, testcases: list[Any], restored_cases: Sequence[Any] | None = None) -> Any:
-        measuring = [case for case in testcases if measures(case)]
-        verdicts = [case for case in testcases if judges(case)]
-        if self._policy.dry_run_mode or not (measuring or verdicts):
-            return runall(self, testcases, restored_cases)
-        if directory := os.environ.get(SESSION):
-            log = Log(Path(directory))
-            _stage_in(log.directory.name)
-            repetitions.take_over(log.session())
-            listener = Recorder(lambda task: log if measures(task.testcase) else None)
-            self._policy.task_listeners.insert(0, listener)
-            return runall(self, testcases, restored_cases)
-        if os.environ.get(PIPELINE) and not verdicts:
-            return runall(self, testcases, restored_cases)
-        try:
-            return _session(self, runall, testcases, restored_cases or [])
-        except VirtqualError as error:
-            getlogger().error(f"virtqual: {error}")
-            sys.exit(1)
-
-    return guarded
-
-
-def _session(runner: Any, runall: Callable[..., Any], testcases: list[Any], restored: Sequence[Any]) -> Any:
-    """Run the cases as a session of one round."""
-    from virtqual.qualify import opening
-
-    verdicts = [case for case in testcases if judges(case)]
+def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored: Sequence[Any]) -> Any:
+    """Run cases as a session, or as a part of the session that virtqual runs this ReFrame for."""
     measuring = [case for case in testcases if measures(case)]
-    # What a verdict depends on failed, perhaps: it says so itself, and is not skipped for it.
-    for case in verdicts:
-        for dependency in case.deps:
-            dependency.in_degree -= 1
-        case.deps.clear()
-    with ExitStack() as held:
-        name = runtime.runtime().system.name
-        stacks = list(dict.fromkeys(case.environ.name for case in [*measuring, *verdicts]))
-        opened = opening.plain(
-            name,
-            stacks,
-            against=next(case.check.against for case in [*measuring, *verdicts]),
-            hypervisor_class=next(case.check.hypervisor_class for case in [*measuring, *verdicts]),
-            held=None if os.environ.get(PIPELINE) else held,
-            say=getlogger().info,
-        )
-        for log in opened.logs.values():
-            catalogue.write(guards.loaded(), log.directory / catalogue.FILE)
-            repetitions.take_over(log.session())
-        share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
-        run = PlainRun(opened.logs, opened.earlier, share)
-        for case in restored:
-            if _samples(case):
-                run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
-        _stage_in(next(iter(opened.logs.values())).directory.name)
-        runner._policy.task_listeners.insert(0, Recorder(run.log_of))
-        _running.append(run)
+    verdicts = [case for case in testcases if judges(case)]
+    if runner.policy.dry_run_mode or not (measuring or verdicts):
+        return run_cases(testcases)
+    if directory := os.environ.get(SESSION_VARIABLE):
+        log = Log(Path(directory))
+        _stage_in(log.directory.name)
+        repetitions.take_over(log.session())
+        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases))
+        runner.policy.task_listeners.insert(0, recorder)
+        return run_cases(testcases)
+    if os.environ.get(PIPELINE) and not verdicts:
+        return run_cases(testcases)
+    try:
+        return _run_plainly(runner, run_cases, testcases, restored)
+    except VirtqualError as error:
+        getlogger().error(f"virtqual: {error}")
+        sys.exit(1)
+
+
+def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restored: Sequence[Any]) -> Any:
+    """Run cases as a session of one round, and judge it."""
+    measuring = [case for case in testcases if measures(case)]
+    verdicts = [case for case in testcases if judges(case)]
+    with ExitStack() as lock:
+        run = _open_run([*measuring, *verdicts], restored, lock)
+        recorder = _VerdictsLast(run, measuring, verdicts)
+        runner.policy.task_listeners.insert(0, recorder)
         others = [case for case in testcases if not judges(case)]
         try:
-            result = runall(runner, [*others, *verdicts], restored)
+            result = run_cases([*others, *verdicts])
         except (KeyboardInterrupt, ForceExitError):
             run.interrupted = True
             raise
         except BaseException as error:
-            run.broken = f"ReFrame gave up: {' '.join(str(error).split())}"
+            run.broken.append(f"ReFrame gave up: {' '.join(str(error).split())}")
             raise
         finally:
-            for stack in stacks:
-                _show(run.session(stack), run.logs[stack].directory)
-            count = sum(len(session.verdicts) for session in run.sessions)
+            sessions = [run.session(stack) for stack in run.logs]
+            for session in sessions:
+                _show(session, run.logs[session.stack["name"]].directory)
+            count = sum(len(session.verdicts) for session in sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
-    taken = [case for case in (*measuring, *restored) if _samples(case)]
-    if (half := _half(taken)) and not os.environ.get(PIPELINE):
-        getlogger().error(f"virtqual: {half}")
-    bad = [session for session in run.sessions if session.exit_code]
-    if bad and not runner.stats.failed():
-        # ReFrame has no failed test where the verdict tests are not among those that were selected.
-        raise VirtqualError(bad[0].conclusion)
+    sampled = [case for case in (*measuring, *restored) if _is_sample(case)]
+    if (missing := _missing_sides(sampled)) and not os.environ.get(PIPELINE):
+        getlogger().error(
+            f"virtqual: nothing was judged: this run has no {' and no '.join(missing)} sample to compare "
+            "with; select both partitions (--system NAME, without a partition)"
+        )
+    failed = [session for session in sessions if session.exit_code]
+    if failed and not runner.stats.failed():
+        # ReFrame has no failed test if the verdict tests were not selected.
+        raise VirtqualError(failed[0].conclusion)
     return result
 
 
-def _samples(case: Any) -> bool:
+def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) -> PlainRun:
+    """Open a session for each stack of the cases, with the runs that were restored."""
+    from virtqual.qualify import opening
+
+    stacks = list(dict.fromkeys(case.environ.name for case in cases))
+    is_pipeline_job = bool(os.environ.get(PIPELINE))
+    opened = opening.plain(
+        runtime.runtime().system.name,
+        stacks,
+        against=cases[0].check.against,
+        hypervisor_class=cases[0].check.hypervisor_class,
+        held=None if is_pipeline_job else lock,
+        say=getlogger().info,
+    )
+    for log in opened.logs.values():
+        catalogue.write(loaded_entries(), log.directory / catalogue.FILE)
+        repetitions.take_over(log.session())
+    share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
+    run = PlainRun.current = PlainRun(opened.logs, opened.earlier, share)
+    for case in filter(_is_sample, restored):
+        run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
+    _stage_in(next(iter(opened.logs.values())).directory.name)
+    return run
+
+
+def _is_sample(case: Any) -> bool:
     return measures(case) and not case.check.slot.warm_up
 
 
-def _half(measuring: Iterable[Any]) -> str:
-    """Return that a run measured one side only; empty for one that has samples of both."""
-    missing = {"native", "virtual"} - {case.check.slot.side for case in measuring}
-    if not missing:
-        return ""
-    return (
-        f"nothing was judged: this run has no {' and no '.join(sorted(missing))} sample to compare "
-        "with; select both partitions (--system NAME, without a partition)"
-    )
+def _missing_sides(samples: Iterable[Any]) -> list[str]:
+    """Return the sides of which a run has no sample."""
+    return sorted({"native", "virtual"} - {case.check.slot.side for case in samples})
 
 
 def _stage_in(session: str) -> None:
     """Give the session stage and output directories of its own: another session's output is not there."""
-    known = runtime.runtime()
+    context = runtime.runtime()
     for option, prefix in (
-        ("systems/stagedir", known.stage_prefix),
-        ("systems/outputdir", known.output_prefix),
+        ("systems/stagedir", context.stage_prefix),
+        ("systems/outputdir", context.output_prefix),
     ):
-        known.site_config.add_sticky_option(option, str(Path(prefix) / session))
+        context.site_config.add_sticky_option(option, str(Path(prefix) / session))
 
 
 def _show(session: Session, directory: Path) -> None:
-    """Say what the run comes to, as `virtqual qualify` does."""
+    """Print the conclusion of a run, as `virtqual qualify` does."""
     from virtqual.report.console import verbatim
     from virtqual.report.terminal import Terminal
 
     text = io.StringIO()
     Terminal(verbatim(file=text, width=80)).end(session, str(directory))
-    say = getlogger().info
-    say(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
-    say(text.getvalue())
+    print_line = getlogger().info
+    print_line(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
+    print_line(text.getvalue())

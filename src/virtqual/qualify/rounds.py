@@ -13,7 +13,7 @@ from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import hold
-from virtqual.qualify.plain import SESSION
+from virtqual.qualify.plain import SESSION_VARIABLE
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import NODE_STATES, Request, Round, Session
@@ -41,7 +41,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     env = {
         "VIRTQUAL_PAIRS": order.asked_for(*asked),
         "VIRTQUAL_CATALOGUE": str(listed),
-        SESSION: str(job.log.directory),
+        SESSION_VARIABLE: str(job.log.directory),
         **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
     }
     seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
@@ -50,14 +50,14 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     )
     line = _command(job, part, files)
     try:
-        code = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
+        ended = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
             # What was not measured must not be taken for passed.
             job.not_run = catalogue.missing(catalogue.read(listed), *job.has)
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
-    _note_end(job, code, files, catalogue.read(listed))
+    _note_end(job, ended, files, catalogue.read(listed))
 
 
 def _command(job: Qualification, part: Round, files: Files) -> list[str]:
@@ -79,38 +79,42 @@ def _command(job: Qualification, part: Round, files: Files) -> list[str]:
     )
 
 
-def _note_end(job: Qualification, code: int, files: Files, every: Sequence[catalogue.Entry]) -> None:
-    """Note what ended ReFrame, where that was no end of its own.
+def _note_end(
+    job: Qualification, ended: process.Ended, files: Files, entries: Sequence[catalogue.Entry]
+) -> None:
+    """Note what ended ReFrame, if it did not come to its own end.
 
     Raises
     ------
     virtqual.errors.UsageError, virtqual.errors.InfrastructureError
         It ended without having begun, and why.
     """
-    if note := process.not_stored(files.log):
+    if note := process.database_note(files.log):
         job.screen.note(note)
-    if code != 0:
+    if ended.code != 0:
         # Whether a node that failed a job is lost shows after some seconds.
         job.watch.settle()
     if job.watch.stop.is_set():
         return
-    if code != 0:
-        # What failed because its allocation has ended says so in words of many kinds, or in none.
+    if ended.code != 0:
+        # A run whose allocation has ended fails in many ways.
         try:
             slurm.waiting(job.held.values())
-        except InfrastructureError as ended:
-            job.broken.append(str(ended))
-            job.node_lost |= isinstance(ended, slurm.EndedError) and ended.state in NODE_STATES
-    if code < 0:
-        job.broken.append(f"ReFrame was killed ({signal.Signals(-code).name})")
-    elif why := process.stopped(files.log):
-        job.broken.append(f"ReFrame gave up: {why}")
+        except InfrastructureError as gone:
+            job.broken.append(str(gone))
+            job.node_lost |= isinstance(gone, slurm.EndedError) and gone.state in NODE_STATES
+    error, request = ended.error, job.request
+    if ended.code < 0:
+        job.broken.append(f"ReFrame was killed ({signal.Signals(-ended.code).name})")
+    elif error and error.cause == "run":
+        job.broken.append(str(error.exception))
+    elif error and error.cause == "selection" and (request.names or request.tags):
+        reason = catalogue.nothing_selected(entries, request.names, request.tags, *job.has)
+        raise UsageError(f"{reason} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
+    elif error:
+        raise error.exception
     elif not files.report.is_file():
-        error, asked = process.error_in(files.log), job.request
-        if isinstance(error, UsageError) and (asked.names or asked.tags):
-            why = catalogue.nothing_selected(every, asked.names, asked.tags, *job.has)
-            raise UsageError(f"{why} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
-        raise error
+        raise process.output_error(files.log.read_text(encoding="utf-8", errors="replace"))
 
 
 def _checks(request: Request, part: Round) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from virtqual.harness.process import Event
+from virtqual.harness.progress import CaseEvent
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
 from virtqual.site import held
@@ -27,7 +27,7 @@ class Screen(Protocol):
     def round_begins(self, number: int, what: str, seconds: float | None) -> None:
         """Say what this round runs and how long that should take (None: nothing is known)."""
 
-    def event(self, event: Event) -> None:
+    def event(self, event: CaseEvent) -> None:
         """Show progress."""
 
     def round_ends(self) -> None:

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from virtqual.files.wording import printable
-from virtqual.harness.process import Event
+from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session, SlowRunsRecord
@@ -108,16 +108,16 @@ class Terminal:
             self._progress.start()
             self._task = self._progress.add_task("starting ReFrame", total=None, left=self._left())
 
-    def event(self, event: Event) -> None:
+    def event(self, event: CaseEvent) -> None:
         """Show progress."""
         if self._first is None:
             # The time before it is ReFrame's own start, and no part of a run.
             self._first = time.monotonic()
         if event.total:
-            self._done, self._total = event.done, event.total
+            self._done, self._total = event.ended, event.total
         if event.kind != "run" and not self._progress:
             elapsed = _duration(time.monotonic() - self._began)
-            self._say(f"  {event.done:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {_case(event)}")
+            self._say(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {_case(event)}")
         elif event.kind not in ("ok", "run"):
             self._say(f"  {event.kind:<5} {_case(event)}", style="red")
         if self._progress and self._task is not None:
@@ -236,15 +236,14 @@ def not_run(session: Session) -> dict[str, list[str]]:
     return found
 
 
-def _case(event: Event) -> str:
-    """Return what an event is about, what matters most first: pair, side and case."""
-    case, partition = event.case.replace(" %", " "), event.where.partition(":")[2].partition("+")[0]
-    sample = re.search(r" sample=(warm-up-)?(\d*)([NV])\b", case)
-    if not sample:
-        return f"{case} on {partition}"
-    number = f" {sample[2]}" if sample[2] else ""
-    side = "native" if sample[3] == "N" else "virtual"
-    return f"{'warm-up' if sample[1] else 'pair'}{number} {side} {case.replace(sample[0], '')}"
+def _case(event: CaseEvent) -> str:
+    """Return what an event is about, what matters most first: pair, side and check."""
+    check = event.check.replace(" %", " ")
+    if event.side is None:
+        return f"{check} on {event.partition}"
+    if event.warm_up:
+        return f"warm-up{f' {event.pair}' if event.pair else ''} {event.side} {check}"
+    return f"pair {event.pair} {event.side} {check}"
 
 
 def details(details: dict[str, Any]) -> dict[str, str]:

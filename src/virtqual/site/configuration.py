@@ -23,6 +23,10 @@ from virtqual.stack.manifest import Manifest
 
 # One that no check asks for: ReFrame wants at least one, also before any stack is set up.
 NO_STACK = "no-stack"
+#: A command of job scripts: the first command that fails ends the script with its exit code.
+EXIT_ON_ERROR = (
+    "trap 'code=$?; echo \"command failed with exit code $code: $BASH_COMMAND\" >&2; exit $code' ERR"
+)
 #: The partition of a system that is not there at the moment: nothing runs on it.
 ABSENT = "absent"
 
@@ -98,7 +102,8 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "report_file": str(state / "reports" / "run-{sessionid}.json"),
                 "report_junit": str(state / "reports" / "last.xml"),
                 "generate_file_reports": True,
-                "trap_job_errors": True,
+                # One record a value: runs without values, the warm-ups, leave none.
+                "perflog_multiline": True,
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
             },
@@ -138,7 +143,8 @@ def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
     for partition, known in zip(raw["partitions"], system.partitions, strict=True):
         if isinstance(known, Partition):
             features = systems.offers(known.features, known.extras)
-            partition = {"environs": names, **partition, "features": features}
+            commands = [*partition.get("prepare_cmds", ()), EXIT_ON_ERROR]
+            partition = {"environs": names, **partition, "features": features, "prepare_cmds": commands}
             # As virtqual started this ReFrame for a session that holds allocations.
             partition |= held.changes(known.name) if system.name == held.system() else {}
         partitions.append(partition)
@@ -183,12 +189,9 @@ def _logging(state: Path) -> dict[str, Any]:
                 "basedir": str(state / "perflogs"),
                 "level": "info",
                 "format": (
-                    "%(check_job_completion_time)s|%(check_info)s|%(check_result)s|"
-                    "%(check_jobid)s|%(check_perfvalues)s"
-                ),
-                "format_perfvars": (
-                    "%(check_perf_value)s|%(check_perf_unit)s|%(check_perf_ref)s|"
-                    "%(check_perf_lower_thres)s|%(check_perf_upper_thres)s|"
+                    "%(check_job_completion_time)s|%(check_info)s|%(check_result)s|%(check_jobid)s|"
+                    "%(check_perf_var)s|%(check_perf_value)s|%(check_perf_unit)s|"
+                    "%(check_perf_ref)s|%(check_perf_lower_thres)s|%(check_perf_upper_thres)s"
                 ),
                 "append": True,
             }

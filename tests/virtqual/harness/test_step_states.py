@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from reframe.core.exceptions import SanityError
 
-from virtqual.harness.recorder import ENDED, failure_of
+from virtqual.harness.recorder import ENDED_STATES, failure_of
 from virtqual.harness.steps import StepScheduler
 
 UNCONFIRMED = "srun: error: Unable to confirm allocation for job 5: "
@@ -33,7 +33,7 @@ def test_a_step_that_slurm_did_not_begin_or_end_has_slurms_word_for_it(tmp_path,
     job = SimpleNamespace(timed_out=False, asked_to_end=None, said=file)
     found = StepScheduler._state(job, 1)
     assert found == state
-    assert (found in ENDED) == (state != "FAILED")
+    assert (found in ENDED_STATES) == (state != "FAILED")
 
 
 @pytest.mark.parametrize(
