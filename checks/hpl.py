@@ -6,9 +6,9 @@ from virtqual.programs import hpl as output
 from virtqual.programs import sizes
 from virtqual.runs import Result
 
+from . import overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 
 class OnAllCores(Measurement):
@@ -32,7 +32,7 @@ class OnAllCores(Measurement):
         (Path(self.stagedir) / self.input_file).write_text(text, encoding="utf-8")
 
 
-@with_verdict
+@overhead.simple_test
 class hpl(OnAllCores):
     """HPL on all cores of a node."""
 

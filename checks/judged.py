@@ -21,7 +21,7 @@ from virtqual.references.load import known as references
 from virtqual.runs import Declared, Result
 
 from .base import Sampled
-from .overhead import set_to, with_verdict
+from .overhead import set_to, simple_test
 from .selection import Selection, features
 
 
@@ -244,7 +244,7 @@ def judge(
     }
     new = make_test(name, (Foreign, check), body, module=caller["__name__"], custom_prefix=check._rfm_prefix)
     # ReFrame finds a test of an earlier run (--restore-session) by its name in its file.
-    caller[name] = with_verdict(new)
+    caller[name] = simple_test(new)
     return caller[name]
 
 

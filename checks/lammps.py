@@ -10,10 +10,9 @@ from virtqual.programs import sizes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
-from . import counts
+from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 from .scaling import Scaling
 
 ATOMS = 32000
@@ -108,7 +107,7 @@ class Lammps(Measurement):
         return run
 
 
-@with_verdict
+@overhead.simple_test
 class lammps(Lammps):
     """Loop time of one LAMMPS benchmark on all cores of a node."""
 
@@ -136,7 +135,7 @@ class lammps(Lammps):
         return [Result.scalar("lammps_loop_time", self.size, run.loop_time, disturbed)]
 
 
-@with_verdict
+@overhead.simple_test
 class lammps_scaling(Scaling, Lammps):
     """Strong scaling over nodes, with the share of communication that LAMMPS itself measures."""
 

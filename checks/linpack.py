@@ -4,9 +4,9 @@ from virtqual.programs import hpcc
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from . import overhead
 from .asked import as_asked
 from .hpl import OnAllCores
-from .overhead import with_verdict
 
 # RandomAccess may lose this share of its updates (its own rule); its FFT must be this exact.
 RANDOM_ACCESS_ERRORS = 0.01
@@ -14,7 +14,7 @@ FFT_ERROR = 1e-10
 METRICS = ("hpl", "dgemm", "fft", "random_access", "ptrans")
 
 
-@with_verdict
+@overhead.simple_test
 class linpack(OnAllCores):
     """HPC Challenge on all cores of a node."""
 

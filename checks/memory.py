@@ -6,10 +6,9 @@ from virtqual.programs import likwid, sizes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
-from . import counts
+from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 
 class StreamKernel(NamedTuple):
@@ -25,7 +24,7 @@ WIDTHS = ["one", "all"]
 ITERATIONS = {"small": 30, "standard": 40}
 
 
-@with_verdict
+@overhead.simple_test
 class memory_bandwidth(Measurement):
     """Copy and triad over arrays four times the last-level caches, or named otherwise."""
 

@@ -9,9 +9,9 @@ from virtqual.programs import milc as output
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
+from . import overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 
 class Simulation(NamedTuple):
@@ -35,7 +35,7 @@ SAME = 1e-6
 DAY = 86400
 
 
-@with_verdict
+@overhead.simple_test
 class milc(Measurement):
     """One run on the cores of a node."""
 

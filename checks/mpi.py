@@ -6,8 +6,8 @@ from virtqual.programs import netpipe
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from . import overhead
 from .base import Measurement
-from .overhead import with_verdict
 
 
 class RoundTrips(NamedTuple):
@@ -90,7 +90,7 @@ class MpiBandwidth(MpiPair):
         return [Result.curve("mpi_bandwidth", self.setting, curve)]
 
 
-@with_verdict
+@overhead.simple_test
 class mpi_latency_node(MpiLatency):
     """Latency inside a node."""
 
@@ -98,7 +98,7 @@ class mpi_latency_node(MpiLatency):
     least_cores = 2
 
 
-@with_verdict
+@overhead.simple_test
 class mpi_latency_nodes(MpiLatency):
     """Latency between two nodes."""
 
@@ -107,7 +107,7 @@ class mpi_latency_nodes(MpiLatency):
     setting = "two nodes"
 
 
-@with_verdict
+@overhead.simple_test
 class mpi_bandwidth_node(MpiBandwidth):
     """Bandwidth inside a node."""
 
@@ -115,7 +115,7 @@ class mpi_bandwidth_node(MpiBandwidth):
     least_cores = 2
 
 
-@with_verdict
+@overhead.simple_test
 class mpi_bandwidth_nodes(MpiBandwidth):
     """Bandwidth between two nodes."""
 

@@ -7,10 +7,9 @@ from virtqual.programs import sizes, water
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
-from . import counts
+from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 from .vms import VmsOfOneHost
 
 # Molecules along each side of the box, and time steps, at scale `small`: 10 thousand atoms.
@@ -101,7 +100,7 @@ class Water(Namd):
         return self.elapsed(f"water {atoms} atoms", run)
 
 
-@with_verdict
+@overhead.simple_test
 class namd_water(Water):
     """Water on a node, over numbers of ranks."""
 
@@ -115,7 +114,7 @@ class namd_water(Water):
         self.executable_opts = ["water.namd"]
 
 
-@with_verdict
+@overhead.simple_test
 class namd_water_nodes(Water):
     """Water over nodes: what their messages cost shows beside one node."""
 
@@ -136,7 +135,7 @@ class namd_water_nodes(Water):
         self.executable_opts = ["water.namd"]
 
 
-@with_verdict
+@overhead.simple_test
 class namd_water_vms(VmsOfOneHost, Water):
     """Water over VMs of one host, against the host alone."""
 
@@ -172,7 +171,7 @@ class Stmv(Namd):
         return self.elapsed(f"STMV {STMV_STEPS} steps", run)
 
 
-@with_verdict
+@overhead.simple_test
 class namd_stmv(Stmv):
     """The virus on a node, over the study's numbers of processes as far as there are cores."""
 
@@ -187,7 +186,7 @@ class namd_stmv(Stmv):
         self.executable_opts = ["stmv.namd"]
 
 
-@with_verdict
+@overhead.simple_test
 class namd_stmv_nodes(Stmv):
     """The virus over the study's numbers of VMs and processes, as far as there are nodes and cores."""
 
@@ -209,7 +208,7 @@ class namd_stmv_nodes(Stmv):
         self.executable_opts = ["stmv.namd"]
 
 
-@with_verdict
+@overhead.simple_test
 class namd_stmv_vms(VmsOfOneHost, Stmv):
     """The virus over the study's numbers of VMs of one host and processes, against the host alone."""
 

@@ -6,9 +6,9 @@ from virtqual.programs import npb as output
 from virtqual.programs import sizes
 from virtqual.runs import Result
 
+from . import overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 # IS and CG lost most under KVM in the published study, and are metrics of their own.
 METRICS = {"is": "npb_is", "cg": "npb_cg"}
@@ -18,7 +18,7 @@ KERNELS = [*QUICK, "ep", "ft", "mg", "lu", "bt", "sp"]
 SQUARE = ("bt", "sp")
 
 
-@with_verdict
+@overhead.simple_test
 class npb(Measurement):
     """One benchmark on the cores of a node."""
 

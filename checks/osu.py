@@ -6,9 +6,9 @@ from typing import NamedTuple
 from virtqual.programs import osu as output
 from virtqual.runs import Result
 
+from . import overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Osu(Measurement):
         return [Result.curve(self.known_as.metric, setting, run.columns[column])]
 
 
-@with_verdict
+@overhead.simple_test
 class osu_node(Osu):
     """Inside a node."""
 
@@ -164,7 +164,7 @@ class osu_node(Osu):
     least_cores = 2
 
 
-@with_verdict
+@overhead.simple_test
 class osu_nodes(Osu):
     """Between two nodes."""
 

@@ -28,8 +28,11 @@ def set_to(check, name, default):
     return variable.default_value if variable.is_defined() else default
 
 
-def with_verdict(measured):
+def simple_test(measured):
     """Register a measurement with ReFrame, and with it the verdict ``NAME_overhead`` on its samples.
+
+    ReFrame reads only files that import it, or have a decorator of this name: use it as
+    ``@overhead.simple_test``.
 
     The verdict has the measurement's parameters but ``sample``, its description, and its tags with
     ``verdict`` and ``overhead``.
@@ -56,7 +59,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
 
     It runs after all measurements, and says what the one judgement of the whole ReFrame run says of its own.
 
-    `with_verdict` makes it: ``measured`` is the measurement, whose parameters (but ``sample``) it repeats.
+    `simple_test` makes it: ``measured`` is the measurement, whose parameters (but ``sample``) it repeats.
     """
 
     #: The check whose samples are judged.

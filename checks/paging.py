@@ -6,9 +6,9 @@ from virtqual.programs import stress_ng
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
+from . import overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 
 # Mapped, written from end to end and unmapped, again and again: all the memory that it takes beside the
 # program's own.
@@ -35,7 +35,7 @@ STRESSORS = {
 WRITTEN = 2**20
 
 
-@with_verdict
+@overhead.simple_test
 class paging(Measurement):
     """A process on one core that asks its kernel for nothing but fresh pages, or for nothing but children."""
 

@@ -3,10 +3,9 @@
 from virtqual.programs import perftest as output
 from virtqual.runs import Result
 
-from . import yardstick
+from . import overhead, yardstick
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 from .selection import features
 
 OPERATIONS = ["read", "send", "write"]
@@ -80,14 +79,14 @@ class Rdma(Measurement):
         return [Result.curve(metric, setting, run.columns[COLUMN[self.kind]])]
 
 
-@with_verdict
+@overhead.simple_test
 class rdma_latency(Rdma):
     """Latency: the median."""
 
     descr = "RDMA latency between two nodes (perftest, RC, polling), 2 B to 8 MiB"
 
 
-@with_verdict
+@overhead.simple_test
 class rdma_bandwidth(Rdma):
     """Bandwidth."""
 

@@ -3,9 +3,8 @@
 from virtqual.programs import perftest as output
 from virtqual.runs import Result
 
-from . import yardstick
+from . import overhead, yardstick
 from .asked import as_asked
-from .overhead import with_verdict
 from .perftest import Rdma
 
 # Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
@@ -17,7 +16,7 @@ SIZE = 256
 MESSAGES = {"small": 96, "standard": 2**18}
 
 
-@with_verdict
+@overhead.simple_test
 class rdma_buffers(Rdma):
     """With 4 KiB pages the IOMMU forgets one buffer for another.
 

@@ -5,10 +5,9 @@ from virtqual.programs import sizes
 from virtqual.programs import stream as output
 from virtqual.runs import Result
 
-from . import counts
+from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
@@ -49,7 +48,7 @@ class Stream(Measurement):
         return sizes.family(run.bytes_each, self.known["llc_bytes"]), run
 
 
-@with_verdict
+@overhead.simple_test
 class stream(Stream):
     """STREAM on one node, over threads."""
 
@@ -108,7 +107,7 @@ class StreamTogether(Stream):
         ]
 
 
-@with_verdict
+@overhead.simple_test
 class stream_nodes(StreamTogether):
     """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
 
@@ -131,7 +130,7 @@ class stream_nodes(StreamTogether):
         return self.added(f"STREAM, {self.nodes} nodes, {of_threads(self.cores)} each")
 
 
-@with_verdict
+@overhead.simple_test
 class stream_vms(VmsOfOneHost, StreamTogether):
     """STREAM in VMs of one host at the same time, against one STREAM of as many threads on that host."""
 
@@ -149,7 +148,7 @@ class stream_vms(VmsOfOneHost, StreamTogether):
         return self.added(f"STREAM{self.where}, {of_threads(self.each)} each")
 
 
-@with_verdict
+@overhead.simple_test
 class stream_numa(Stream):
     """STREAM on the cores of one NUMA node, with its memory there or on the farthest node.
 

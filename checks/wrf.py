@@ -7,10 +7,9 @@ from virtqual.programs import wrf as output
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer, Result
 
-from . import counts
+from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .overhead import with_verdict
 from .profiled import VERSIONS, Profiled
 from .scaling import Scaling
 
@@ -191,7 +190,7 @@ class WrfScaling(Profiled, Scaling):
         return results
 
 
-@with_verdict
+@overhead.simple_test
 class wrf_ideal(Ideal):
     """The baroclinic wave on a node, over numbers of ranks."""
 
@@ -205,7 +204,7 @@ class wrf_ideal(Ideal):
         self.prerun_cmds = [self.make_input()]
 
 
-@with_verdict
+@overhead.simple_test
 class wrf_ideal_scaling(WrfScaling, Ideal):
     """The baroclinic wave over nodes."""
 
@@ -219,7 +218,7 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
         return [self.make_input()]
 
 
-@with_verdict
+@overhead.simple_test
 class wrf_conus12km(Conus):
     """The continental US on the cores of a node, or as many of them as it can be divided among."""
 
@@ -231,7 +230,7 @@ class wrf_conus12km(Conus):
         self.num_tasks = self.num_tasks_per_node = sizes.ranks_of_conus(self.cores)
 
 
-@with_verdict
+@overhead.simple_test
 class wrf_conus12km_scaling(WrfScaling, Conus):
     """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
 

@@ -8,28 +8,29 @@ import sys
 
 
 def _end(*_: object) -> None:
-    """End at once: an exception would come to light in whatever is imported just now."""
+    """End at once: an exception would surface in the module that is being imported."""
     sys.stderr.write("virtqual: interrupted before anything was measured\n")
     sys.stderr.flush()
     os._exit(130)
 
 
-def _on_signals(handler: Any) -> None:
-    """Say what ends this command: a scheduler at its time limit is like a person with Ctrl-C.
+def _handle_signals(handler: Any) -> None:
+    """Set the handler of the signals that end a command: a scheduler's time limit is like a Ctrl-C.
 
-    A shell starts what it puts into the background with SIGINT ignored.
+    SIGINT, too: a shell starts background commands with SIGINT ignored.
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # Under nohup nobody is there who could hang up.
+        # Under nohup there is no terminal that could hang up.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
-# From the first moment on, and until all that a command needs is imported.
-_on_signals(_end)
+# Until all modules of a command are imported.
+_handle_signals(_end)
 
 # ruff: noqa: E402
 import re
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
@@ -41,8 +42,7 @@ from virtqual import paths
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 
-#: Commands in modules of their own (``virtqual.commands``), imported when asked for: what judges takes a
-#: second to import, and a node says what it is without that.
+#: Commands in modules of `virtqual.commands`, imported on demand: code that judges takes a second to import.
 COMMANDS = (
     "check",
     "convert",
@@ -67,13 +67,15 @@ COMMANDS = (
 
 
 class _OnDemand(TyperGroup):
+    """The group of all commands; every error of a command becomes one message and an exit code."""
+
     def invoke(self, ctx: Any) -> Any:
         if not paths.is_state_shared():
             # Files of the state directory name commands: no group may write them.
             os.umask(os.umask(0o022) | 0o022)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                # What the locale cannot print is no reason to lose a session.
+                # A character that the locale cannot print must not end a session.
                 stream.reconfigure(errors="replace")
         with speaking():
             return super().invoke(ctx)
@@ -84,9 +86,14 @@ class _OnDemand(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command = typer.main.get_command(import_module(f"virtqual.commands.{cmd_name}").app)
+        module = import_module(f"virtqual.commands.{cmd_name}")
+        command_app = getattr(module, "app", None)
+        if command_app is None:
+            command_app = typer.Typer(add_completion=False)
+            command_app.command()(module.command)
+        command = typer.main.get_command(command_app)
         command.name = cmd_name
-        _on_signals(signal.default_int_handler)
+        _handle_signals(signal.default_int_handler)
         return command
 
 
@@ -101,7 +108,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Without a callback Typer makes no group of one command."""
+    """Make a group: without a callback Typer makes none of one command."""
 
 
 @app.command()
@@ -149,41 +156,41 @@ def qualify(
     if plan:
         from virtqual.commands import planned
 
-    _on_signals(signal.default_int_handler)
-    with speaking():
-        if against == "":
-            raise UsageError("--against names no session; leave it out to compare with none")
-        for option, patterns in (("--name", name), ("--tag", tag)):
-            for pattern in patterns or ():
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise UsageError(f"{option} {pattern!r} is no regular expression: {error}") from None
-        request = main_job.Request(
-            system=system,
-            hypervisor_class=hypervisor_class,
-            against=against or "",
-            full=full,
-            names=tuple(name or ()),
-            tags=tuple(tag or ()),
-            stack=stack,
-            label=label,
-            pairs=pairs,
-            max_pairs=max_pairs,
-            policy=policy,
-        )
-        if resume is not None and (plan or request != main_job.Request(system=system)):
-            raise UsageError("--resume: the session says what was asked for; only --system goes with it")
-        if not (system or resume):
-            raise UsageError("no system is named: --system NAME, a file of reframe/systems/")
-        if only_check:
-            main_job.check(request, resume)
-            return
-        if plan:
-            planned.show(request)
-            return
-        if resume:
-            session = main_job.resume(resume, system, Terminal())
-        else:
-            session = main_job.qualify(request, Terminal())
-    raise typer.Exit(session.exit_code)
+    _handle_signals(signal.default_int_handler)
+    if against == "":
+        raise UsageError("--against names no session; leave it out to compare with none")
+    _check_patterns("--name", name or ())
+    _check_patterns("--tag", tag or ())
+    request = main_job.Request(
+        system=system,
+        hypervisor_class=hypervisor_class,
+        against=against or "",
+        full=full,
+        names=tuple(name or ()),
+        tags=tuple(tag or ()),
+        stack=stack,
+        label=label,
+        pairs=pairs,
+        max_pairs=max_pairs,
+        policy=policy,
+    )
+    if resume is not None and (plan or request != main_job.Request(system=system)):
+        raise UsageError("--resume takes no option but --system: the session has its own")
+    if not (system or resume):
+        raise UsageError("no system is named: --system NAME, a file of reframe/systems/")
+    if only_check:
+        main_job.check(request, resume)
+    elif plan:
+        planned.show(request)
+    elif resume:
+        raise typer.Exit(main_job.resume(resume, system, Terminal()).exit_code)
+    else:
+        raise typer.Exit(main_job.qualify(request, Terminal()).exit_code)
+
+
+def _check_patterns(option: str, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{option} {pattern!r} is no regular expression: {error}") from None

@@ -69,6 +69,17 @@ def test_a_check_file_that_cannot_be_imported_stops_the_run(site):
     assert site.reframe(checks=str(checks)).returncode == 0
 
 
+def test_a_file_that_makes_tests_and_that_reframe_would_pass_over_stops_the_run(site):
+    """ReFrame leaves out, without a word, a file that does not import it."""
+    checks = site.path / "checks"
+    checks.mkdir()
+    (checks / "good.py").write_text(GOOD)
+    (checks / "ours.py").write_text("from ..judged import judge\njudge('a.py:a')\n")
+    done = site.reframe(checks=str(checks))
+    assert done.returncode != 0
+    assert "ours.py: ReFrame reads only files that import it" in " ".join(outcome(done).split())
+
+
 GOOD = """
 import reframe as rfm
 import reframe.utility.sanity as sn

@@ -33,7 +33,8 @@ def judged(site, text: str) -> None:
 
 
 def by_metric(site, options: str) -> None:
-    judged(site, f'from ..judged import judge\n\njudge({options}, metrics={{"triad_bw": "memory_triad"}})\n')
+    call = f'judge({options}, metrics={{"triad_bw": "memory_triad"}})'
+    judged(site, f"import reframe\nfrom ..judged import judge\n\n{call}\n")
 
 
 def reframe(site, *options: str, **env: str):
@@ -113,7 +114,7 @@ def test_its_build_parameters_and_late_values_are_its_own(own):
 def test_a_fixture_builds_its_program_once_a_partition(own):
     judged(
         own,
-        "from ..judged import judge\n\n"
+        "import reframe\nfrom ..judged import judge\n\n"
         f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
     )
     done = reframe(own, "-n", "^triad_built_once%", VIRTQUAL_PAIRS="0:1")
@@ -126,7 +127,7 @@ def test_a_fixture_that_does_not_build_is_no_silence(own):
     """ReFrame skips its cases: without a word in the log the session would be concluded without them."""
     judged(
         own,
-        "from ..judged import judge\n\n"
+        "import reframe\nfrom ..judged import judge\n\n"
         f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
     )
     for source in (own.path / "apps").rglob("*.c"):
@@ -170,7 +171,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("call", "says"), MISTAKES.items(), ids=range(len(MISTAKES)))
 def test_a_mistake_in_the_ten_lines_is_named(own, call, says):
-    head = f'from ..judged import judge\n\nCHECK = "{own.path}/apps/memory_test.py:memory_test"\n'
+    check = f'CHECK = "{own.path}/apps/memory_test.py:memory_test"'
+    head = f"import reframe\nfrom ..judged import judge\n\n{check}\n"
     judged(own, f"{head}{call}\n")
     done = reframe(own, "-n", "^memory_test")
     assert done.returncode != 0

@@ -9,7 +9,9 @@ from commands import ROOT, own_state, run
 
 pytestmark = pytest.mark.cluster
 
-TEN_LINES = """from ..judged import judge
+TEN_LINES = """import reframe
+
+from ..judged import judge
 
 judge("{apps}/triad.py:triad", metrics={{"triad_bw": "memory_triad"}})
 """

@@ -155,7 +155,7 @@ def test_what_cannot_go_on_is_said(site):
     assert "is concluded (WITHIN): there is nothing left of it to run" in in_words(done)
     done = site.virtqual("qualify", "--resume", directory.name, "--full")
     assert done.returncode == 2
-    assert "the session says what was asked for" in in_words(done)
+    assert "--resume takes no option but --system" in in_words(done)
     done = site.virtqual("qualify", "--resume", directory.name, "--system", "other")
     assert done.returncode == 2
     assert "is of system 'testsite', not of 'other'" in in_words(done)

@@ -9,7 +9,6 @@ import pytest
 
 from virtqual.errors import UsageError
 from virtqual.harness import order as looks
-from virtqual.harness.process import Event, parse_line
 from virtqual.identity import gather, readers
 from virtqual.job import notes
 from virtqual.programs import sizes
@@ -170,16 +169,6 @@ def test_a_program_that_ends_before_it_begins_is_refused(tmp_path):
     (tmp_path / "virtqual.end").write_text("time=1.4\njob=7\ncpu_ticks=1 0 0 0 0 0 0 0 0 0\n")
     with pytest.raises(notes.NotesError, match=r"ended 0\.1 s before it began"):
         _ = notes.read(tmp_path, 1, "7").node_seconds
-
-
-def test_reframes_lines():
-    done = "[     OK ] ( 3/10) lammps %sample=0V %problem=lj /fa4b3206 @vcluster:virtual+registry"
-    assert parse_line(done) == Event(
-        "ok", "lammps %sample=0V %problem=lj", "vcluster:virtual+registry", 3, 10
-    )
-    run = "[ RUN      ] lammps %sample=0V %problem=lj /fa4b3206 @vcluster:virtual+registry"
-    assert parse_line(run) == Event("run", "lammps %sample=0V %problem=lj", "vcluster:virtual+registry")
-    assert parse_line("P: lammps_loop_time: 1 s") is None
 
 
 @pytest.mark.parametrize(

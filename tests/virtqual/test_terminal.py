@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.main import get_command
 
 from virtqual import cli
-from virtqual.harness.process import parse_line
+from virtqual.harness.progress import CaseEvent
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
@@ -88,8 +88,9 @@ def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
     assert f" {says} (" in text()
 
 
-def told(text):
-    return parse_line(f"[ {text} @x:virt+s\n")
+def case(kind, check, side=None, pair=None, **more):
+    place = {"ended": 0, "total": 32, **more}
+    return CaseEvent(kind=kind, check=check, partition="virt", side=side, pair=pair, **place)
 
 
 def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatch):
@@ -107,11 +108,11 @@ def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatc
         console.print(terminal._progress.get_renderable())
         return console.file.getvalue().rstrip()
 
-    terminal.event(told("RUN      ] cache_triad %sample=warm-up-N %threads=1 /abc"))
+    terminal.event(case("run", "cache_triad %threads=1", "native", 0, warm_up=True))
     assert line().endswith("warm-up native cache_triad threads=1")
     clock[0] = 80
-    terminal.event(told("      OK ] (30/32) cache_triad %sample=1N %threads=1 /abc"))
-    terminal.event(told(f"RUN      ] memory_bandwidth %sample=1V %threads=all %{'long' * 20}=1 /abc"))
+    terminal.event(case("ok", "cache_triad %threads=1", "native", 1, ended=30))
+    terminal.event(case("run", f"memory_bandwidth %threads=all %{'long' * 20}=1", "virtual", 1, ended=30))
     assert "30/32 ~5 s left" in line()
     assert "pair 1 virtual memory_bandwidth threads=all" in line()
     assert max(map(len, line().splitlines())) <= 80
@@ -121,21 +122,16 @@ def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatc
 def test_without_a_terminal_each_run_is_a_line(shown):
     terminal, text = shown
     terminal.round_begins(1, "every check: pairs 0 to 3", None)
-    terminal.event(told("    FAIL ] ( 3/32) cache_triad %sample=1V %threads=1 /abc"))
-    terminal.event(told("      OK ] ( 4/32) site_check /abc"))
+    terminal.event(case("fail", "cache_triad %threads=1", "virtual", 1, ended=3))
+    terminal.event(case("ok", "site_check", ended=4))
     assert "3/32 0 s fail pair 1 virtual cache_triad threads=1" in text()
     assert "4/32 0 s ok site_check on virt" in text()
 
 
-def test_what_was_not_run_is_told_once_for_each_reason(shown):
+def test_what_was_not_run_is_told(shown):
     terminal, text = shown
-    not_run = [
-        f"{name}: no program with the feature {name[:4]!r} in the stack" for name in ("namd", "milc_2")
-    ]
-    terminal.end(session(not_run=[*not_run, "stream_vms: needs 2 VMs", "namd_vms: needs 2 VMs"]), "/x")
-    assert (
-        "no program in the stack for: namd (namd), milc_2 (milc) needs 2 VMs: stream_vms, namd_vms" in text()
-    )
+    terminal.end(session(not_run=["needs 2 VMs: stream_vms, namd_vms"]), "/x")
+    assert "Not run here: needs 2 VMs: stream_vms, namd_vms" in text()
 
 
 def test_help_is_folded_between_words_in_80_columns():

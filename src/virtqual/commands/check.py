@@ -9,7 +9,6 @@ from rich.progress import track
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError
 from virtqual.files.wording import pluralize
 from virtqual.qualify.checking import check_session, check_state
@@ -29,26 +28,21 @@ def command(
     from its runs, a document differs from the log, or other users can write to
     the state directory.
     """
-    with speaking():
-        say, state = verbatim(), paths.sessions()
-        directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
-        problems = [] if sessions else list(check_state())
-        judged_otherwise = 0
-        quiet = not say.is_terminal
-        for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
-            checked = check_session(directory)
-            problems += checked.problems
-            judged_otherwise += bool(checked.otherwise)
-            for note in (*checked.otherwise, *checked.notes):
-                say.print(Text(note, style="yellow"), soft_wrap=True)
-        for problem in problems:
-            say.print(Text(problem, style="red"), soft_wrap=True)
-        answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
-        if judged_otherwise:
-            answer += f"; {judged_otherwise} judged otherwise by other code or references"
-        say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
+    say, state = verbatim(), paths.sessions()
+    directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
+    problems = [] if sessions else list(check_state())
+    judged_otherwise = 0
+    quiet = not say.is_terminal
+    for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
+        checked = check_session(directory)
+        problems += checked.problems
+        judged_otherwise += bool(checked.otherwise)
+        for note in (*checked.otherwise, *checked.notes):
+            say.print(Text(note, style="yellow"), soft_wrap=True)
+    for problem in problems:
+        say.print(Text(problem, style="red"), soft_wrap=True)
+    answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
+    if judged_otherwise:
+        answer += f"; {judged_otherwise} judged otherwise by other code or references"
+    say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

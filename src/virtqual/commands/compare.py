@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, speaking, write
+from virtqual.commands.speaking import complain_of, write
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
@@ -39,37 +39,36 @@ def command(
     the second session these are the OpenStack study's four configurations:
     VM-1/BM-1, VM-2/BM-2, BM-2/BM-1 and VM-2/BM-1.
     """
-    with speaking():
-        if len(sessions) < 2:
-            raise UsageError("name two sessions or more")
-        directories = [find(name, paths.sessions()) for name in sessions]
-        found = [load(directory) for directory in directories]
-        for session, directory in zip(found, directories, strict=True):
-            complain_of(session, directory)
-        rows = compare(found)
-        if not rows:
-            raise UsageError("no series was measured on both sides of a session")
-        if output is not None:
-            write(page.render_comparison(found), output)
-            _say.print(str(output), soft_wrap=True)
-            return
-        names = letters(len(found))
-        each = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        for name, session in zip(names, found, strict=True):
-            outcome = str(session.outcome or "")
-            each.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
-        differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        differ.add_column(style="dim")
-        for fact, words in differing(found):
-            differ.add_row(Text(fact), Text("\n".join(f"{who}: {word}" for who, word in shared(words))))
-        _say.print(each, differ, sep="\n")
-        _say.print(_table(rows, names))
-        _say.print(
-            "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
-            "against the native side of A, - where A did not measure the series.",
-            style="dim",
-        )
-        _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
+    if len(sessions) < 2:
+        raise UsageError("name two sessions or more")
+    directories = [find(name, paths.sessions()) for name in sessions]
+    found = [load(directory) for directory in directories]
+    for session, directory in zip(found, directories, strict=True):
+        complain_of(session, directory)
+    rows = compare(found)
+    if not rows:
+        raise UsageError("no series was measured on both sides of a session")
+    if output is not None:
+        write(page.render_comparison(found), output)
+        _say.print(str(output), soft_wrap=True)
+        return
+    names = letters(len(found))
+    each = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for name, session in zip(names, found, strict=True):
+        outcome = str(session.outcome or "")
+        each.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
+    differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    differ.add_column(style="dim")
+    for fact, words in differing(found):
+        differ.add_row(Text(fact), Text("\n".join(f"{who}: {word}" for who, word in shared(words))))
+    _say.print(each, differ, sep="\n")
+    _say.print(_table(rows, names))
+    _say.print(
+        "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
+        "against the native side of A, - where A did not measure the series.",
+        style="dim",
+    )
+    _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
 
 
 def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
@@ -87,7 +86,3 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
             lines.append((names[row.session], first, row.interval, *others, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.report.console import verbatim
 from virtqual.session.convert import OLD_LOG, convert
 from virtqual.session.store import find
@@ -20,11 +19,6 @@ def command(
 
     The log as it was is kept beside the new one.
     """
-    with speaking():
-        for name in sessions:
-            log = convert(find(name, paths.sessions()))
-            verbatim().print(f"{log.path}: converted; the log before is {OLD_LOG}", soft_wrap=True)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    for name in sessions:
+        log = convert(find(name, paths.sessions()))
+        verbatim().print(f"{log.path}: converted; the log before is {OLD_LOG}", soft_wrap=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import DamagedError, VirtqualError
 from virtqual.files.wording import printable
 from virtqual.report.console import verbatim
@@ -17,31 +15,26 @@ from virtqual.session.summary import summaries
 
 def command() -> None:
     """List the sessions below the state directory: outcome, number of runs, hypervisor, label."""
-    with speaking():
-        console = verbatim()
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
-        table.add_column("session", no_wrap=True)
-        table.add_column("outcome", no_wrap=True)
-        table.add_column("runs", justify="right")
-        # A line a session: `virtqual show` has what is cut here.
-        table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=16)
-        table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
-        unreadable = []
-        for directory, session in summaries(paths.sessions()):
-            if isinstance(session, VirtqualError):
-                unreadable.append(str(session))
-                if isinstance(session, DamagedError):
-                    table.add_row(directory.name, "BROKEN", "-", "", "")
-                continue
-            about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
-            table.add_row(session.session, session.outcome, str(session.runs), *about)
-        if table.row_count:
-            console.print(table)
-        else:
-            console.print(f"no session below {paths.sessions()}", soft_wrap=True)
-        for line in unreadable:
-            console.print(Text(line, style="yellow"), soft_wrap=True)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    console = verbatim()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
+    table.add_column("session", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("runs", justify="right")
+    # A line a session: `virtqual show` has what is cut here.
+    table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=16)
+    table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
+    unreadable = []
+    for directory, session in summaries(paths.sessions()):
+        if isinstance(session, VirtqualError):
+            unreadable.append(str(session))
+            if isinstance(session, DamagedError):
+                table.add_row(directory.name, "BROKEN", "-", "", "")
+            continue
+        about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
+        table.add_row(session.session, session.outcome, str(session.runs), *about)
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print(f"no session below {paths.sessions()}", soft_wrap=True)
+    for line in unreadable:
+        console.print(Text(line, style="yellow"), soft_wrap=True)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.qualify.repairing import repair
 from virtqual.report.console import verbatim
 from virtqual.session.store import find
@@ -19,13 +18,8 @@ def command(session: Annotated[str, typer.Argument(help="session (id or path) th
     The damaged session stays as it is.  The new session is judged again if no run
     is lost; else `virtqual qualify --resume` goes on with it.
     """
-    with speaking():
-        log, dropped = repair(find(session, paths.sessions()))
-        concluded = log.session()
-        say = verbatim()
-        say.print(f"session {concluded.session}: {dropped}", soft_wrap=True)
-        say.print(f"{concluded.outcome}: {concluded.message}", soft_wrap=True)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    log, dropped = repair(find(session, paths.sessions()))
+    concluded = log.session()
+    say = verbatim()
+    say.print(f"session {concluded.session}: {dropped}", soft_wrap=True)
+    say.print(f"{concluded.outcome}: {concluded.message}", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, speaking, write
+from virtqual.commands.speaking import complain_of, write
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.report.console import verbatim
@@ -35,17 +35,12 @@ def command(
     Markdown the table for a merge request, and .prom what node_exporter's
     textfile collector reads.
     """
-    with speaking():
-        directory = find(session, paths.sessions())
-        file = output or directory / page.FILE
-        form = _FORMS.get(file.suffix)
-        if form is None:
-            raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
-        loaded = load(directory)
-        write(form(loaded), file)
-        complain_of(loaded, directory)
-        _say.print(str(file), soft_wrap=True)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    directory = find(session, paths.sessions())
+    file = output or directory / page.FILE
+    form = _FORMS.get(file.suffix)
+    if form is None:
+        raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
+    loaded = load(directory)
+    write(form(loaded), file)
+    complain_of(loaded, directory)
+    _say.print(str(file), soft_wrap=True)

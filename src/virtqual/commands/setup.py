@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.report.console import verbatim
 from virtqual.stack import manifest, registry
@@ -26,29 +25,28 @@ def command(
     ] = None,
 ) -> None:
     """Set up the registry stack, unless another one will be used; nothing is installed twice."""
-    with speaking():
-        stacks = paths.stacks()
-        used = _used(manifest.find_stacks(stacks), stack)
-        ours = used == registry.NAME
-        todo = registry.plan(stacks, tuple(package or ()), stack=ours)
-        found = registry.current(stacks) if ours else None
-        if todo.packages:
-            _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
-        if todo.wheels:
-            _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
-        if found and todo.complete:
-            _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
-            return
-        if not ours:
-            _say.print(f"stack {used} is set up: of the registry stack nothing is installed")
-        if dry_run:
-            return
-        registry.install(stacks, todo)
-        if ours:
-            made = registry.write_manifest(stacks)
-            _say.print(f"registry stack {made.hash}:")
-            for program in made.programs:
-                _say.print(f"  {program.name} {program.version} ({program.origin})")
+    stacks = paths.stacks()
+    used = _used(manifest.find_stacks(stacks), stack)
+    ours = used == registry.NAME
+    todo = registry.plan(stacks, tuple(package or ()), stack=ours)
+    found = registry.current(stacks) if ours else None
+    if todo.packages:
+        _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
+    if todo.wheels:
+        _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
+    if found and todo.complete:
+        _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
+        return
+    if not ours:
+        _say.print(f"stack {used} is set up: of the registry stack nothing is installed")
+    if dry_run:
+        return
+    registry.install(stacks, todo)
+    if ours:
+        made = registry.write_manifest(stacks)
+        _say.print(f"registry stack {made.hash}:")
+        for program in made.programs:
+            _say.print(f"  {program.name} {program.version} ({program.origin})")
 
 
 def _used(there: list[str], asked: str) -> str:
@@ -58,7 +56,3 @@ def _used(there: list[str], asked: str) -> str:
             f"{manifest.name_setup(asked)} sets it up"
         )
     return asked or next(iter(there), registry.NAME)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, speaking
+from virtqual.commands.speaking import complain_of
 from virtqual.report.terminal import Terminal
 from virtqual.session.store import find, load
 
@@ -16,13 +16,8 @@ def command(
     session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
 ) -> None:
     """Print the table of a session again, with its conclusion.  The exit code is 0 whatever that is."""
-    with speaking():
-        directory = find(session, paths.sessions())
-        found, terminal = load(directory), Terminal()
-        terminal.begin(found, ())
-        terminal.end(found, str(directory))
-        complain_of(found, directory)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    directory = find(session, paths.sessions())
+    found, terminal = load(directory), Terminal()
+    terminal.begin(found, ())
+    terminal.end(found, str(directory))
+    complain_of(found, directory)

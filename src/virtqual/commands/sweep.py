@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.speaking import speaking
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
@@ -36,12 +35,11 @@ def command(
     `virtqual qualify`. A node that it names stays in use until a person takes
     it out.
     """
-    with speaking():
-        request = main_job.Request(
-            system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
-        )
-        session = main_job.qualify(request, Terminal())
-        _show(session, verbatim())
+    request = main_job.Request(
+        system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
+    )
+    session = main_job.qualify(request, Terminal())
+    _show(session, verbatim())
     raise typer.Exit(session.exit_code)
 
 
@@ -87,7 +85,3 @@ def _beside(verdict: Verdict, host: str, kind: Collection[str]) -> str:
 
 
 _SIDES = ("native", "virtual")
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

@@ -1,7 +1,7 @@
-"""The list of what can be measured, which ``reframe -L`` prints, and why a check cannot run here.
+"""The list of checks that ``reframe -L`` prints, and the reasons why a check cannot run here.
 
-ReFrame lists every case with the cases it depends on, which for paired samples is the same check again and
-again.  Here a check is one entry, whatever the number of its samples.
+ReFrame lists every case with the cases that it depends on, which for paired samples is the same check again
+and again.  In this list a check is one entry, whatever the number of its samples.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -19,6 +19,27 @@ from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import suggest
 from virtqual.harness.kinds import VERDICT
+
+
+class Missing(NamedTuple):
+    """A reason why a check cannot run or observe something.
+
+    Attributes
+    ----------
+    check
+        Its name, with the number of its cases if the reason does not hold for all of several.
+    reason
+        In words.
+    feature
+        The feature that the stack does not provide, if that is the reason.
+    """
+
+    check: str
+    reason: str
+    feature: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.reason}"
 
 
 class Entry(BaseModel):
@@ -31,22 +52,21 @@ class Entry(BaseModel):
     description
         One line.
     tags
-        By which it is selected; sorted.
+        Sorted.
     feature
-        What a stack must provide for it; empty for nothing.
+        The feature that a stack must provide; empty for none.
     nodes
         How many nodes it needs on each side.
     needs
-        What partitions must have, such as the feature ``rdma``; empty for nothing.
+        A feature that both partitions must have, such as ``rdma``; empty for none.
     optional
         Features that a stack may provide, each with what cannot be observed without it.
     lacks
-        Why it cannot run on the system as it is set up, such as an input that was not fetched; empty if it
-        can.
+        Why it cannot run on the system as it is set up, such as a missing input; empty if it can.
     hashes
-        By which ``reframe -n /HASH`` selects one of its tests: by sample, and ``verdict``.
+        The hashes of its tests, for ``reframe -n /HASH``, by sample and ``verdict``.
     paired
-        Whether it runs on both sides; a test of ReFrame's that was not made a judged one does not.
+        Whether it runs on both sides; other tests of ReFrame's do not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,62 +87,71 @@ class Entry(BaseModel):
         """Its name as sessions have it."""
         return self.name.replace(" ", " %")
 
+    @property
+    def check(self) -> str:
+        """Its name without parameters."""
+        return self.name.split(" ")[0]
+
     def has_name(self, pattern: str) -> bool:
         """Return whether ReFrame's ``-n`` selects it: by its name without blanks, or by a hash."""
         if pattern.startswith("/"):
             return pattern[1:] in self.hashes.values()
-        name, *parameters = self.name.split(" ")
-        return bool(re.search(pattern, "%".join([name, "sample=0N", *parameters])))
+        check, *parameters = self.name.split(" ")
+        return bool(re.search(pattern, "%".join([check, "sample=0N", *parameters])))
 
-    def absent(self, features: Iterable[str], nodes: int) -> str | None:
-        """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
+    def find_missing(self, features: Iterable[str], nodes: int) -> Iterator[Missing]:
+        """Yield why it cannot run, or else cannot observe something, with a stack and so many nodes."""
         if self.feature and self.feature not in features:
-            return f"no program with the feature {self.feature!r} in the stack"
-        if self.nodes > nodes:
-            return f"needs {self.nodes} nodes on each side"
-        return self.lacks or None
+            reason = f"no program with the feature {self.feature!r} in the stack"
+            yield Missing(self.check, reason, self.feature)
+        elif self.nodes > nodes:
+            yield Missing(self.check, f"needs {self.nodes} nodes on each side")
+        elif self.lacks:
+            yield Missing(self.check, self.lacks)
+        else:
+            for feature, quantity in self.optional.items():
+                if feature not in features:
+                    program = f"no program with the feature {feature!r} in the stack"
+                    yield Missing(self.check, f"{quantity} is not observable: {program}")
 
-    def unobserved(self, features: Iterable[str]) -> Iterator[str]:
-        """Yield what cannot be observed where it runs with a stack of these features."""
-        for feature, what in self.optional.items():
-            if feature not in features:
-                yield f"{what} is not observable: no program with the feature {feature!r} in the stack"
+    def can_run(self, features: Iterable[str], nodes: int) -> bool:
+        """Return whether it can run with a stack of these features on so many nodes of each side."""
+        lacks_feature = bool(self.feature) and self.feature not in features
+        return not (lacks_feature or self.nodes > nodes or self.lacks)
 
     def text(self, *, detailed: bool) -> str:
-        """Return it as it is listed."""
+        """Return its lines in the list."""
         lines = [f"- {self.name}", f"    {self.description}"]
         if detailed:
-            lines += [f"    tags: {', '.join(self.tags)}", f"    asks for: {self._needs()}"]
-            lines.append("    hashes: " + ", ".join(f"/{sha} {what}" for what, sha in self.hashes.items()))
+            nodes = f"{self.nodes} nodes" if self.nodes > 1 else ""
+            needs = filter(None, [self.feature and f"+{self.feature}", nodes, self.needs])
+            lines.append(f"    tags: {', '.join(self.tags)}")
+            lines.append(f"    asks for: {', '.join(needs) or 'nothing of a stack'}")
+            lines.append("    hashes: " + ", ".join(f"/{sha} {test}" for test, sha in self.hashes.items()))
         if not self.paired:
             lines.append("    not paired, so not judged")
         return "\n".join(lines)
 
-    def _needs(self) -> str:
-        wanted = [f"+{self.feature}" if self.feature else "", self.needs]
-        wanted.insert(1, f"{self.nodes} nodes" if self.nodes > 1 else "")
-        return ", ".join(filter(None, wanted)) or "nothing of a stack"
 
-
-#: Name of the file in a session's directory that has them.
+#: Name of the file in a session's directory that has the entries.
 FILE = "catalogue.json"
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
 
-def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
-    """Return an entry for each check, whatever the number of its samples; fixtures are left aside."""
-    found: dict[str, Entry] = {}
+def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
+    """Return an entry for each check, whatever the number of its samples; fixtures are left out."""
+    entries: dict[str, Entry] = {}
     hashes: dict[str, dict[str, str]] = defaultdict(dict)
     for check in checks:
         if check.is_fixture():
             continue
         name = getattr(check, "run_group", "") or getattr(check, "case", check.display_name)
-        verdict = VERDICT in check.tags
-        hashes[name]["verdict" if verdict else getattr(check, "sample", "test")] = check.hashcode
+        is_verdict = VERDICT in check.tags
+        hashes[name]["verdict" if is_verdict else getattr(check, "sample", "test")] = check.hashcode
         # One side may need more nodes than the other: several VMs of one host against one native node.
-        if verdict or (name in found and getattr(check, "nodes", 1) >= found[name].nodes):
+        if is_verdict or (name in entries and getattr(check, "nodes", 1) >= entries[name].nodes):
             continue
-        found[name] = Entry(
+        entries[name] = Entry(
             name=name.replace(" %", " "),
             description=check.descr or name,
             tags=tuple(sorted(check.tags)),
@@ -133,11 +162,11 @@ def of_checks(checks: Iterable[Any]) -> tuple[Entry, ...]:
             lacks=getattr(check, "lacks", ""),
             paired=hasattr(check, "run_group"),
         )
-    return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in found.items())
+    return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in entries.items())
 
 
 def write(entries: Sequence[Entry], path: Path) -> None:
-    """Write entries for whoever started ReFrame."""
+    """Write entries for the process that started ReFrame."""
     write_file(_ENTRIES.dump_json(tuple(entries), indent=1), path)
 
 
@@ -159,75 +188,72 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise UsageError(f"{path}: no list of checks ({error.errors()[0]['msg']})") from None
 
 
-def cases(entries: Iterable[Entry], scope: str) -> list[str]:
+def cases_of(entries: Iterable[Entry], scope: str) -> list[str]:
     """Return the cases of a scope, whether they can run or not, as sessions name them."""
     return [entry.case for entry in entries if scope in entry.tags]
 
 
-def selected(entries: Iterable[Entry], names: Sequence[str], tags: Sequence[str]) -> list[Entry]:
+def select(entries: Iterable[Entry], names: Sequence[str], tags: Sequence[str]) -> list[Entry]:
     """Return the entries that ReFrame's ``-n`` (one of `names`) and ``-t`` (each of `tags`) select."""
     return [
         entry
         for entry in entries
         if (not names or any(entry.has_name(name) for name in names))
-        and all(any(re.search(tag, own) for own in entry.tags) for tag in tags)
+        and all(any(re.search(pattern, tag) for tag in entry.tags) for pattern in tags)
     ]
 
 
-def nothing_selected(
+def explain_empty_selection(
     entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Iterable[str], nodes: int
 ) -> str:
     """Return why ``-n`` and ``-t`` select no check that can run with a stack of these features and nodes."""
-    known = {entry.name.split(" ")[0] for entry in entries}, {tag for entry in entries for tag in entry.tags}
     for name in names:
-        if not selected(entries, [name], ()):
-            return f"no check has a name that matches {name!r}: {suggest(name, known[0])}"
+        if not select(entries, [name], ()):
+            near = suggest(name, {entry.check for entry in entries})
+            return f"no check has a name that matches {name!r}: {near}"
     for tag in tags:
-        if not selected(entries, (), [tag]):
-            return f"no check has a tag that matches {tag!r}: {suggest(tag, known[1])}"
-    chosen = selected(entries, names, tags)
-    if chosen and (why := missing(chosen, features, nodes)):
-        return f"what -n and -t select cannot run here: {'; '.join(why)}"
+        if not select(entries, (), [tag]):
+            near = suggest(tag, {tag for entry in entries for tag in entry.tags})
+            return f"no check has a tag that matches {tag!r}: {near}"
+    if missing := find_missing(select(entries, names, tags), features, nodes):
+        return f"what -n and -t select cannot run here: {'; '.join(map(str, missing))}"
     return "no check that can run here has all that -n and -t ask for"
 
 
-def listing(
-    here: Sequence[Entry], every: Sequence[Entry], system: Any, config: Any, *, detailed: bool
+def format_list(
+    selected: Sequence[Entry], loaded: Sequence[Entry], system: Any, config: Any, *, detailed: bool
 ) -> str:
-    """Return what ``reframe -l`` and ``-L`` print.
+    """Return the text that ``reframe -l`` and ``-L`` print.
 
     Parameters
     ----------
-    here
-        What was selected and can run.
-    every
-        All that was loaded.
+    selected
+        The checks that were selected and can run.
+    loaded
+        All checks.
     system
         ReFrame's, with its selected partitions and environments.
     config
         ReFrame's site configuration, with all of them.
     detailed
-        With tags, and with what cannot run here.
+        With tags, and with the checks that cannot run here.
     """
-    text = [entry.text(detailed=detailed) for entry in here]
-    judged = sum(entry.paired for entry in here)
-    text.append(f"{len(here)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
-    if not here:
+    text = [entry.text(detailed=detailed) for entry in selected]
+    judged = sum(entry.paired for entry in selected)
+    text.append(f"{len(selected)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
+    if not selected:
         text.append(f"-n, -t or -p select none of them; {describe_system(config, system.name)}")
     if detailed:
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
-        if lines := missing(every, features, nodes):
-            text.append(
-                "\n".join(
-                    ["", f"Not on system {system.name!r} as it is set up:", *(f"  {line}" for line in lines)]
-                )
-            )
+        if missing := find_missing(loaded, features, nodes):
+            lines = [f"  {reason}" for reason in missing]
+            text.append("\n".join(["", f"Not on system {system.name!r} as it is set up:", *lines]))
     return "\n".join(text) + "\n"
 
 
 def describe_system(config: Any, name: str) -> str:
-    """Return which partitions and stacks ReFrame's configuration has for a system, whatever was selected."""
+    """Return which partitions and stacks ReFrame's configuration has for a system, selected or not."""
     (system,) = (entry for entry in config["systems"] if entry["name"] == name)
     partitions = ", ".join(partition["name"] for partition in system["partitions"])
     stacks = dict.fromkeys(
@@ -236,22 +262,33 @@ def describe_system(config: Any, name: str) -> str:
     return f"system {name!r} has the partitions {partitions} and the stacks {', '.join(stacks)}"
 
 
-def missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[str]:
-    """Return one line for each check that cannot run or observe something, and why; cases are counted."""
+def find_missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[Missing]:
+    """Return why checks cannot run or observe something, each reason once a check; cases are counted."""
     features = frozenset(features)
-    every: Counter[str] = Counter()
-    counted: Counter[tuple[str, str]] = Counter()
+    totals: Counter[str] = Counter()
+    counts: Counter[Missing] = Counter()
     for entry in entries:
-        name = entry.name.split(" ")[0]
-        every[name] += 1
-        absent = entry.absent(features, nodes)
-        for reason in [absent] if absent else entry.unobserved(features):
-            counted[name, reason] += 1
-    return [f"{name}{_share(count, every[name])}: {reason}" for (name, reason), count in counted.items()]
+        totals[entry.check] += 1
+        counts.update(entry.find_missing(features, nodes))
+    return [
+        missing._replace(check=missing.check + _count_cases(count, totals[missing.check]))
+        for missing, count in counts.items()
+    ]
 
 
-def _share(count: int, of: int) -> str:
-    """Return how many cases of a check these are, in brackets; nothing for a check's only one."""
-    if of == 1:
+def group_missing(missing: Iterable[Missing]) -> list[str]:
+    """Return a line for each reason, with the checks for which it holds."""
+    checks: dict[str, list[str]] = defaultdict(list)
+    for check, reason, feature in missing:
+        if feature:
+            checks["no program in the stack for"].append(f"{check} ({feature})")
+        else:
+            checks[reason].append(check)
+    return [f"{reason}: {', '.join(names)}" for reason, names in checks.items()]
+
+
+def _count_cases(count: int, total: int) -> str:
+    """Return in brackets how many cases of a check there are; nothing if it has only one."""
+    if total == 1:
         return ""
-    return f" ({count} cases)" if count == of else f" ({count} of {of} cases)"
+    return f" ({count} cases)" if count == total else f" ({count} of {total} cases)"

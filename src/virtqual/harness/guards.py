@@ -28,7 +28,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -201,10 +200,10 @@ def _list_by_check(list_checks: Callable[..., Any]) -> Callable[..., Any]:
         if concretized:
             return list_checks(testcases, printer, detailed, concretized)
         _share_error_rate(testcases)
-        selected, context = catalogue.of_checks(case.check for case in testcases), runtime.runtime()
+        selected, context = catalogue.make_entries(case.check for case in testcases), runtime.runtime()
         printer.info("[List of matched checks]")
         printer.info(
-            catalogue.listing(
+            catalogue.format_list(
                 selected, loaded_entries(), context.system, context.site_config, detailed=detailed
             )
         )
@@ -254,7 +253,7 @@ def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
             raise
         finally:
             logger.warn_as_error = before
-        _Loaded.entries = catalogue.of_checks(checks)
+        _Loaded.entries = catalogue.make_entries(checks)
         for check in checks:
             # `--restore-session` imports the file of a test under this name, without its package.
             module = sys.modules[type(check).__module__]
@@ -267,7 +266,7 @@ def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_unread_files(loader: Any) -> None:
-    """End ReFrame if a file makes tests and ReFrame would not read it: the file does not import ``reframe``."""
+    """End ReFrame if a file makes tests, and ReFrame would pass over it: it does not import ``reframe``."""
     makes_tests = re.compile(r"^\s*from \S*(judged|overhead) import", re.MULTILINE)
     imports_reframe = re.compile(r"^\s*(import|from) reframe\b", re.MULTILINE)
     for path in map(Path, loader.load_path):

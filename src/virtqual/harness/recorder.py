@@ -150,11 +150,8 @@ def failure_of(task: Any, kind: Kind | None = None) -> Failure:
     reason = re.sub(r"exit code (\d+)$", _with_signal, reason)
     kind, state = kind or _kind(task), None
     if sentence := end_by_slurm(job):
-        kind, reason, state = (
-            "infrastructure" if job.state in _INFRASTRUCTURE_STATES else "failed",
-            sentence,
-            job.state,
-        )
+        kind = "infrastructure" if job.state in _INFRASTRUCTURE_STATES else "failed"
+        reason, state = sentence, job.state
     return Failure(
         check=check.case,
         case=check.display_name,

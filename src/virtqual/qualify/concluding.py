@@ -123,7 +123,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         broken=[*basis.broken, *failed],
         unqualified=references().hypervisor_class(session.hypervisor_class).unqualified,
         asked=asked,
-        cases=catalogue.cases(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
+        cases=catalogue.cases_of(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     if basis.note:

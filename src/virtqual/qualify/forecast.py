@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.harness import catalogue, process
 from virtqual.harness.catalogue import Entry
@@ -90,7 +89,7 @@ def forecast(request: Request) -> Forecast:
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
     asked = plan.asked(request, entries)
-    here = [e for e in entries if e.paired and e.case in asked and e.absent(features, nodes) is None]
+    here = [e for e in entries if e.paired and e.case in asked and e.can_run(features, nodes)]
     rotated = _rotated(system)
     turns = request.pairs or looks[0]
     known = plan.earlier(request, request.system)
@@ -104,7 +103,7 @@ def forecast(request: Request) -> Forecast:
     own = [case.runs / 2 * case.nodes * seconds for case in cases for seconds in case.seconds if seconds]
     return Forecast(
         cases=cases,
-        not_run=tuple(catalogue.missing(entries, features, nodes)),
+        not_run=tuple(catalogue.group_missing(catalogue.find_missing(entries, features, nodes))),
         least=least,
         most=most,
         jobs=2 if held_nodes else runs,

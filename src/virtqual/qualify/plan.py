@@ -79,7 +79,7 @@ def count_unfinished_turns(job: Qualification, session: Session, part: Round) ->
     """Return by check how many turns of a round are not whole; those of checks that failed are not wanted."""
     features, nodes = job.has
     here = [entry for entry in catalogue.read(job.log.directory / catalogue.FILE) if entry.paired]
-    here = [entry for entry in here if entry.absent(features, nodes) is None]
+    here = [entry for entry in here if entry.can_run(features, nodes)]
     failed, rotations = {failure.check for failure in session.failures}, _rotations(job)
     found = {}
     for check in sorted({*(part.checks or asked(job.request, here))} - failed):
@@ -192,8 +192,8 @@ def _nodes(directory: Path) -> dict[str, int]:
 
 def asked(request: Request, entries: Iterable[catalogue.Entry]) -> set[str]:
     """Return the cases that are asked for, as runs name them."""
-    chosen = catalogue.selected(entries, request.names, request.tags)
-    return set(catalogue.cases(chosen, "full" if request.full else "quick"))
+    chosen = catalogue.select(entries, request.names, request.tags)
+    return set(catalogue.cases_of(chosen, "full" if request.full else "quick"))
 
 
 def _times(runs: Iterable[Run]) -> Times:

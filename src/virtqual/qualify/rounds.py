@@ -55,7 +55,8 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
             # What was not measured must not be taken for passed.
-            job.not_run = catalogue.missing(catalogue.read(listed), *job.has)
+            missing = catalogue.find_missing(catalogue.read(listed), *job.has)
+            job.not_run = catalogue.group_missing(missing)
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
     _note_end(job, ended, files, catalogue.read(listed))
 
@@ -109,7 +110,7 @@ def _note_end(
     elif error and error.cause == "run":
         job.broken.append(str(error.exception))
     elif error and error.cause == "selection" and (request.names or request.tags):
-        reason = catalogue.nothing_selected(entries, request.names, request.tags, *job.has)
+        reason = catalogue.explain_empty_selection(entries, request.names, request.tags, *job.has)
         raise UsageError(f"{reason} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
     elif error:
         raise error.exception

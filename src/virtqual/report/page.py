@@ -33,7 +33,7 @@ from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_pub
 from virtqual.report import plots
 from virtqual.report.comparison import compare, differing, letters, shared
 from virtqual.report.identity import words
-from virtqual.report.terminal import details, not_run
+from virtqual.report.terminal import details
 from virtqual.runs import Run
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
@@ -286,7 +286,6 @@ def _content(session: Session) -> dict[str, Any]:
         "undecided": [row for row in rows if row.verdict.outcome is Outcome.UNDECIDED],
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
         "unmeasured": {name: why for name, why in session.refused.items() if name not in judged},
-        "not_run": not_run(session),
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
         "identity": _identity(first),

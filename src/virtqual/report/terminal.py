@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,8 +35,6 @@ _STYLE = {
 
 #: A session from elsewhere may hold megabytes of text, over which a terminal's lines take minutes to break.
 MAX_VALUE_CHARS = 4000
-# As `virtqual.harness.catalogue.Entry.absent` words it.
-_FEATURE = re.compile(r"no program with the feature '(.+)' in the stack")
 
 
 class Terminal:
@@ -221,19 +217,8 @@ class Terminal:
             self._say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
         if session.not_run:
             self._dim("Not run here:")
-            for reason, names in not_run(session).items():
-                self._say(Padding(Text(f"{reason}: {', '.join(names)}", style="dim"), (0, 0, 0, 2)))
-
-
-def not_run(session: Session) -> dict[str, list[str]]:
-    """Return the checks that cannot run here by reason."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for line in session.not_run:
-        name, _, reason = line.partition(": ")
-        if feature := _FEATURE.fullmatch(reason):
-            name, reason = f"{name} ({feature[1]})", "no program in the stack for"
-        found[reason].append(name)
-    return found
+            for line in session.not_run:
+                self._say(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
 
 
 def _case(event: CaseEvent) -> str:

@@ -24,9 +24,8 @@ from virtqual.stack.manifest import Manifest
 # One that no check asks for: ReFrame wants at least one, also before any stack is set up.
 NO_STACK = "no-stack"
 #: A command of job scripts: the first command that fails ends the script with its exit code.
-EXIT_ON_ERROR = (
-    "trap 'code=$?; echo \"command failed with exit code $code: $BASH_COMMAND\" >&2; exit $code' ERR"
-)
+EXIT_ON_ERROR = "trap 'code=$?; echo \"exit code $code of: $BASH_COMMAND\" >&2; exit $code' ERR"
+
 #: The partition of a system that is not there at the moment: nothing runs on it.
 ABSENT = "absent"
 
@@ -102,8 +101,6 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "report_file": str(state / "reports" / "run-{sessionid}.json"),
                 "report_junit": str(state / "reports" / "last.xml"),
                 "generate_file_reports": True,
-                # One record a value: runs without values, the warm-ups, leave none.
-                "perflog_multiline": True,
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
             },
@@ -180,6 +177,8 @@ def _logging(state: Path) -> dict[str, Any]:
         paths.make(state / "log")
     return {
         "level": "debug",
+        # A record for each value: the columns are the same for all checks.
+        "perflog_multiline": True,
         "handlers$": [{"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"}],
         "handlers": [] if lists_only else [file],
         "handlers_perflog": [

@@ -3,22 +3,57 @@
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.harness import process
+from virtqual.harness.progress import CaseEvent, ErrorEvent
+
+RUN = CaseEvent(
+    kind="ok", check="lammps %problem=lj", partition="vm", side="virtual", pair=0, ended=3, total=10
+)
 
 
-def test_a_disk_that_is_full_ends_reframe_too(monkeypatch):
-    """It went on submitting jobs while virtqual cancelled them."""
-    began, started = time.monotonic(), []
-    popen = process.subprocess.Popen
-    monkeypatch.setattr(
-        process.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[0]
+def reframe(*events, then="", code=0):
+    """Return a command that reports events as ReFrame does, and ends with an exit code."""
+    lines = "".join(f"{event.model_dump_json()}\n" for event in events)
+    program = (
+        f"import os, sys, time\nos.write(int(os.environ['VIRTQUAL_PROGRESS']), {lines.encode()!r})\n"
+        f"print('said')\n{then}\nsys.exit({code})"
     )
-    line = [sys.executable, "-c", "import time; print('x' * 100000, flush=True); time.sleep(60)"]
+    return [sys.executable, "-c", program]
+
+
+def test_events_and_the_exit_code_arrive_and_the_output_is_kept(tmp_path):
+    events, log = [], tmp_path / "log"
+    broken = reframe(RUN, then="os.write(int(os.environ['VIRTQUAL_PROGRESS']), b'half a li')", code=3)
+    ended = process.run(broken, {}, log, events.append, threading.Event())
+    assert (events, ended) == ([RUN], process.Ended(3, None))
+    assert log.read_text() == "said\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "says"),
+    [
+        ("selection", UsageError, "why"),
+        ("loading", InfrastructureError, "ReFrame did not run: why"),
+        ("run", InfrastructureError, "ReFrame gave up: why"),
+    ],
+)
+def test_an_error_that_reframe_reports_is_raised_as_what_it_is(tmp_path, cause, error, says):
+    line = reframe(ErrorEvent(cause=cause, message="why"), code=1)
+    ended = process.run(line, {}, tmp_path / "log", print, threading.Event())
+    assert (type(ended.error.exception), str(ended.error.exception)) == (error, says)
+
+
+def test_a_screen_that_cannot_be_written_ends_reframe_too(tmp_path):
+    """It went on submitting jobs while virtqual cancelled them."""
+
+    def show(event):
+        raise OSError("No space left on device")
+
+    began = time.monotonic()
     with pytest.raises(OSError, match="No space left on device"):
-        process.run(line, {}, Path("/dev/full"), lambda event: None, threading.Event())
-    assert started[0].poll() is not None
+        process.run(reframe(RUN, then="time.sleep(60)"), {}, tmp_path / "log", show, threading.Event())
     assert time.monotonic() - began < 30

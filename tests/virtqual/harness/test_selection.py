@@ -5,7 +5,13 @@ from types import SimpleNamespace
 import pytest
 from reframe.frontend.filters import have_any_name
 
-from virtqual.harness.catalogue import Entry, nothing_selected, selected
+from virtqual.harness.catalogue import (
+    Entry,
+    Missing,
+    explain_empty_selection,
+    group_missing,
+    select,
+)
 
 ENTRIES = [
     Entry(name=name, description="d", tags=tags, feature=feature, hashes={"0N": name[::-1]})
@@ -31,7 +37,7 @@ ENTRIES = [
     ],
 )
 def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
-    found = selected(ENTRIES, [pattern], ())
+    found = select(ENTRIES, [pattern], ())
     assert len(found) == count
     for entry in ENTRIES:
         name, *parameters = entry.name.split(" ")
@@ -51,4 +57,17 @@ def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
     ],
 )
 def test_what_selects_nothing_is_named_with_what_could_have_been_meant(names, tags, says):
-    assert says in nothing_selected(ENTRIES, names, tags, {"lammps"}, 2)
+    assert says in explain_empty_selection(ENTRIES, names, tags, {"lammps"}, 2)
+
+
+def test_what_cannot_run_is_told_once_for_each_reason():
+    reason = "no program with the feature 'namd' in the stack"
+    missing = [
+        Missing("namd (2 cases)", reason, "namd"),
+        Missing("milc_2", reason, "milc"),
+        *(Missing(name, "needs 2 VMs") for name in ("stream_vms", "namd_vms")),
+    ]
+    assert group_missing(missing) == [
+        "no program in the stack for: namd (2 cases) (namd), milc_2 (milc)",
+        "needs 2 VMs: stream_vms, namd_vms",
+    ]

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_page import DECLARED, one, session
 from typer.testing import CliRunner
 
+from virtqual import cli
 from virtqual.commands import judge, report
 from virtqual.report import machines
 from virtqual.runs import Result
@@ -84,8 +85,8 @@ def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "load", lambda _: one(1.0, pairs=12))
     run = CliRunner().invoke
     for name, begins in (("a.html", "<!doctype html>"), ("a.csv", "session,metric"), ("a.prom", "# HELP")):
-        assert run(report.app, ["-o", str(tmp_path / name)]).exit_code == 0
+        assert run(cli.app, ["report", "-o", str(tmp_path / name)]).exit_code == 0
         assert (tmp_path / name).read_text().lstrip().startswith(begins)
-    done = run(report.app, ["-o", str(tmp_path / "a.pdf")])
+    done = run(cli.app, ["report", "-o", str(tmp_path / "a.pdf")])
     assert done.exit_code == 2
     assert "the name has to end with .html, .csv, .json, .md, .prom" in " ".join(done.output.split())
