@@ -60,7 +60,7 @@ def setup(site, monkeypatch):
     for key, value in site.env.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(execute, "run_checked", refused)
-    monkeypatch.setattr(registry, "_version", lambda package: package.replace("missing", ""))
+    monkeypatch.setattr(registry, "_read_version", lambda package: None if package == "missing" else "1")
 
     def start(*arguments, code):
         done = CliRunner().invoke(app, ["setup", *arguments])
@@ -90,10 +90,7 @@ def test_what_else_needs_packages_is_told_of_them_alone(setup, monkeypatch):
     monkeypatch.setattr(registry.shutil, "which", lambda name: None)
     assert "nothing is installed" in setup(code=0)
     told = setup("--package", "missing", code=5)
-    assert (
-        "this machine is no Debian (it has no dpkg-query), of which these packages are wanted: missing"
-        in told
-    )
+    assert "this machine is no Debian (it has no dpkg-query), and these packages are needed: missing" in told
     assert "no Debian" in setup("--stack", "registry", code=5)
 
 

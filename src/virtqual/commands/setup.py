@@ -29,7 +29,7 @@ def command(
     used = _used(manifest.find_stacks(stacks), stack)
     ours = used == registry.NAME
     todo = registry.plan(stacks, tuple(package or ()), stack=ours)
-    found = registry.current(stacks) if ours else None
+    found = registry.load_current(stacks) if ours else None
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
     if todo.wheels:

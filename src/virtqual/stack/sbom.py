@@ -15,14 +15,15 @@ from virtqual.stack.manifest import Manifest, Program
 FILE = "sbom.cdx.json"
 
 
-def write(made: Manifest, directory: Path) -> Path:
-    """Write ``sbom.cdx.json``; the same stack and the same Python packages give the same bytes."""
+def write(stack: Manifest, directory: Path) -> Path:
+    """Write ``sbom.cdx.json``; the same stack and Python packages give the same bytes."""
+    platform = {"type": "platform", "name": f"stack {stack.name}", "version": stack.hash}
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": {"component": {"type": "platform", "name": f"stack {made.name}", "version": made.hash}},
-        "components": [*map(_describe_program, made.programs), *_describe_python()],
+        "metadata": {"component": platform},
+        "components": [*map(_describe_program, stack.programs), *_describe_python_packages()],
     }
     return records.write_file(json.dumps(bill, indent=2) + "\n", directory / FILE)
 
@@ -36,22 +37,22 @@ def _describe_program(program: Program) -> dict[str, Any]:
     checksums = program.libraries | {str(program.data[name]): sum_ for name, sum_ in program.sums.items()}
     # The manifest's checksum of a directory is not the SHA-256 of a file.
     files = [_describe("file", path, sum_) for path, sum_ in checksums.items() if not Path(path).is_dir()]
-    described = _describe("application", program.name, program.sha256)
-    described |= {"version": program.version, "description": program.origin, "components": files}
-    return described | ({"purl": program.purl} if program.purl else {})
+    component = _describe("application", program.name, program.sha256)
+    component |= {"version": program.version, "description": program.origin, "components": files}
+    return component | ({"purl": program.purl} if program.purl else {})
 
 
 def _describe(kind: str, name: str, sha256: str) -> dict[str, Any]:
     return {"type": kind, "name": name, "hashes": [{"alg": "SHA-256", "content": sha256}]}
 
 
-def _describe_python() -> Iterator[dict[str, str]]:
-    """Yield the Python packages that virtqual runs with."""
-    # The first of a name on the path is the one that Python imports.
+def _describe_python_packages() -> Iterator[dict[str, str]]:
+    """Yield the Python packages of this process."""
+    # Python imports the first package of a name on its path.
     packages = {package.name: package for package in reversed(list(metadata.distributions()))}
     for name, package in sorted(packages.items()):
-        described = {"type": "library", "name": name, "version": package.version}
+        component = {"type": "library", "name": name, "version": package.version}
         # virtqual itself is installed from the checkout, not from PyPI.
         if name != "virtqual":
-            described["purl"] = purl("pypi", name.lower().replace("_", "-"), package.version)
-        yield described
+            component["purl"] = purl("pypi", name.lower().replace("_", "-"), package.version)
+        yield component
