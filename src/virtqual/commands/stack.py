@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.report.console import verbatim
 from virtqual.stack import manifest
@@ -26,12 +25,11 @@ def register(
     ] = None,
 ) -> None:
     """Write the manifest of the programs that a Spack environment has installed."""
-    with speaking():
-        environment = (spack or paths.root()).resolve()
-        stack = spack_stack.register(environment, paths.stacks() / spack_stack.NAME)
-        _console.print(f"Spack stack {stack.hash}:")
-        for program in stack.programs:
-            _console.print(f"  {program.name} {program.version} ({program.origin})")
+    environment = (spack or paths.root()).resolve()
+    stack = spack_stack.register(environment, paths.stacks() / spack_stack.NAME)
+    _console.print(f"Spack stack {stack.hash}:")
+    for program in stack.programs:
+        _console.print(f"  {program.name} {program.version} ({program.origin})")
 
 
 @app.command()
@@ -48,25 +46,24 @@ def check(
     Exit code: 0 no file has changed, 4 the nodes of the session did not load the
     same files, 5 a stack is missing or a file has changed.
     """
-    with speaking():
-        if session:
-            _compare_nodes(session)
-        stacks = manifest.load_all(paths.stacks())
-        if not stacks:
-            raise InfrastructureError(manifest.NO_STACK_MESSAGE)
-        for number, stack in enumerate(stacks):
-            use = "the default" if number == 0 else f"selected by --stack {stack.name}"
-            _console.print(f"{stack.name} {stack.hash} ({use})")
-            for program in stack.programs:
-                mpi = f", {program.mpi}" if program.mpi else ""
-                features = ", ".join(program.features)
-                _console.print(f"  {program.name} {program.version}{mpi}: {features}", markup=False)
-        changes = []
-        for stack in stacks:
-            if sentences := list(stack.changed()):
-                changes += [*sentences, f"{manifest.name_setup(stack.name)} sets it up again"]
-        if changes:
-            raise InfrastructureError("\n  ".join(["files have changed:", *changes]))
+    if session:
+        _compare_nodes(session)
+    stacks = manifest.load_all(paths.stacks())
+    if not stacks:
+        raise InfrastructureError(manifest.NO_STACK_MESSAGE)
+    for number, stack in enumerate(stacks):
+        use = "the default" if number == 0 else f"selected by --stack {stack.name}"
+        _console.print(f"{stack.name} {stack.hash} ({use})")
+        for program in stack.programs:
+            mpi = f", {program.mpi}" if program.mpi else ""
+            features = ", ".join(program.features)
+            _console.print(f"  {program.name} {program.version}{mpi}: {features}", markup=False)
+    changes = []
+    for stack in stacks:
+        if sentences := list(stack.changed()):
+            changes += [*sentences, f"{manifest.name_setup(stack.name)} sets it up again"]
+    if changes:
+        raise InfrastructureError("\n  ".join(["files have changed:", *changes]))
 
 
 def _compare_nodes(session: str) -> None:

@@ -137,9 +137,9 @@ def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
     python = target / "prefix/bin/python"
     target.mkdir(parents=True, exist_ok=True)
     if not python.exists():
-        command = [sys.executable, "-m", "venv", target / "prefix"]
+        command = [sys.executable, "-m", "venv", str(target / "prefix")]
         execute.run_checked(command, "could not make a Python environment")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")
     (target / "wheels.txt").write_text("\n".join(load_recipe()["wheels"]) + "\n", encoding="utf-8")
 
