@@ -234,7 +234,7 @@ def _metrics(session: Session) -> dict[str, dict[str, object]]:
     series = series_of(session.runs, references())
     found = {}
     for verdict in session.verdicts:
-        pairs = series[verdict.series].differences().mean(axis=1) if verdict.series in series else ()
+        pairs = series[verdict.series].differences.mean(axis=1) if verdict.series in series else ()
         found[verdict.series] = {
             "outcome": verdict.outcome.value,
             "ratio": verdict.overhead and verdict.overhead.ratio,

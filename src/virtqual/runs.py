@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -296,8 +296,3 @@ class Run(BaseModel):
             result.model_copy(update={"invalid": (*result.invalid, *reasons)}) for result in self.results
         )
         return self.model_copy(update={"results": results})
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """What a sample of this run carries along."""
-        return {"check": self.check, "job": self.job, "nodes": list(self.nodes), "clock": self.clock}

@@ -68,13 +68,13 @@ def _by_session(series: Sequence[Series]) -> Floats:
     most = max(len(session.valid) for session in series)
     d = np.full((series[0].width, len(series), most), np.nan)
     for index, session in enumerate(series):
-        d[:, index, : len(session.valid)] = session.differences().T
+        d[:, index, : len(session.valid)] = session.differences.T
     return d
 
 
 def _curve(series: Sequence[Series], sigma: Floats, whole: float) -> dict[str, Any]:
     """Return the noise of a curve's sizes such that its mean over the sizes has the noise `whole`."""
-    residuals = np.concatenate([_residuals(session.differences()) for session in series])
+    residuals = np.concatenate([_residuals(session.differences) for session in series])
     correlation = _neighbours(residuals / sigma, _distant(residuals) / float(np.mean(sigma)))
 
     def prior(common: float, correlation: float) -> Prior:
@@ -136,7 +136,7 @@ def _of_boots(series: Sequence[Series]) -> dict[str, Any]:
     """
     found: dict[str, list[float]] = {}
     for number, session in enumerate(series):
-        for pair, d in zip(session.valid, session.differences().mean(axis=1), strict=True):
+        for pair, d in zip(session.valid, session.differences.mean(axis=1), strict=True):
             boot = pair.virtual.boot if pair.virtual else ""
             found.setdefault(boot or f"session {number}", []).append(float(d))
     boots = [np.array(d) for d in found.values() if len(d) >= 2]

@@ -365,7 +365,7 @@ def _ordered(series: Series) -> list[Pair]:
 def _dots(verdict: Verdict, series: Series | None) -> plots.Dots | None:
     if series is None:
         return None
-    costs = series.differences().mean(axis=1).tolist()
+    costs = series.differences.mean(axis=1).tolist()
     known = {pair.number: cost for pair, cost in zip(series.valid, costs, strict=True)}
     marks = [
         (known.get(pair.number), f"first-{pair.first or 'native'}" if pair.number in known else "out")

@@ -227,7 +227,7 @@ def _noise_of(earlier: Series) -> Prior:
     spread is no less independent of the present session; half of its degrees of freedom count, since its
     pairs are in the change as well.
     """
-    spread = np.maximum(earlier.differences().std(axis=0, ddof=1), LEAST_NOISE)
+    spread = np.maximum(earlier.differences.std(axis=0, ddof=1), LEAST_NOISE)
     df = (len(earlier.valid) - 1) / 2
     source = "the spread of the session that the others are held against"
     return Prior(tuple(map(float, spread)), df, source, between=DECLARED_NOISE.between)

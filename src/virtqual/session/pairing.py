@@ -217,7 +217,6 @@ def _sample(run: Run, result: Result) -> Sample:
         start=run.start,
         end=run.end,
         invalid=result.invalid,
-        origin=run.origin,
         points=result.points,
         node="+".join(sorted(run.nodes)),
         turn=run.turn,

@@ -190,7 +190,7 @@ def _numbers(verdict: Verdict, asked: Ruling, overhead: Ruling, looks: Sequence[
         for i, size in enumerate(series.points)
     )
     has_budget = not math.isnan(question.limit[0])
-    spread = series.differences().mean(axis=1).std(ddof=1) if len(series.valid) > 1 else None
+    spread = series.differences.mean(axis=1).std(ddof=1) if len(series.valid) > 1 else None
     native_hosts, virtual_hosts = places.roles if places.told else ((), ())
     return {
         "overhead": overheads[-1],

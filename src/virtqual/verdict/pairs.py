@@ -1,32 +1,28 @@
-"""What may be compared with what: samples, pairs of samples, and their log differences.
+"""Samples, pairs of samples, and series of pairs.
 
 A *sample* is one run's value (scalar) or values (curve). A *pair* is a native and a virtual sample that
-ran one after the other; sides take turns in running first, so that a drift of the machine falls on both
-alike. Recorded start times prove it; they are checked here.
+ran one after the other. Sides take turns in running first, so that a drift of the machine affects both alike;
+the recorded start times are checked here.
 
 Two kinds of trouble are kept apart:
 
 `PairingError` - a bug of the harness
-    Two samples of one side and number, another number of values than points, other points, an infinite
-    time, a number below zero. No verdict can mean anything, so nothing is returned.
+    Two samples of one side and number, other points, an infinite time, a number below zero. No verdict can
+    mean anything.
 invalid - a fact of the session
-    A run without peer, runs of one series that overlap on one host, a pair that another pair
-    interrupted, or whose runs are hours apart, a run that ended before it started (a clock was set back), a
-    value that is not a positive number, a sample that a validity gate refused. The
-    pair stays in the series with its reasons, is left out of the numbers, and is asked for again.
+    A pair lacks a run, a gate refused a run, or runs overlapped or lie hours apart. The pair stays in the
+    series with its reasons, is left out of the numbers, and is asked for again.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,14 +34,12 @@ Floats = NDArray[np.float64]
 
 SIDES: tuple[Side, Side] = ("native", "virtual")
 
-MOST_GAP = 6 * 3600.0
+MAX_GAP_S = 6 * 3600.0
 """Seconds that may pass between the runs of a pair: by day and by night a machine has other temperatures and
-other neighbours. A queue in which the other side waits for longer makes no pairs."""
+other neighbours."""
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-EITHER_ORDER = 4
-"""One pair in so many, at least, must run each side first: a first run is colder, and a machine drifts."""
+MIN_FIRST_RUNS = 4
+"""At least one pair in so many must run each side first: a first run is colder, and a machine drifts."""
 
 
 class PairingError(ValueError):
@@ -58,26 +52,21 @@ class Sample:
 
     Parameters
     ----------
-    side
-        ``native`` or ``virtual``.
     number
         Number of the pair it belongs to, from 0.
     values
         One value per point, in the metric's unit; exactly one for a scalar.
     start, end
-        When the run started and ended, in seconds since the epoch; NaN where nobody says.
+        Seconds since the epoch; NaN if unknown.
     invalid
         Why a validity gate refused the run; empty if none did.
-    origin
-        Where it ran (job, nodes, session ...): JSON-able, kept and never interpreted.
     points
-        The sizes its values belong to, where the program's output says so; empty if unknown. They must
-        be the series' own.
+        The sizes of its values, if the program's output says so; they must be the series' own.
     node, host, boot
-        Names of the node, of the machine below it, and of the boot of its virtual machine; of several
-        nodes joined by ``+``. Empty where nobody says.
+        Names of the node, of the machine below it, and of the boot of its virtual machine; several names are
+        joined by ``+``. Empty if unknown.
     turn
-        Pairs of one turn ran on several places at about one time. None: its pair is a turn.
+        Pairs of one turn ran on several places at about one time. None: the pair is a turn by itself.
     """
 
     side: Side
@@ -86,7 +75,6 @@ class Sample:
     start: float
     end: float
     invalid: tuple[str, ...] = ()
-    origin: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     points: tuple[float, ...] = ()
     node: str = ""
     host: str = ""
@@ -95,18 +83,37 @@ class Sample:
 
     @property
     def place(self) -> str:
-        """The host, or the node where nobody knows the host; empty where nobody says either."""
+        """The host, or the node if the host is unknown; empty if both are."""
         return self.host or self.node
 
     @property
     def run(self) -> tuple[Hashable, ...]:
-        """Identity of the run: samples of several metrics that have it in common are of one run."""
+        """Identity of the run: samples of several metrics with equal identities are of one run."""
         return self.side, self.number, self.start, self.end, self.node
 
     @property
     def refused(self) -> bool:
-        """Whether the run itself does not count, whatever its peer is."""
+        """The run does not count, even if its peer does."""
         return bool(self.invalid) or not all(math.isfinite(v) and v > 0 for v in self.values)
+
+    @property
+    def untimed(self) -> bool:
+        """Its start or end is unknown."""
+        return math.isnan(self.start) or math.isnan(self.end)
+
+    def overlaps(self, other: Sample) -> bool:
+        """Return whether both ran at one time."""
+        return self.start < other.end and other.start < self.end
+
+    def can_disturb(self, other: Sample) -> bool:
+        """Return whether both may have run on one machine.
+
+        Nodes of one side are different machines; a node of the other side may be a guest of this one. A run
+        without a name may be anywhere.
+        """
+        labels = (self.host, other.host) if self.side != other.side else (self.place, other.place)
+        names, other_names = (set(label.split("+")) for label in labels)
+        return "" in names or "" in other_names or not names.isdisjoint(other_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +125,9 @@ class Pair:
     number
         From 0.
     native, virtual
-        The samples; None where a run left nothing.
+        The samples; None if a run left nothing.
     invalid
-        Why it cannot be used; empty if it can.
+        Why the pair does not count; empty if it does.
     """
 
     number: int
@@ -129,24 +136,21 @@ class Pair:
     invalid: tuple[str, ...] = ()
 
     @property
-    def valid(self) -> bool:
-        """Whether it may enter the numbers."""
-        return not self.invalid
+    def samples(self) -> list[Sample]:
+        """The samples that it has."""
+        return [sample for sample in (self.native, self.virtual) if sample is not None]
 
     @property
     def untimed(self) -> bool:
-        """Whether nobody says when its runs were."""
-        for sample in (self.native, self.virtual):
-            if sample is not None and (math.isnan(sample.start) or math.isnan(sample.end)):
-                return True
-        return False
+        """The times of a run are unknown."""
+        return any(sample.untimed for sample in self.samples)
 
     @property
     def first(self) -> Side | None:
-        """Side that ran first; None where that is not known, or both ran at one time."""
+        """Side that ran first; None if that is unknown, or both ran at one time."""
         if self.native is None or self.virtual is None or self.untimed:
             return None
-        if _overlap(self.native, self.virtual):
+        if self.native.overlaps(self.virtual):
             return None
         return "native" if self.native.start < self.virtual.start else "virtual"
 
@@ -157,16 +161,14 @@ class Series:
 
     Parameters
     ----------
-    metric
-        What was measured.
     setting
-        How: ``1 thread``, ``two nodes``, ``lj`` ...
+        ``1 thread``, ``two nodes``, ``lj`` ...
     points
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     pairs
         By rising number, the invalid ones included.
     cut_off
-        Numbers of pairs that have one run because the session was interrupted, whatever their values were.
+        Pair numbers with one run because of an interruption; they do not count as refused.
     """
 
     metric: Metric
@@ -182,8 +184,8 @@ class Series:
 
     @cached_property
     def valid(self) -> tuple[Pair, ...]:
-        """The pairs that may enter the numbers."""
-        return tuple(pair for pair in self.pairs if pair.valid)
+        """The pairs that count."""
+        return tuple(pair for pair in self.pairs if not pair.invalid)
 
     @property
     def width(self) -> int:
@@ -196,39 +198,30 @@ class Series:
 
     @cached_property
     def _values(self) -> dict[str, Floats]:
-        found: dict[str, Floats] = {}
+        values: dict[str, Floats] = {}
         for side in SIDES:
             rows = [getattr(pair, side).values for pair in self.valid]
-            found[side] = np.array(rows, dtype=np.float64).reshape(len(rows), self.width)
-            found[side].flags.writeable = False
-        return found
+            values[side] = np.array(rows, dtype=np.float64).reshape(len(rows), self.width)
+            values[side].flags.writeable = False
+        return values
 
     def medians(self, side: Side) -> Floats:
         """Return the median of one side over the valid pairs, shape (n_points,), in the unit."""
-        # Of so few values several times as fast as numpy's.
+        # For so few values this is several times as fast as numpy's median.
         ordered = np.sort(self.values(side), axis=0)
         middle: Floats = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
         return middle
 
-    def differences(self) -> Floats:
-        """Return d = ln(virtual/native) of the valid pairs, positive where virtual is worse.
-
-        Returns
-        -------
-        ndarray
-            Shape (n_pairs, n_points), no unit; one column for a scalar. Read-only.
-        """
-        return self._differences
-
     @cached_property
-    def _differences(self) -> Floats:
+    def differences(self) -> Floats:
+        """ln(virtual/native) of the valid pairs, positive if virtual is worse; shape (n_pairs, n_points)."""
         log_ratio = np.log(self.values("virtual")) - np.log(self.values("native"))
         d: Floats = log_ratio if self.metric.better == "lower" else -log_ratio
         d.flags.writeable = False
         return d
 
     def refused(self, side: Side) -> int:
-        """Return how many runs of a side do not count, or left nothing where their peers did."""
+        """Return how many runs of a side do not count, or are missing although their peers are there."""
         if len(self.valid) == len(self.pairs):
             return 0  # a refused run leaves no valid pair
         samples = (getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off)
@@ -236,7 +229,7 @@ class Series:
 
     @property
     def not_alternated(self) -> str:
-        """Why the order of the runs favours one side; empty where both took turns in running first."""
+        """Why the order of the runs favours one side; empty if both took turns in running first."""
         first = dict.fromkeys(SIDES, 0)
         for pair in self.valid:
             if pair.first is not None:
@@ -244,7 +237,7 @@ class Series:
             elif pair.untimed:
                 return "not alternated: the runs have no start and end times"
         for side, other in (SIDES, SIDES[::-1]):
-            if len(self.valid) >= EITHER_ORDER and first[side] < sum(first.values()) // EITHER_ORDER:
+            if len(self.valid) >= MIN_FIRST_RUNS and first[side] < sum(first.values()) // MIN_FIRST_RUNS:
                 often = f"{first[other]} of {sum(first.values())} pairs"
                 return f"not alternated: {other} ran first in {often}, which favours one side"
         return ""
@@ -256,14 +249,10 @@ class Series:
 
 
 def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
-    """Make a series of the samples of one metric in one setting.
+    """Return a series of the samples of one metric in one setting.
 
     Parameters
     ----------
-    metric
-        What was measured.
-    setting
-        How; part of the series' name.
     points
         Sizes of a curve, rising and positive; empty for a scalar.
     samples
@@ -277,7 +266,7 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
     Raises
     ------
     PairingError
-        For what only a bug of the harness produces.
+        For samples that no working harness produces.
     """
     points = tuple(float(point) for point in points)
     name = f"{metric.name}@{setting}"
@@ -293,15 +282,11 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
         for number in sorted({number for number, _ in runs})
     ]
     disturbed = _disturbed(pairs)
-    return Series(
-        metric,
-        setting,
-        points,
-        tuple(
-            Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
-            for pair in pairs
-        ),
+    judged = (
+        Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
+        for pair in pairs
     )
+    return Series(metric, setting, points, tuple(judged))
 
 
 def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
@@ -330,8 +315,8 @@ def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
         raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
 
 
-def _faults(pair: Pair) -> tuple[str, ...]:
-    """Return what makes one pair unusable, seen on its own."""
+def _faults(pair: Pair) -> list[str]:
+    """Return the reasons in the pair itself for which it does not count."""
     reasons: list[str] = []
     for side in SIDES:
         sample: Sample | None = getattr(pair, side)
@@ -340,85 +325,37 @@ def _faults(pair: Pair) -> tuple[str, ...]:
             continue
         reasons += [f"{side} run refused: {reason}" for reason in sample.invalid]
         if sample.end < sample.start:
-            back = sample.start - sample.end
-            reasons.append(f"{side} run ended {back:.3g} s before it started: a clock was set back")
+            seconds = sample.start - sample.end
+            reasons.append(f"{side} run ended {seconds:.3g} s before it started: a clock was set back")
         bad = [value for value in sample.values if not (math.isfinite(value) and value > 0)]
         if bad:
             reasons.append(f"{side} run reported {bad[0]:g}, which is no positive number")
     if pair.native is not None and pair.virtual is not None:
         early, late = sorted((pair.native, pair.virtual), key=lambda sample: sample.start)
-        if (gap := late.start - early.end) > MOST_GAP:
-            reasons.append(f"its runs lie {gap / 3600:.1f} h apart, more than {MOST_GAP / 3600:g} h")
-    return tuple(reasons)
-
-
-def _overlap(one: Sample, other: Sample) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
-class _RunsByPlace:
-    """The runs of a series by place and host, to find those that can disturb a run.
-
-    Runs on different hosts do not disturb each other. Other nodes of one side are other machines; a node of
-    the other side may be a guest of this one. A run without a name may be anywhere.
-    """
-
-    def __init__(self, runs: Sequence[Sample]) -> None:
-        self._runs = runs
-
-    @cached_property
-    def _of_side(self) -> dict[Side, list[int]]:
-        return {side: [i for i, run in enumerate(self._runs) if run.side == side] for side in SIDES}
-
-    @cached_property
-    def _named(self) -> dict[tuple[Side, str, str], list[int]]:
-        indices = defaultdict(list)
-        for index, run in enumerate(self._runs):
-            for kind, label in (("place", run.place), ("host", run.host)):
-                for name in set(label.split("+")):
-                    indices[run.side, kind, name].append(index)
-        return indices
-
-    def after(self, index: int, run: Sample) -> Iterator[Iterator[int]]:
-        """Yield rising indices after `index` of the runs that can disturb a run, by the name they share."""
-        peers = SIDES[run.side == "native"]
-        for side, kind, label in ((run.side, "place", run.place), (peers, "host", run.host)):
-            names = set(label.split("+"))
-            shared = [self._of_side[side]]
-            if "" not in names:
-                shared = [self._named.get((side, kind, name), []) for name in (*names, "")]
-            for indices in shared:
-                yield map(indices.__getitem__, range(bisect_right(indices, index), len(indices)))
+        if (gap := late.start - early.end) > MAX_GAP_S:
+            reasons.append(f"its runs lie {gap / 3600:.1f} h apart, more than {MAX_GAP_S / 3600:g} h")
+    return reasons
 
 
 def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
-    """Return what makes pairs unusable because of other runs of the series, by pair number."""
+    """Return the reasons in other runs of the series for which pairs do not count, by pair number."""
     reasons: dict[int, dict[str, None]] = defaultdict(dict)
-    runs = [sample for pair in pairs for sample in (pair.native, pair.virtual) if sample is not None]
-    runs = [run for run in runs if not (math.isnan(run.start) or math.isnan(run.end))]
+    runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
     runs.sort(key=lambda sample: (sample.start, sample.end))
-    by_place = _RunsByPlace(runs)
-    for index, (run, later) in enumerate(pairwise(runs)):
-        if later.start >= run.end:
-            continue
-        overlapping = set()
-        for others in by_place.after(index, run):
-            for other in others:
-                if runs[other].start >= run.end:
-                    break
-                overlapping.add(other)
-        for other in sorted(overlapping):
-            for one, by in ((run, runs[other]), (runs[other], run)):
-                text = f"its {one.side} run overlaps the {by.side} run of pair {by.number}"
-                reasons[one.number][text] = None
-    # The two runs of a pair must be neighbours, or something ran there between them.
-    first: dict[int, int] = {}
+    first_index: dict[int, int] = {}
     for index, run in enumerate(runs):
-        start = first.setdefault(run.number, index)
-        if index - start < 2:
-            continue
-        both = (*by_place.after(start, run), *by_place.after(start, runs[start]))
-        between = min(next(others, index) for others in both)
-        if between < index:
-            reasons[run.number][f"a run of pair {runs[between].number} lies between its two runs"] = None
+        for later in range(index + 1, len(runs)):
+            other = runs[later]
+            if other.start >= run.end:
+                break
+            if run.can_disturb(other):
+                for a, b in ((run, other), (other, run)):
+                    text = f"its {a.side} run overlaps the {b.side} run of pair {b.number}"
+                    reasons[a.number][text] = None
+        # The two runs of a pair must be neighbours, or another run lay between them.
+        start = first_index.setdefault(run.number, index)
+        for between in runs[start + 1 : index]:
+            if between.can_disturb(run) or between.can_disturb(runs[start]):
+                reasons[run.number][f"a run of pair {between.number} lies between its two runs"] = None
+                break
     return {number: list(texts) for number, texts in reasons.items()}

@@ -91,7 +91,7 @@ def replay(published: Published, references: References, hypervisor_class: str =
     ]
 
 
-def series(case: CaseEntry, stated: StatedPrior, references: References, origin: str) -> Series:
+def series(case: CaseEntry, stated: StatedPrior, references: References) -> Series:
     """Return the pairs for which a printed comparison stands."""
     metric = references.metrics[case.metric]
     points = tuple(case.sizes or ())
@@ -101,10 +101,10 @@ def series(case: CaseEntry, stated: StatedPrior, references: References, origin:
     if case.bump is not None:
         outside = [not case.bump.low <= size <= case.bump.high for size in points]
         virtual[outside] = reference
-    return pair_up(metric, case.setting, points, _samples(native, virtual, stated.pairs, origin))
+    return pair_up(metric, case.setting, points, _samples(native, virtual, stated.pairs))
 
 
-def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int, origin: str) -> Iterator[Sample]:
+def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int) -> Iterator[Sample]:
     clock = 0.0
     for number in range(pairs):
         order = (("native", native), ("virtual", virtual))
@@ -116,7 +116,6 @@ def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int, origin: str) -
                 run,
                 clock,
                 clock + 1,
-                origin={"published": origin},
             )
             clock += 1
 
@@ -127,7 +126,7 @@ def _row(
     prior = Prior(study.prior.sigma, study.prior.df, study.prior.source)
     verdicts: list[Verdict] = []
     for case in claim.cases:
-        measured = series(case, study.prior, references, f"{study.study.id} {claim.id}")
+        measured = series(case, study.prior, references)
         budget = references.budget(measured, hypervisor_class, gate="overhead")
         alone = [Case(measured, budget, prior, refused=_refusals(case))]
         verdicts += judge_session(alone, looks=[study.prior.pairs]).verdicts

@@ -112,10 +112,10 @@ def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
     file_of(odd).unlink(missing_ok=True)
     read = summary.Summary.of
 
-    def of(session, series, **more):
+    def of(session, **more):
         if session.session == odd.name:
             raise ValueError("3 values for 2 points")
-        return read(session, series, **more)
+        return read(session, **more)
 
     monkeypatch.setattr(summary.Summary, "of", of)
     code, line = said()

@@ -24,18 +24,18 @@ def faults(metrics, runs):
 def test_a_lower_is_better_metric_that_doubles_is_worse_by_ln_2(metrics):
     runs = [Sample("native", 0, (2.0,), 0, 1), Sample("virtual", 0, (4.0,), 2, 3)]
     series = pair_up(metrics["lammps_loop_time"], "lj", (), runs)
-    assert series.differences() == pytest.approx(np.array([[np.log(2)]]))
+    assert series.differences == pytest.approx(np.array([[np.log(2)]]))
     assert series.id == "lammps_loop_time@lj"
 
 
 def test_a_higher_is_better_metric_that_doubles_is_better_by_ln_2(metrics):
     runs = [Sample("native", 0, (2.0,), 0, 1), Sample("virtual", 0, (4.0,), 2, 3)]
-    assert pair_up(metrics["hpl"], "", (), runs).differences() == pytest.approx(np.array([[-np.log(2)]]))
+    assert pair_up(metrics["hpl"], "", (), runs).differences == pytest.approx(np.array([[-np.log(2)]]))
 
 
 def test_a_curve_has_one_column_for_each_size(metrics, make):
     series = make(metrics["mpi_latency"], [[0.1, 0.2], [0.3, 0.4]], SIZES)
-    assert series.differences() == pytest.approx(np.array([[0.1, 0.2], [0.3, 0.4]]))
+    assert series.differences == pytest.approx(np.array([[0.1, 0.2], [0.3, 0.4]]))
     assert series.values("native").shape == (2, 2)
 
 
@@ -48,7 +48,7 @@ def test_samples_may_come_in_any_order(metrics, runs):
 
 def test_no_sample_is_an_empty_series(metrics):
     series = pair_up(metrics["mpi_latency"], "here", SIZES, [])
-    assert series.differences().shape == (0, 2)
+    assert series.differences.shape == (0, 2)
     assert series.next_number == 0
 
 
@@ -56,7 +56,7 @@ def test_a_run_without_peer_makes_its_pair_invalid(metrics, runs):
     del runs[3]  # native of pair 1
     assert faults(metrics, runs) == {1: ("no native run",)}
     series = pair_up(metrics["hpl"], "here", (), runs)
-    assert series.differences()[:, 0] == pytest.approx([0.1, 0.3])
+    assert series.differences[:, 0] == pytest.approx([0.1, 0.3])
 
 
 def test_a_refused_sample_makes_its_pair_invalid_and_keeps_the_reason(metrics, runs):

@@ -85,7 +85,7 @@ def test_swapping_native_and_virtual_turns_the_sign(metric, values, prior):
             for p in there.pairs
         ),
     )
-    assert swapped.differences() == pytest.approx(-there.differences())
+    assert swapped.differences == pytest.approx(-there.differences)
     budget = Budget.of(0.0, margin=0.1)
     one, other = alone(there, budget, prior), alone(swapped, budget, prior)
     assert {one.outcome, other.outcome} != {Outcome.OVER}
