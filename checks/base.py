@@ -25,7 +25,7 @@ from virtqual.files.wording import dotted
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import end_by_slurm
 from virtqual.identity import gather
-from virtqual.inputs import kept, known
+from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
@@ -362,7 +362,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
         site = self.current_partition.local_env.env_vars
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
         # Before every run: an input may have changed since the last one.
-        self.fetched = {name: kept.for_run(known.named(name)) for name in self.inputs}
+        self.fetched = {name: fetched.verify_for_run(declarations.find_input(name)) for name in self.inputs}
         # Before arrange: a check that starts a second step in its job takes the same options.
         launch = (self.program["mpi"] and self.known.get("mpi_options")) or self.program["launch"]
         self.job.launcher.options = ["--cpu-bind=cores", *launch]

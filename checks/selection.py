@@ -6,7 +6,7 @@ from reframe.core.exceptions import ReframeError
 
 from virtqual.harness import order
 from virtqual.harness.kinds import Measuring
-from virtqual.inputs import kept, known
+from virtqual.inputs import declarations, fetched
 from virtqual.site import held
 
 from . import counts
@@ -209,7 +209,8 @@ class StackSelection(Selection):
         for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
-        return "; ".join(why for name in cls.inputs if (why := kept.missing(known.named(name))))
+        reasons = (fetched.explain_missing(declarations.find_input(name)) for name in cls.inputs)
+        return "; ".join(filter(None, reasons))
 
 
 def _variant(check, sample):

@@ -12,10 +12,10 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from virtqual.commands.inputs import app
+from virtqual.cli import app
 from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.files.datafile import DataError
-from virtqual.inputs import kept, known
+from virtqual.inputs import declarations, fetched
 
 MEMBERS = {"case/a.dat": b"alpha\n" * 99, "case/sub/b.dat": b"beta\n"}
 
@@ -56,11 +56,11 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_REFERENCES", str(references))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(web)))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    known.inputs.cache_clear()
+    declarations.load_all.cache_clear()
     yield Place(web, references / "inputs", f"http://127.0.0.1:{server.server_port}")
     server.shutdown()
     server.server_close()
-    known.inputs.cache_clear()
+    declarations.load_all.cache_clear()
 
 
 class Place:
@@ -74,26 +74,26 @@ class Place:
         if sha256:
             entry |= {"sha256": sha256, "checksum_from": "the test"}
         with (self.directory / f"{name}.yaml").open("w") as text:
-            YAML().dump({"schema": known.SCHEMA, "inputs": [entry]}, text)
-        known.inputs.cache_clear()
-        return known.named(name)
+            YAML().dump({"schema": declarations.SCHEMA, "inputs": [entry]}, text)
+        declarations.load_all.cache_clear()
+        return declarations.find_input(name)
 
     def run(self, *arguments):
-        known.inputs.cache_clear()
-        return CliRunner().invoke(app, arguments)
+        declarations.load_all.cache_clear()
+        return CliRunner().invoke(app, ["inputs", *arguments])
 
 
 def test_an_input_is_fetched_once_and_its_files_are_found(place):
     case = place.declare()
-    assert "virtqual inputs fetch case" in kept.missing(case)
+    assert "virtqual inputs fetch case" in fetched.explain_missing(case)
     done = place.run("fetch")
     assert done.exit_code == 0, done.output
-    assert kept.missing(case) == ""
-    found = kept.ready(case)
-    assert found.sha256 == case.sha256
-    assert found.file("sub/b.dat").read_bytes() == b"beta\n"
+    assert fetched.explain_missing(case) is None
+    verified = fetched.verify(case)
+    assert verified.sha256 == case.sha256
+    assert verified.file("sub/b.dat").read_bytes() == b"beta\n"
     with pytest.raises(InfrastructureError, match=r"no file 'c\.dat'"):
-        found.file("c.dat")
+        verified.file("c.dat")
     # What is here is not fetched again.
     (place.web / "case.tar.gz").unlink()
     assert place.run("fetch").exit_code == 0
@@ -110,82 +110,82 @@ def test_an_input_is_fetched_once_and_its_files_are_found(place):
 )
 def test_a_changed_file_is_refused_before_a_run(place, damage, says):
     case = place.declare()
-    kept.fetch(case)
-    path = kept.ready(case).file("a.dat")
+    fetched.fetch(case)
+    path = fetched.verify(case).file("a.dat")
     path.chmod(0o644)
     damage(path)
     with pytest.raises(InfrastructureError, match=says):
-        kept.ready(case)
+        fetched.verify(case)
     assert place.run("check").exit_code == InfrastructureError.exit_code
 
 
 def test_what_size_and_time_do_not_show_is_found_by_reading(place, monkeypatch):
     case = place.declare()
-    kept.fetch(case)
-    path = kept.ready(case).file("a.dat")
+    fetched.fetch(case)
+    path = fetched.verify(case).file("a.dat")
     before = path.stat()
     path.chmod(0o644)
     path.write_bytes(path.read_bytes().upper())
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert kept.ready(case).sha256
-    monkeypatch.setattr(kept, "_READ", set())
+    assert fetched.verify(case).sha256
+    monkeypatch.setattr(fetched, "_names_read", set())
     with pytest.raises(InfrastructureError, match=r"a\.dat has another checksum"):
-        kept.for_run(case)
+        fetched.verify_for_run(case)
     done = place.run("check", "case")
     assert done.exit_code == InfrastructureError.exit_code
     assert "a.dat has another checksum" in done.output
 
 
 def test_every_file_is_read_once_a_look_and_looked_at_before_each_run(place, monkeypatch):
-    monkeypatch.setattr(kept, "_READ", set())
+    monkeypatch.setattr(fetched, "_names_read", set())
     case = place.declare()
-    kept.fetch(case)
+    fetched.fetch(case)
     read = []
     digest = hashlib.file_digest
     monkeypatch.setattr(
         hashlib, "file_digest", lambda file, kind: read.append(file.name) or digest(file, kind)
     )
-    path = kept.for_run(case).file("a.dat")
-    kept.for_run(case)
+    path = fetched.verify_for_run(case).file("a.dat")
+    fetched.verify_for_run(case)
     assert sorted(name.rpartition("/")[2] for name in read) == ["a.dat", "b.dat"]
     os.utime(path, ns=(0, 0))
     with pytest.raises(InfrastructureError, match=r"a\.dat was written to"):
-        kept.for_run(case)
+        fetched.verify_for_run(case)
 
 
 def test_another_checksum_is_refused_and_nothing_is_kept(place):
     case = place.declare(sha256="0" * 64)
     with pytest.raises(RefusedError, match=f"not {'0' * 64}"):
-        kept.fetch(case)
-    assert kept.missing(case)
+        fetched.fetch(case)
+    assert fetched.explain_missing(case)
     assert list((place.directory.parents[1] / "state/inputs").iterdir()) == []
     # An input whose checksum was corrected afterwards is no longer what is here.
-    kept.fetch(place.declare())
+    fetched.fetch(place.declare())
     with pytest.raises(InfrastructureError, match="now it must have 000"):
-        kept.ready(place.declare(sha256="0" * 64))
+        fetched.verify(place.declare(sha256="0" * 64))
 
 
 def test_an_unknown_checksum_is_trusted_on_request_only_and_recorded(place):
     case = place.declare(sha256="")
     done = place.run("fetch", "case")
     assert done.exit_code == RefusedError.exit_code
-    assert kept.missing(case)
+    assert fetched.explain_missing(case)
     assert place.run("fetch", "--record").exit_code == 2
     assert place.run("fetch", "case", "--record").exit_code == 0
-    known.inputs.cache_clear()
-    recorded = known.named("case")
-    assert recorded.sha256 == kept.ready(recorded).sha256
+    declarations.load_all.cache_clear()
+    recorded = declarations.find_input("case")
+    assert recorded.sha256 == fetched.verify(recorded).sha256
     # From now on another file is refused, asked or not.
     (place.web / "case.tar.gz").write_bytes(archive({"case/a.dat": b"other"}))
     assert place.run("fetch", "case", "--record").exit_code == RefusedError.exit_code
-    assert kept.ready(recorded).file("a.dat").read_bytes() == MEMBERS["case/a.dat"]
+    assert fetched.verify(recorded).file("a.dat").read_bytes() == MEMBERS["case/a.dat"]
 
 
 @pytest.mark.parametrize("name", ["short.tar.gz", "nothing.tar.gz"])
 def test_what_does_not_arrive_whole_is_no_input(place, name):
     case = place.declare(file=name, sha256="0" * 64)
     with pytest.raises(InfrastructureError, match=f"{name}: .*--from FILE"):
-        kept.fetch(case)
+        fetched.fetch(case)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_an_archive_writes_nothing_but_files_below_its_place(place, name, kind):
     (place.web / "evil.tar.gz").write_bytes(archive({name: b""}, kind))
     case = place.declare(file="evil.tar.gz")
     with pytest.raises(InfrastructureError, match="is no ordinary file below it"):
-        kept.fetch(case)
-    assert kept.missing(case)
+        fetched.fetch(case)
+    assert fetched.explain_missing(case)
 
 
 def test_a_file_brought_by_hand_is_verified_too(place, tmp_path):
@@ -210,7 +210,7 @@ def test_a_file_brought_by_hand_is_verified_too(place, tmp_path):
     (place.web / "case.tar.gz").unlink()
     assert place.run("fetch", "case", "--from", str(bad)).exit_code == RefusedError.exit_code
     assert place.run("fetch", "case", "--from", str(good)).exit_code == 0
-    assert kept.ready(case).files.keys() == {"a.dat", "sub/b.dat"}
+    assert fetched.verify(case).files.keys() == {"a.dat", "sub/b.dat"}
 
 
 def test_mistakes_in_the_data_name_file_line_and_key(place):
@@ -218,9 +218,9 @@ def test_mistakes_in_the_data_name_file_line_and_key(place):
     record = {"name": "case", "url": case.url, "sha256": "0" * 64, "recorded": "2026-01-01"}
     wrong = [record, {**record, "name": "csae"}, {**record, "url": "http://elsewhere"}]
     with (place.directory / "recorded.yaml").open("w") as text:
-        YAML().dump({"schema": known.SCHEMA, "recorded": wrong}, text)
+        YAML().dump({"schema": declarations.SCHEMA, "recorded": wrong}, text)
     with pytest.raises(DataError) as error:
-        known.load(place.directory)
+        declarations.load(place.directory)
     problems = [(problem.key, problem.message) for problem in error.value.problems]
     assert [key for key, _ in problems] == ["recorded[0]", "recorded[1]", "recorded[2]"]
     assert "another checksum" in problems[0][1]
@@ -229,6 +229,6 @@ def test_mistakes_in_the_data_name_file_line_and_key(place):
 
 
 def test_the_inputs_of_the_studies_have_checksums():
-    found = known.load(known.Path(__file__).parents[2] / "references/inputs")
-    assert {"namd-stmv", "wrf-conus12km"} <= found.keys()
-    assert all(one.sha256 and one.checksum_from for one in found.values())
+    inputs = declarations.load(declarations.Path(__file__).parents[2] / "references/inputs")
+    assert {"namd-stmv", "wrf-conus12km"} <= inputs.keys()
+    assert all(declared.sha256 and declared.checksum_from for declared in inputs.values())

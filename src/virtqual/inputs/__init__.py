@@ -1,1 +1,1 @@
-"""Files to download for programs: `known` says which there are, `kept` which are here and unchanged."""
+"""Inputs to download for programs: `declarations` lists them, `fetched` downloads and verifies them."""

@@ -1,0 +1,119 @@
+"""The inputs that virtqual can download: reviewed data, ``references/inputs/*.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from virtqual import paths
+from virtqual.errors import UsageError
+from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.wording import suggest
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+SCHEMA = "virtqual-inputs/1"
+#: The file of the checksums that ``virtqual inputs fetch --record`` records.
+RECORDED_FILE = "recorded.yaml"
+
+
+class Input(DataModel):
+    """A file to download; Python's ``tarfile`` unpacks it if it can.
+
+    Attributes
+    ----------
+    sha256
+        Checksum of the downloaded file; None if it is not known.
+    checksum_from
+        Source of the checksum.
+    """
+
+    name: Name
+    description: Text
+    url: Annotated[str, Field(pattern=r"^(https?|file)://")]
+    sha256: Sha256 | None = None
+    checksum_from: Text | None = None
+
+
+class RecordedChecksum(DataModel):
+    """The checksum of a first download, recorded at the user's request."""
+
+    name: Name
+    url: Text
+    sha256: Sha256
+    recorded: Text
+
+
+class InputsFile(DataModel):
+    """A file of ``references/inputs/``."""
+
+    schema_: Annotated[Literal["virtqual-inputs/1"], Field(alias="schema")]
+    inputs: Annotated[list[Input], Field(default_factory=list)]
+    recorded: Annotated[list[RecordedChecksum], Field(default_factory=list)]
+
+
+def load(directory: Path) -> dict[str, Input]:
+    """Read the inputs of a directory by name, with their recorded checksums.
+
+    Raises
+    ------
+    DataError
+        A file is wrong, a name is used twice, or a recorded checksum contradicts its input; the message has
+        file, line and key.
+    """
+    problems: list[Problem] = []
+    inputs: dict[str, Input] = {}
+    checksums = []
+    for path in find_yaml_files(directory) if directory.is_dir() else ():
+        try:
+            document = parse(path)
+            content = document.read(InputsFile)
+        except DataError as error:
+            problems += error.problems
+            continue
+        for index, entry in enumerate(content.inputs):
+            if entry.name in inputs:
+                problems.append(document.problem(("inputs", index, "name"), f"{entry.name!r} stands twice."))
+            inputs[entry.name] = entry
+        checksums += [(document, index, checksum) for index, checksum in enumerate(content.recorded)]
+    for document, index, checksum in checksums:
+        declared = inputs.get(checksum.name)
+        if declared is None:
+            message = f"no input {checksum.name!r}: {suggest(checksum.name, inputs)}"
+        elif declared.url != checksum.url:
+            message = f"recorded from another address than {declared.url}: remove it, and fetch again."
+        elif declared.sha256 not in (None, checksum.sha256):
+            message = f"{declared.name!r} has another checksum elsewhere: remove one of them."
+        else:
+            update = {"sha256": checksum.sha256, "checksum_from": f"recorded here on {checksum.recorded}"}
+            inputs[declared.name] = declared.model_copy(update=update)
+            continue
+        problems.append(document.problem(("recorded", index), message))
+    if problems:
+        raise DataError(problems)
+    return inputs
+
+
+@cache
+def load_all() -> Mapping[str, Input]:
+    """Return the inputs of the reviewed data by name, read once per process."""
+    return load(paths.references() / "inputs")
+
+
+def find_input(name: str) -> Input:
+    """Return an input by name.
+
+    Raises
+    ------
+    UsageError
+        No input has this name.
+    """
+    if name not in load_all():
+        raise UsageError(f"no input {name!r}: {suggest(name, load_all())}")
+    return load_all()[name]

@@ -1,0 +1,250 @@
+"""Fetched inputs: downloaded before a session, verified before each run, never downloaded inside a run.
+
+An input is unpacked into ``inputs/<name>/`` of virtqual's state, beside a list of its files with size, time
+of change and checksum.  A process reads all files of an input before its first run, because size and time do
+not show every change; before further runs it compares only size and time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from virtqual import paths
+from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.files import records
+from virtqual.inputs.declarations import Input
+
+_LIST_FILE = "kept.json"
+_BLOCK_BYTES = 2**20
+# Longest time without a byte from a server.
+_DOWNLOAD_TIMEOUT_S = 60
+# Names of the inputs whose files this process has read.
+_names_read: set[str] = set()
+
+
+class FileEntry(BaseModel):
+    """A file of an input: checksum, size in bytes, time of change in ns."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str
+    size: int
+    changed: int
+
+
+class FileList(BaseModel):
+    """A fetched input: checksum of the downloaded file, and the unpacked files by path."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal["virtqual-input/1"] = Field(alias="schema", default="virtqual-input/1")
+    name: str
+    url: str
+    sha256: str
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True)
+class VerifiedInput:
+    """A fetched input that has not changed.
+
+    Attributes
+    ----------
+    sha256
+        Checksum of the downloaded file, which each run records.
+    files
+        The files by path below their common directory.
+    """
+
+    sha256: str
+    files: dict[str, Path]
+
+    def file(self, name: str) -> Path:
+        """Return a file.
+
+        Raises
+        ------
+        InfrastructureError
+            The input has no such file.
+        """
+        if name not in self.files:
+            raise InfrastructureError(f"the input has no file {name!r} (it has: {', '.join(self.files)})")
+        return self.files[name]
+
+
+def explain_missing(declared: Input) -> str | None:
+    """Return the reason if an input has not been fetched."""
+    if (paths.inputs() / declared.name / _LIST_FILE).is_file():
+        return None
+    return f"the input {declared.name} is not here: virtqual inputs fetch {declared.name}"
+
+
+def verify_for_run(declared: Input) -> VerifiedInput:
+    """Verify an input as `verify` does, and read its files only once per process."""
+    verified = verify(declared, read_files=declared.name not in _names_read)
+    _names_read.add(declared.name)
+    return verified
+
+
+def verify(declared: Input, *, read_files: bool = False) -> VerifiedInput:
+    """Return the files of an input after verifying them.
+
+    Parameters
+    ----------
+    read_files
+        Compare checksums, not only size and time of change.
+
+    Raises
+    ------
+    InfrastructureError
+        The input has not been fetched, its list cannot be read, or files have changed, which are named.
+    """
+    if why := explain_missing(declared):
+        raise InfrastructureError(why)
+    directory = paths.inputs() / declared.name
+    remedy = f"remove {directory} and run: virtqual inputs fetch {declared.name}"
+    try:
+        listed = records.load(FileList, directory / _LIST_FILE, "list of an input's files")
+    except UsageError as error:
+        raise InfrastructureError(f"{error}; {remedy}") from error
+    if declared.sha256 not in (None, listed.sha256):
+        raise InfrastructureError(
+            f"the input {declared.name} was fetched with sha256 {listed.sha256}, "
+            f"now it must have {declared.sha256}; {remedy}"
+        )
+    if changes := list(_find_changes(listed, directory, read_files)):
+        raise InfrastructureError(f"the input {declared.name} has changed: {', '.join(changes)}; {remedy}")
+    top = PurePosixPath(os.path.commonpath([PurePosixPath(name).parent for name in listed.files]))
+    files = {str(PurePosixPath(name).relative_to(top)): directory / name for name in listed.files}
+    return VerifiedInput(listed.sha256, files)
+
+
+def _find_changes(listed: FileList, directory: Path, read_files: bool) -> Iterator[str]:
+    for name, entry in listed.files.items():
+        path = directory / name
+        if not path.is_file():
+            yield f"{name} is gone"
+            continue
+        status = path.stat()
+        if status.st_size != entry.size:
+            yield f"{name} has {status.st_size} bytes, not {entry.size}"
+        elif read_files:
+            if _compute_sha256(path) != entry.sha256:
+                yield f"{name} has another checksum"
+        elif status.st_mtime_ns != entry.changed:
+            yield f"{name} was written to"
+
+
+def fetch(declared: Input, *, source: str | None = None, trust: bool = False) -> FileList:
+    """Download, verify and unpack an input; an earlier one is replaced if that succeeds.
+
+    Parameters
+    ----------
+    source
+        Another URL of the same file.
+    trust
+        Accept a file whose checksum is not known.
+
+    Raises
+    ------
+    RefusedError
+        The file has another checksum, or its checksum is not known.
+    InfrastructureError
+        The file cannot be downloaded or unpacked.
+    """
+    name, url = declared.name, source or declared.url
+    if declared.sha256 is None and not trust:
+        raise RefusedError(
+            f"the input {name}: the checksum of {declared.url} is not known; "
+            f"if you trust today's file, run: virtqual inputs fetch {name} --record"
+        )
+    part = paths.inputs() / f".{name}.{os.getpid()}"
+    shutil.rmtree(part, ignore_errors=True)
+    content = part / "content"
+    content.mkdir(parents=True)
+    try:
+        archive = part / PurePosixPath(declared.url).name
+        try:
+            sha256 = _download(url, archive)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise InfrastructureError(
+                f"the input {name}: {url}: {error}. Bring the file, and run: "
+                f"virtqual inputs fetch {name} --from FILE"
+            ) from error
+        if declared.sha256 not in (None, sha256):
+            raise RefusedError(
+                f"the input {name}: {url} has sha256 {sha256}, not {declared.sha256} "
+                f"({declared.checksum_from}); nothing was kept"
+            )
+        try:
+            if tarfile.is_tarfile(archive):
+                _unpack(archive, content)
+            else:
+                archive.replace(content / archive.name)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise InfrastructureError(
+                f"the input {name}: {archive.name} cannot be unpacked: {error}"
+            ) from error
+        listed = FileList(name=name, url=declared.url, sha256=sha256, files=dict(_list_files(content)))
+        if not listed.files:
+            raise InfrastructureError(f"the input {name}: {url} has no file")
+        records.write_whole(listed, content / _LIST_FILE, indent=1)
+        shutil.rmtree(paths.inputs() / name, ignore_errors=True)
+        content.replace(paths.inputs() / name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return listed
+
+
+def _download(url: str, target: Path) -> str:
+    """Download a file and return its SHA-256."""
+    digest = hashlib.sha256()
+    with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response, target.open("wb") as file:
+        expected = response.headers.get("Content-Length")
+        while block := response.read(_BLOCK_BYTES):
+            digest.update(block)
+            file.write(block)
+        if expected and file.tell() != int(expected):
+            raise OSError(f"{file.tell()} of {expected} bytes arrived")
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, content: Path) -> None:
+    """Unpack an archive, and refuse links, devices and paths outside (Python 3.11 has no filter)."""
+    with tarfile.open(archive, encoding="utf-8") as members:
+        for member in members:
+            if member.isdir():
+                continue
+            path = PurePosixPath(member.name)
+            source: IO[bytes] | None = members.extractfile(member) if member.isfile() else None
+            if source is None or path.is_absolute() or ".." in path.parts:
+                raise tarfile.TarError(f"{member.name} is no ordinary file below it")
+            (content / path).parent.mkdir(parents=True, exist_ok=True)
+            with source, (content / path).open("wb") as file:
+                shutil.copyfileobj(source, file, _BLOCK_BYTES)
+
+
+def _list_files(content: Path) -> Iterator[tuple[str, FileEntry]]:
+    """Make the files read-only, and yield them with their entries."""
+    for path in sorted(content.rglob("*")):
+        if path.is_file():
+            path.chmod(0o444)
+            status = path.stat()
+            entry = FileEntry(sha256=_compute_sha256(path), size=status.st_size, changed=status.st_mtime_ns)
+            yield path.relative_to(content).as_posix(), entry
+
+
+def _compute_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
