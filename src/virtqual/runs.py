@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
-from virtqual.stack.same import Seen
+from virtqual.stack.loaded import LoadedSoftware
 
 Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
@@ -277,7 +277,7 @@ class Run(BaseModel):
     answers: tuple[Answer, ...] = ()
     inputs: dict[str, str] = {}
     communication: Share | NotObservable | None = None
-    software: tuple[Seen, ...] = ()
+    software: tuple[LoadedSoftware, ...] = ()
     identity: dict[str, Identity] = {}
     load: Load | None = None
     seconds: FiniteFloat

@@ -10,8 +10,8 @@ from pathlib import Path
 from virtqual.files import reading
 from virtqual.identity import Host, Identity, Load, cpus, gather, readers
 from virtqual.identity.load import COUNTERS, between, worst
-from virtqual.stack import same
-from virtqual.stack.same import Seen
+from virtqual.stack import loaded
+from virtqual.stack.loaded import LoadedSoftware
 
 # By node and CPU: the hardware threads of its core.  A CPU that is not there is a core by itself.
 Cores = Mapping[str, Mapping[int, frozenset[int]]]
@@ -57,7 +57,7 @@ class Notes:
     tasks: tuple[Task, ...]
     begin: dict[str, str]
     end: dict[str, str]
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[LoadedSoftware, ...] = ()
     others: Mapping[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     files: Mapping[str, gather.NodeFiles] = field(default_factory=dict)
 
@@ -225,13 +225,13 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     return tuple(found[rank] for rank in range(tasks))
 
 
-def _seen(stage: Path, node: str) -> Seen:
+def _seen(stage: Path, node: str) -> LoadedSoftware:
     path = stage / f"virtqual.seen.{node}"
     if not path.is_file():
         raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
     try:
-        return same.parse(text_of(path), node)
-    except same.SeenError as error:
+        return loaded.parse(text_of(path), node)
+    except loaded.IncompleteRecordError as error:
         raise NotesError(str(error)) from error
 
 

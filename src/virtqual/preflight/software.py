@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from virtqual.runs import Run
-from virtqual.stack import same
+from virtqual.stack import loaded
 
 
 def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[tuple[str, str]]:
@@ -22,7 +22,7 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
     for check, own in _by_check(runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
-        for difference, sentence in same.among(sides):
+        for difference, sentence in loaded.compare_all(sides):
             if difference.kind == "software" or processor:
                 yield check, f"not the same software: {sentence}"
 

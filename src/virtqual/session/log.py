@@ -41,7 +41,7 @@ from virtqual.session.session import (
     SessionDocument,
 )
 from virtqual.session.shared import Facts, compact, load_strictly, packed, shorten, unpacked
-from virtqual.stack.same import Seen
+from virtqual.stack.loaded import LoadedSoftware
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
@@ -516,7 +516,7 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     if isinstance(nodes := facts.look_up(run.get("identity")), dict):
         run["identity"] = {node: facts.model(Identity, part) for node, part in nodes.items()}
     if isinstance(seen := facts.look_up(run.get("software")), list):
-        run["software"] = [facts.model(Seen, part) for part in seen]
+        run["software"] = [facts.model(LoadedSoftware, part) for part in seen]
     if isinstance(load := run.get("load"), dict):
         run["load"] = dict.fromkeys(Load.model_fields, 0) | load
     for name in ("answers", "hosts", "inputs", "nodes", "results"):

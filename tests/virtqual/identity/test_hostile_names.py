@@ -13,7 +13,7 @@ from virtqual.cli import app
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, kvm_host, readers, seen
 from virtqual.identity.cpus import cpu_list
-from virtqual.stack import same
+from virtqual.stack import loaded
 
 SHELLS = [["dash"], ["busybox", "sh"], ["bash", "--posix"]]
 NAMES = (
@@ -143,7 +143,7 @@ def test_a_program_of_any_path_is_seen(tmp_path, name, shell):
                 [*shell, "-c", '. ./seen.sh; virtqual_seen "$1"', "sh", str(program)],
                 cwd=files, env=env, capture_output=True, check=True,
             )  # fmt: skip
-            records.append(same.parse(done.stdout.decode(), "n1"))
+            records.append(loaded.parse(done.stdout.decode(), "n1"))
     finally:
         shutil.rmtree(f"/dev/shm/virtqual-2.{env['USER']}", ignore_errors=True)
     assert records[0] == records[1]

@@ -12,8 +12,8 @@ import virtqual.job
 from virtqual.job import seen_says
 from virtqual.preflight.software import other_software
 from virtqual.runs import Run
-from virtqual.stack import same
-from virtqual.stack.same import Difference
+from virtqual.stack import loaded
+from virtqual.stack.loaded import SoftwareDifference
 
 SCRIPT = Path(virtqual.job.__file__).parent / "seen.sh"
 MPI = """
@@ -66,7 +66,7 @@ def tree(tmp_path_factory):
 def see(tree, tmp_path):
     """See the program with libraries from given directories, as a node does."""
 
-    def seen(*paths: str, node: str = "n1", **env: str) -> same.Seen:
+    def seen(*paths: str, node: str = "n1", **env: str) -> loaded.LoadedSoftware:
         path = ":".join(str(tree / each) for each in paths)
         done = subprocess.run(
             ["sh", "-c", '. ./seen.sh; virtqual_seen "$1"', "sh", str(tree / "program")],
@@ -76,7 +76,7 @@ def see(tree, tmp_path):
             text=True,
             check=True,
         )
-        return same.parse(done.stdout, node)
+        return loaded.parse(done.stdout, node)
 
     return seen
 
@@ -120,21 +120,23 @@ def test_nobody_else_says_what_is_remembered(see, tree, of):
 
 
 def test_the_same_libraries_are_the_same(see):
-    one, other = see("a"), see("a", node="n2")
-    assert same.differences(one, other) == []
-    assert one.says["mpi"] == "MPICH Version: 4.0.2"
-    assert one.says["openblas"] == "Haswell"
-    assert one.files["libc.so.6"].path.startswith("/")
-    assert len(one.files["binary"].sha256) == 64
+    software = see("a")
+    assert loaded.compare(software, see("a", node="n2")) == []
+    assert software.says["mpi"] == "MPICH Version: 4.0.2"
+    assert software.says["openblas"] == "Haswell"
+    assert software.files["libc.so.6"].path.startswith("/")
+    assert len(software.files["binary"].sha256) == 64
 
 
 def test_another_mpi_is_named(see, tree, tmp_path):
     mixed = tmp_path / "mixed"
     mixed.mkdir()
     shutil.copy(tree / "b/libmpi.so.12", mixed)
-    found = same.differences(see("a"), see(str(mixed), "a"))
+    found = loaded.compare(see("a"), see(str(mixed), "a"))
     assert [d.what for d in found] == ["MPI library", "libmpi.so.12", "LD_LIBRARY_PATH"]
-    assert found[0] == Difference("software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2")
+    assert found[0] == SoftwareDifference(
+        "software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2"
+    )
     assert str(tree / "a/libmpi.so.12") in found[1].first
     assert str(mixed / "libmpi.so.12") in found[1].second
 
@@ -159,17 +161,19 @@ def test_every_mpi_library_says_its_version(text, said):
 
 
 def test_another_openblas_kernel_is_named(see):
-    found = same.differences(see("a", OPENBLAS_CORETYPE="Haswell"), see("a", OPENBLAS_CORETYPE="SkylakeX"))
-    assert Difference("software", "OpenBLAS kernel", "Haswell", "SkylakeX") in found
+    found = loaded.compare(see("a", OPENBLAS_CORETYPE="Haswell"), see("a", OPENBLAS_CORETYPE="SkylakeX"))
+    assert SoftwareDifference("software", "OpenBLAS kernel", "Haswell", "SkylakeX") in found
     # One that was set on one side only, and happens to be what the library chooses there, is named too.
-    assert [d.what for d in same.differences(see("a"), see("a", OPENBLAS_CORETYPE="Haswell"))] == [
+    assert [d.what for d in loaded.compare(see("a"), see("a", OPENBLAS_CORETYPE="Haswell"))] == [
         "OPENBLAS_CORETYPE"
     ]
 
 
 def test_every_difference_is_named_with_its_nodes(see):
     one, other = see("a"), see("b", node="vm1")
-    sentences = [sentence for _, sentence in same.among([("native", [one]), ("virtual", [one, other])])]
+    sentences = [
+        sentence for _, sentence in loaded.compare_all([("native", [one]), ("virtual", [one, other])])
+    ]
     assert len(sentences) == 5
     assert all("native node n1" in text and "virtual node vm1" in text for text in sentences)
 
@@ -178,36 +182,27 @@ def test_the_environment_that_libraries_read_is_named(see):
     set_, other = {"OMP_PROC_BIND": "1", "SECRET": "s"}, {"OMP_PROC_BIND": "2", "UCX_TLS": "it's rc,self"}
     one, two = see("a", **set_), see("a", node="vm1", **other)
     assert one.environment.keys() == {"OMP_PROC_BIND", "LD_LIBRARY_PATH"}
-    assert same.differences(one, two) == [
-        Difference("software", "OMP_PROC_BIND", "1", "2"),
-        Difference("software", "UCX_TLS", "unset", "it's rc,self"),
+    assert loaded.compare(one, two) == [
+        SoftwareDifference("software", "OMP_PROC_BIND", "1", "2"),
+        SoftwareDifference("software", "UCX_TLS", "unset", "it's rc,self"),
     ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_names_of_devices_and_numbers_of_threads_may_differ(see):
+    names = (
         "UCX_NET_DEVICES",
         "OMP_NUM_THREADS",
         "FI_TCP_IFACE",
         "MV2_IBA_HCA",
         "OMPI_MCA_btl_tcp_if_include",
-        "PATH",
-    ],
-)
-def test_names_of_devices_and_numbers_of_threads_may_differ(see, name):
-    assert same.differences(see("a", **{name: "/usr/bin:/bin"}), see("a")) == []
-
-
-def test_a_record_of_before_says_nothing_of_the_environment(see):
-    before = see("a").model_copy(update={"environment": None})
-    assert same.differences(before, see("a", UCX_TLS="rc")) == []
+    )
+    assert loaded.compare(see("a", **dict.fromkeys(names, "x"), HOME="/x"), see("a")) == []
 
 
 def test_a_library_that_is_not_found_or_not_loaded(see):
-    found = same.differences(see("a"), see("none"))
+    found = loaded.compare(see("a"), see("none"))
     assert {(d.what, d.second) for d in found} >= {("libmpi.so.12", "not found")}
-    assert ("MPI library", same.UNSEEN) in {(d.what, d.second) for d in found}
+    assert ("MPI library", loaded.NOT_OBSERVABLE) in {(d.what, d.second) for d in found}
 
 
 def test_a_file_that_changes_is_read_again(see, tree, tmp_path):
@@ -222,16 +217,18 @@ def test_features_that_libraries_choose_by(see):
     seen = see("a")
     without = seen.model_copy(update={"cpu": frozenset({"sse2"})})
     having = seen.model_copy(update={"cpu": frozenset({"sse2", "avx2"})})
-    (found,) = same.differences(having, without)
+    (found,) = loaded.compare(having, without)
     assert (found.kind, found.first, found.second) == ("processor", "avx2", "no other")
 
 
-@pytest.mark.parametrize("cut", ["sha256", "real", "says"])
-def test_a_record_that_is_not_whole(see, tree, cut):
-    text = "program /p\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /p\nreal\n/p\nsays\n"
-    assert same.parse(text, "n1").files["binary"].path == "/p"
-    with pytest.raises(same.SeenError, match="node n1's record"):
-        same.parse(text[: text.index(f"\n{cut}\n")], "n1")
+@pytest.mark.parametrize("cut", ["environment", "sha256", "real", "says"])
+def test_an_incomplete_record_is_refused(cut):
+    text = (
+        "program /p\nflags avx2\ncoretype \nenvironment\nldd\nsha256\n" + "0" * 64 + "  /p\nreal\n/p\nsays\n"
+    )
+    assert loaded.parse(text, "n1").files["binary"].path == "/p"
+    with pytest.raises(loaded.IncompleteRecordError, match="node n1's record"):
+        loaded.parse(text[: text.index(f"\n{cut}\n")], "n1")
 
 
 def run(side, *software):
