@@ -521,17 +521,17 @@ def speed(table: Table, rng: np.random.Generator) -> None:
 
 def frontier(table: Table, rng: np.random.Generator) -> None:
     """Show what the constants trade against each other; nothing is promised."""
-    kept = estimate.MOST_DF
+    kept = estimate.MAX_HISTORY_DF
     passing, single = np.full(1, np.log1p(BUDGET + MARGIN)), table.sessions * 6
     for most in (3.0, kept, 12.0, 20.0):
         table.begin(f"history counts for {most:g} degrees of freedom at most")
-        estimate.MOST_DF = most
+        estimate.MAX_HISTORY_DF = most
         draw.known.cache_clear()
         for times in (1.0, 1.5, 2.0, 3.0, 10.0):
             judged = draw.scalars(rng, "Gaussian", single, passing, times=times).judged()
             table.rate(f"budget + margin passes, noise {times:g} times", judged.outcome == WITHIN)
         _power(table, rng)
-    estimate.MOST_DF = kept
+    estimate.MAX_HISTORY_DF = kept
     draw.known.cache_clear()
     for looks in ((4, 6, 8, 12, 18), (4, 8, 18), (4, 8, 12, 18, 27)):
         table.begin(f"looks at {looks}")

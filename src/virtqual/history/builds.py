@@ -19,7 +19,7 @@ from virtqual.references.marks import Mark
 from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.estimate import MOST_DF, Floats, Ints
+from virtqual.verdict.estimate import MAX_HISTORY_DF, Floats, Ints
 from virtqual.verdict.outcome import format_range, format_ratio
 
 #: Facts that make a build what it is begin so; other facts may change with it.
@@ -210,11 +210,11 @@ def shrunk(variances: Floats, pairs: Ints) -> Floats:
     """Return the variances of pairs of a metric's sessions, each drawn to what all of them show.
 
     Of four pairs a variance is hardly known, and by chance a session would weigh many times what another
-    one does; but nights do differ, so that the others count for `MOST_DF` degrees of freedom.
+    one does; but nights do differ, so that the others count for `MAX_HISTORY_DF` degrees of freedom.
     """
     df = pairs - 1
     usual = float((df * variances).sum() / df.sum())
-    drawn: Floats = (MOST_DF * usual + df * variances) / (MOST_DF + df)
+    drawn: Floats = (MAX_HISTORY_DF * usual + df * variances) / (MAX_HISTORY_DF + df)
     return np.maximum(drawn, 1e-12)
 
 

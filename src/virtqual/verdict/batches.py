@@ -155,7 +155,7 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
     """Return where pairs ran, as far as their samples say.
 
     If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
-    to be alike, and are not `Places.told`.
+    to be alike, and are not `Places.are_known`.
     """
     boots = _labels(pairs, "boot")[1]
     native, virtual = _labels(pairs, "host")

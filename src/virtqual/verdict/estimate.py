@@ -1,12 +1,11 @@
-"""What pairs of runs say of an overhead, and how surely.
+"""The estimate of an overhead from pairs of runs, with its uncertainty.
 
-Everything is in natural logarithms, signed so that positive is worse. An array of differences has the shape
+All values are natural logarithms, signed so that positive is worse. An array of differences has the shape
 (..., n_pairs, n_columns): leading axes are independent series, a scalar has one column, a curve has one for
 each size and a last one for its mean over the sizes (`with_whole`).
 
-An estimate is a mean with the *parts* of its variance, each with its own degrees of freedom. The bound that
-it is compared by is Student's t with the degrees of freedom of the sum (Satterthwaite 1946,
-doi:10.2307/3002019), so that a part which is little known makes the whole little known.
+The variance of an estimate has several *parts*, each with its own degrees of freedom. Bounds are Student's t
+with the degrees of freedom of the sum (Satterthwaite 1946, doi:10.2307/3002019).
 """
 
 from __future__ import annotations
@@ -23,66 +22,60 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-MOST_DF = 6.0
-"""The most that a history of noise counts for, in degrees of freedom of the session's own noise.
+MAX_HISTORY_DF = 6.0
+"""Largest weight of a history of noise, in degrees of freedom of the session's own noise.
 
-However often a machine was seen, tonight may be another night: with a weight of 6 a session whose noise is
-half as large again as its history's still refuses budget + margin as often as promised; with 12 it would not
-(the table "weight of history" in docs/decision.md).
+Tonight may be another night: with a weight of 6 a session whose noise is half as large again as its history's
+still refuses budget + margin as often as promised; with 12 it would not.
 """
 
-CONTRADICTED = 0.025
-"""A history that this session's spread contradicts does not count: of nights that it is true of, one in forty
-loses it. On a bad night, when the noise is many times the usual, the session is judged by itself."""
+CONTRADICTION_ALPHA = 0.025
+"""A history that this session's spread contradicts at this level does not count. On a bad night, when the
+noise is many times the usual, the session is judged by itself."""
 
-PULL = 2.5
-"""How far from its median a difference may lie, in standard deviations, before it is pulled in.
-
-One Gaussian pair in eighty is touched, so that the rule costs next to nothing where nothing is wrong.
-"""
+PULL_SIGMAS = 2.5
+"""A difference farther from its median is pulled in; of Gaussian pairs that is one in eighty."""
 
 MAD_TO_SIGMA = 1.4826
-"""What a median absolute deviation is multiplied by to be a Gaussian standard deviation."""
+"""Gaussian standard deviation of a median absolute deviation of one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What is known of the noise before the first pair.
+    """The noise that is known before the first pair.
 
     Parameters
     ----------
     sigma
         Standard deviation of a pair's difference, shape (..., n_columns); see `history`.
     df
-        What it counts for, in degrees of freedom: scalar or shape (..., 1). More than `MOST_DF` is `MOST_DF`.
+        Its weight in degrees of freedom, `MAX_HISTORY_DF` at most: scalar or shape (..., 1).
     between
-        Standard deviation of what a new boot of the virtual machine changes by itself, shape as `df`;
-        0 where nothing is stated.
+        Standard deviation between boots of the virtual machine, shape as `df`; 0 if none is stated.
     between_df
-        Degrees of freedom of `between`: sessions less one where it was measured, infinite where it is stated
-        as a bound.
+        Degrees of freedom of `between`: sessions less one if it was measured, infinite if it is a bound.
     """
 
     sigma: ArrayLike
-    df: ArrayLike = MOST_DF
+    df: ArrayLike = MAX_HISTORY_DF
     between: ArrayLike = 0.0
     between_df: float = np.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """One part of an estimate's variance.
+class VariancePart:
+    """One part of the variance of an estimate.
 
     Parameters
     ----------
     name
-        Of what it is: ``pairs``, ``boots``, ``native nodes``, ``virtual nodes``.
+        ``pairs``, ``boots``, ``native nodes``, ``virtual nodes`` or ``rounds``.
     variance
         Shape (..., n_columns).
     df
-        Its degrees of freedom, scalar or broadcastable to `variance`.
+        Scalar or broadcastable to `variance`.
     history, history_df
-        How much of `variance`, and of `df`, is that of the history: one number for every session of a metric.
+        The share of `variance`, and of `df`, that comes from the history, which other sessions share.
     """
 
     name: str
@@ -101,15 +94,15 @@ class Estimate:
     mean
         Shape (..., n_columns).
     parts
-        Of its variance; they add.
+        Their variances add.
     bias
-        How far hosts alone may have moved it: added to both ends of every bound. Infinite where nobody knows.
+        How far hosts may have moved the mean: added to both ends of every bound. Infinite if unknown.
     spread
-        Standard deviation of one pair in this session alone, of `spread_df` degrees of freedom.
+        Standard deviation of one pair in this session alone, with `spread_df` degrees of freedom.
     """
 
     mean: Floats
-    parts: tuple[Part, ...]
+    parts: tuple[VariancePart, ...]
     bias: float
     spread: Floats
     spread_df: float
@@ -149,31 +142,29 @@ class Estimate:
         return np.asarray(self.bias - t * np.sqrt(self.variance), dtype=np.float64)
 
     def minus(self, earlier: Estimate, bias: float | None = None) -> Estimate:
-        """Return the change since `earlier`.
+        """Return the change since `earlier`, an estimate of the same columns.
 
-        The sessions share no run, so their variances add. What both take from one number (the history, the
-        spread of boots) is not known any better for being used twice, and its degrees of freedom count once.
+        The sessions share no run, so that their variances add. Both use the history and the spread of boots,
+        so that the degrees of freedom of these count once.
 
         Parameters
         ----------
-        earlier
-            An estimate of the same columns.
         bias
-            Of the change: 0 where the hosts are the same ones and cancel; the sum of both if not given.
+            Of the change: 0 if the hosts are the same ones and cancel; the sum of both if not given.
         """
-        own, common = [], dict[str, Part]()
+        own, common = [], dict[str, VariancePart]()
 
-        def together(name: str, variance: Floats, df: ArrayLike) -> None:
-            before = common.get(name, Part(name, np.zeros_like(variance), np.inf))
-            common[name] = Part(name, before.variance + variance, np.minimum(before.df, df))
+        def add_common(name: str, variance: Floats, df: ArrayLike) -> None:
+            before = common.get(name, VariancePart(name, np.zeros_like(variance), np.inf))
+            common[name] = VariancePart(name, before.variance + variance, np.minimum(before.df, df))
 
         for part in (*self.parts, *earlier.parts):
             if part.history is not None:
-                together("history", part.history, part.history_df)
+                add_common("history", part.history, part.history_df)
                 rest = np.subtract(part.df, part.history_df)
-                own.append(Part(part.name, part.variance - part.history, np.maximum(rest, 1e-9)))
+                own.append(VariancePart(part.name, part.variance - part.history, np.maximum(rest, 1e-9)))
             elif part.name == "boots":
-                together("boots", part.variance, part.df)
+                add_common("boots", part.variance, part.df)
             else:
                 own.append(part)
         return Estimate(
@@ -188,15 +179,7 @@ class Estimate:
 def with_whole(values: Floats) -> Floats:
     """Append the mean over the sizes as a last column; a scalar stays as it is.
 
-    Parameters
-    ----------
-    values
-        Shape (..., n_points).
-
-    Returns
-    -------
-    ndarray
-        Shape (..., n_points + 1), or (..., 1) for a scalar.
+    The shape (..., n_points) becomes (..., n_points + 1), or stays (..., 1).
     """
     if values.shape[-1] == 1:
         return values
@@ -214,97 +197,90 @@ def median(values: Floats, axis: int) -> Floats:
 def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats:
     """Pull in differences that lie farther from the median than noise explains.
 
-    Differences that speak for the guest are always pulled in, towards worse: a native run that was disturbed
-    says nothing in the guest's favour. Those that speak against it are pulled in only with `high`: to
-    convict it, and never to acquit it.
+    Differences that favour the guest are always pulled in: a disturbed native run must not acquit it.
+    Differences against the guest are pulled in only with `high`, which is used to convict.
 
     Parameters
     ----------
     d
         Shape (..., n_pairs, n_columns).
     sigma
-        Noise known before, shape (..., n_columns). The wider of it and of what is seen counts.
+        Known noise, shape (..., n_columns); a wider observed noise counts instead.
     cells
-        Which pairs have one expectation (the same hosts in the same roles), shape (n_pairs,).
-    high
-        Whether differences that speak against the guest are pulled in, too.
+        Equal for pairs of one expectation (the same hosts in the same roles), shape (n_pairs,).
     """
     centre = np.empty_like(d)
     for cell in np.unique(cells):
         chosen = cells == cell
         centre[..., chosen, :] = median(d[..., chosen, :], axis=-2)
-    seen = MAD_TO_SIGMA * median(np.abs(d - centre), axis=-2)
-    reach = PULL * np.maximum(seen, np.asarray(sigma)[..., None, :])
+    observed = MAD_TO_SIGMA * median(np.abs(d - centre), axis=-2)
+    reach = PULL_SIGMAS * np.maximum(observed, np.asarray(sigma)[..., None, :])
     pulled: Floats = np.maximum(d, centre - reach)
     return np.minimum(pulled, centre + reach) if high else pulled
 
 
-def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tuple[Part, Floats, int]:
-    """Return the variance of a weighted mean of pairs, the session's own spread of a pair, and the spread's
-    df.
+def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tuple[VariancePart, Floats, int]:
+    """Return the variance of a weighted mean of pairs, and the session's own spread of a pair with its df.
 
-    The variance of a pair is (d0 s0^2 + v s^2) / (d0 + v), of d0 + v degrees of freedom, with the history's
-    s0 and d0 (Smyth 2004, doi:10.2202/1544-6115.1027) and the session's s of v degrees of freedom.
+    The variance of a pair is (d0 s0^2 + v s^2) / (d0 + v) with d0 + v degrees of freedom. The history gives
+    s0 and d0 (Smyth 2004, doi:10.2202/1544-6115.1027), the session s and v.
 
     Parameters
     ----------
     residual
-        Differences without all that is fitted, shape (..., n_pairs, n_columns).
+        Differences without the fitted part, shape (..., n_pairs, n_columns).
     rank
-        The degrees of freedom that are left.
+        Degrees of freedom of the residual.
     weights
         Of the pairs in the mean, shape (n_pairs,).
-    noise
-        The history.
     """
     squares: Floats = np.sum(residual**2, axis=-2) if rank else np.zeros_like(residual[..., 0, :])
     sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
-    d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MOST_DF) + np.zeros_like(squares)
+    d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MAX_HISTORY_DF) + np.zeros_like(squares)
     if rank:
-        d0 = np.where(squares > rank * sigma2 * special.fdtri(rank, d0, 1 - CONTRADICTED), 0.0, d0)
+        d0 = np.where(squares > rank * sigma2 * special.fdtri(rank, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
     size = float(weights @ weights) / (d0 + rank)
-    known: Floats = d0 * sigma2 * size
-    part = Part("pairs", known + squares * size, d0 + rank, known, d0)
+    history: Floats = d0 * sigma2 * size
+    part = VariancePart("pairs", history + squares * size, d0 + rank, history, d0)
     return part, np.sqrt(squares / max(rank, 1)), rank
 
 
-WILD = 0.05
+WILD_SHARE = 0.05
 """Share of a history's pairs that may be wild: one disturbed run in fifty makes four pairs in a hundred.
 
-The farthest twentieth is pulled in to where it begins, and what that takes from a Gaussian spread is given
-back. One bad night must not blunt the test for months, and a machine of two speeds must not look calm.
+The farthest twentieth is pulled in to its nearest value, and a factor restores the Gaussian spread. One bad
+night must not blunt the test for months, and a machine of two speeds must not look calm.
 """
 
-LEAST_BLOCKS = 6
-"""Degrees of freedom from which on neighbouring pairs' means tell a spread; with fewer, single pairs do."""
+MIN_BLOCK_DF = 6
+"""Degrees of freedom from which the means of neighbouring pairs give the spread; below, single pairs do."""
 
-_KEPT = 0.9130  # mean square of a Gaussian whose farthest twentieth is pulled in
-_LEAST = 0.01  # a session's variance over the pooled one, below which it is taken for that: its log is needed
+_WILD_MEAN_SQUARE = 0.9130  # of a Gaussian whose farthest twentieth is pulled in
+_MIN_VARIANCE_RATIO = 0.01  # of a session's variance to the pooled one: its logarithm is taken
 
 
 def history(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
-    """Return what earlier sessions of a metric say of its noise: how much, and how far that can be trusted.
+    """Return the noise of a metric in earlier sessions, and its weight.
 
-    The noise is read off neighbouring pairs' means (N V V N), and stated for one pair: what neighbours share
-    does not average out, as load that lasts for some runs, and a spread of single pairs would not hold it.
+    The noise is the spread of means of neighbouring pairs (N V V N), stated for one pair: load that lasts for
+    some runs does not average out, and a spread of single pairs would miss it.
 
-    The weight is Smyth's d0 (2004, section 6.2): how much the variances of sessions differ beyond what so few
-    pairs make them differ. A machine with the same noise every night has a large one, a moody one a small
-    one.
+    The weight is Smyth's d0 (2004, section 6.2): a machine with the same noise every night has a large
+    weight, a moody machine a small one.
 
     Parameters
     ----------
     d
-        Differences of the pairs of each session, shape (..., n_sessions, n_pairs), NaN where a session has
+        Differences of the pairs of each session, shape (..., n_sessions, n_pairs), NaN if a session has
         fewer; sessions with fewer than two pairs are left out.
     floor
-        The least standard deviation, shape (...): what the timer alone makes; see `timer_noise`.
+        The smallest standard deviation, shape (...): that of the timer alone; see `timer_noise`.
 
     Returns
     -------
     sigma, df
-        Standard deviation of a pair and its weight, shape (...): at most `MOST_DF`, and never more than the
-        degrees of freedom that it was estimated from.
+        Standard deviation of a pair and its weight, shape (...): at most `MAX_HISTORY_DF`, and never more
+        than the degrees of freedom of the sessions.
 
     Raises
     ------
@@ -319,7 +295,7 @@ def history(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
     pairs = squares.sum(axis=-1) / total
     even = d.shape[-1] // 2 * 2
     in_blocks, blocks = (part.sum(axis=-1) for part in _squares((d[..., :even:2] + d[..., 1:even:2]) / 2))
-    enough = blocks >= LEAST_BLOCKS
+    enough = blocks >= MIN_BLOCK_DF
     pooled = np.where(enough, 2 * in_blocks / np.maximum(blocks, 1), pairs)
     pooled = np.maximum(pooled, np.asarray(floor) ** 2)
     if not np.all(pooled > 0):
@@ -327,15 +303,15 @@ def history(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
     scale = np.maximum(pairs, np.asarray(floor) ** 2)[..., None]
     ratio = squares / np.maximum(df, 1) / np.where(scale > 0, scale, 1)
     half = np.maximum(df, 1) / 2
-    logs = np.log(np.maximum(ratio, _LEAST)) - special.digamma(half) + np.log(half)
+    logs = np.log(np.maximum(ratio, _MIN_VARIANCE_RATIO)) - special.digamma(half) + np.log(half)
     weight = np.where(df > 0, 1.0, 0.0)
     sessions = weight.sum(axis=-1)
     centre = (weight * logs).sum(axis=-1) / sessions
     excess = (weight * ((logs - centre[..., None]) ** 2)).sum(axis=-1) / np.maximum(sessions - 1, 1)
     excess = excess - (weight * special.polygamma(1, half)).sum(axis=-1) / sessions
-    # One session says nothing of how sessions differ: it counts for what it is.
+    # One session does not show how sessions differ: its own degrees of freedom count.
     d0 = np.where((excess > 0) & (sessions > 1), 2 * _trigamma_inverse(np.maximum(excess, 1e-6)), np.inf)
-    return np.sqrt(pooled), np.minimum(np.minimum(d0, MOST_DF), np.where(enough, blocks, total))
+    return np.sqrt(pooled), np.minimum(np.minimum(d0, MAX_HISTORY_DF), np.where(enough, blocks, total))
 
 
 def _squares(d: Floats) -> tuple[Floats, Floats]:
@@ -344,10 +320,10 @@ def _squares(d: Floats) -> tuple[Floats, Floats]:
     d = np.where((counts >= 2)[..., None], d, np.nan)
     df = np.where(counts >= 2, counts - 1.0, 0.0)
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of sessions that are left out
+        warnings.simplefilter("ignore", RuntimeWarning)  # about sessions that are left out
         away = np.abs(d - np.nanmedian(d, axis=-1, keepdims=True))
-        far = np.nanquantile(away, 1 - WILD, axis=(-2, -1), keepdims=True)
-    return np.asarray(np.nansum(np.minimum(away, far) ** 2, axis=-1) / _KEPT), df
+        far = np.nanquantile(away, 1 - WILD_SHARE, axis=(-2, -1), keepdims=True)
+    return np.asarray(np.nansum(np.minimum(away, far) ** 2, axis=-1) / _WILD_MEAN_SQUARE), df
 
 
 def _trigamma_inverse(y: Floats) -> Floats:
@@ -362,16 +338,6 @@ def _trigamma_inverse(y: Floats) -> Floats:
 def timer_noise(step: float, value: float) -> float:
     """Return the standard deviation that a timer's resolution alone gives to a pair's log difference.
 
-    Parameters
-    ----------
-    step
-        Smallest difference that is shown, in the metric's unit.
-    value
-        A typical value, same unit.
-
-    Returns
-    -------
-    float
-        step / value / sqrt(6): either side is rounded by up to half a step.
+    Each side is rounded by up to half a step, in the unit of the typical value.
     """
     return step / value / math.sqrt(6)

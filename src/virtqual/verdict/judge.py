@@ -191,7 +191,7 @@ def _numbers(verdict: Verdict, asked: Ruling, overhead: Ruling, looks: Sequence[
     )
     has_budget = not math.isnan(question.limit[0])
     spread = series.differences.mean(axis=1).std(ddof=1) if len(series.valid) > 1 else None
-    native_hosts, virtual_hosts = places.roles if places.told else ((), ())
+    native_hosts, virtual_hosts = places.roles if places.are_known else ((), ())
     return {
         "overhead": overheads[-1],
         "change": changes[-1] if changes else None,
@@ -266,5 +266,5 @@ def _host_factors(question: Question) -> dict[str, float]:
     if places.kind not in ("exchanged", "rotated"):
         return {}
     native, virtual = map(with_whole, question.costs)
-    effects, told = host_effects(native, virtual, places)
-    return {places.hosts[host]: math.exp(effects[host, -1]) for host in np.flatnonzero(told)}
+    effects, is_known = host_effects(native, virtual, places)
+    return {places.hosts[host]: math.exp(effects[host, -1]) for host in np.flatnonzero(is_known)}

@@ -9,26 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-ALPHA = 0.05
-"""Error rate of all that is named in a table: where no host differs, about one table in twenty names one. It
-decides nothing: a person looks at what is named."""
+OUTLIER_ALPHA = 0.05
+"""Error rate of all that is named in a table: if no host differs, one table in twenty names a host. It decides
+nothing: a person looks at the host."""
 
-FEWEST = 4
-"""Of fewer hosts none is named: three say little of how far a fourth may lie."""
+MIN_HOSTS = 4
+"""Hosts that are needed to name one: three do not show how far a fourth may lie."""
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A host, and by how much it is slower than the others of its kind.
+    """A host that differs from the others of its kind.
 
     Parameters
     ----------
-    host
-        Its name.
     metric
         The metric that shows it; empty for the mean of all metrics.
     log
-        By how much, log units; negative where it is faster.
+        How much slower it is, log units; negative if it is faster.
     """
 
     host: str
@@ -43,65 +41,71 @@ class Outlier:
 
 
 def outliers(effects: Mapping[str, Mapping[str, float]], kinds: Sequence[frozenset[str]]) -> list[Outlier]:
-    """Name the hosts that differ, each once: by the mean of all metrics, else by the metric that says most.
+    """Return the hosts that differ, each once: by the mean of all metrics, else by the most extreme metric.
 
-    In each column, of a metric or of their mean, by Rosner's generalised extreme Studentised deviate
-    (Technometrics 25, 1983): a quarter of the hosts at most, so that one that differs hides no second one.
-    Every host is held against its own kind; how far hosts lie apart is taken to be the same for both kinds.
+    Each column, of a metric or of the mean, is tested by Rosner's generalised extreme Studentised deviate
+    (Technometrics 25, 1983) for a quarter of the hosts at most. A host is compared with its own kind; the
+    spread of hosts is taken to be the same for both kinds.
 
     Parameters
     ----------
     effects
-        By metric and host: how much slower, log units.
+        How much slower each host is, log units, by metric and host.
     kinds
-        The hosts of each kind: native ones, and those of VMs; the same once where hosts exchange roles.
+        The hosts of each kind: native ones, and those of VMs; one set if hosts exchange roles.
     """
     kind_of = {host: number for number, kind in enumerate(kinds) for host in kind}
-    columns = {name: {h: log for h, log in known.items() if h in kind_of} for name, known in effects.items()}
-    share = dict.fromkeys(columns, ALPHA / max(len(columns), 1))
+    columns = {
+        metric: {host: log for host, log in logs.items() if host in kind_of}
+        for metric, logs in effects.items()
+    }
+    alphas = dict.fromkeys(columns, OUTLIER_ALPHA / max(len(columns), 1))
     if len(columns) > 1:
-        everywhere = set.intersection(*(set(known) for known in columns.values()))
-        means = {host: float(np.mean([known[host] for known in columns.values()])) for host in everywhere}
-        # What is slow is mostly slow in all: half of the error rate is for the mean.
-        share = {"": ALPHA / 2, **{name: part / 2 for name, part in share.items()}}
+        common = set.intersection(*(set(logs) for logs in columns.values()))
+        means = {host: float(np.mean([logs[host] for logs in columns.values()])) for host in common}
+        # A slow host is mostly slow in all metrics: half of the error rate is for the mean.
+        alphas = {"": OUTLIER_ALPHA / 2, **{metric: alpha / 2 for metric, alpha in alphas.items()}}
         columns = {"": means, **columns}
-    found: dict[str, Outlier] = {}
-    for name, known in columns.items():
-        for one in _extreme(known, kind_of, name if len(effects) > 1 else "", share[name]):
-            before = found.get(one.host)
-            if before is None or (before.metric and abs(before.log) < abs(one.log)):
-                found[one.host] = one
-    return sorted(found.values(), key=lambda one: -abs(one.log))
+    named: dict[str, Outlier] = {}
+    for metric, logs in columns.items():
+        for outlier in _find_extremes(logs, kind_of, metric if len(effects) > 1 else "", alphas[metric]):
+            before = named.get(outlier.host)
+            if before is None or (before.metric and abs(before.log) < abs(outlier.log)):
+                named[outlier.host] = outlier
+    return sorted(named.values(), key=lambda outlier: -abs(outlier.log))
 
 
-def _extreme(
-    known: Mapping[str, float], kind_of: Mapping[str, int], metric: str, alpha: float
+def _find_extremes(
+    logs: Mapping[str, float], kind_of: Mapping[str, int], metric: str, alpha: float
 ) -> list[Outlier]:
     """Return the hosts of one column that differ from the others of their kind, the most extreme first."""
-    left, looked, found = dict(known), list[str](), 0
-    for _ in range(max(len(known) // 4, 1)):
-        host = max(left, key=lambda at: abs(_apart(at, known, left.keys(), kind_of)), default="")
-        if not host or len(left) < FEWEST:
+    remaining, removed, count = dict(logs), list[str](), 0
+    for _ in range(max(len(logs) // 4, 1)):
+        distances = {host: _distance(host, logs, remaining, kind_of) for host in remaining}
+        host = max(distances, key=lambda name: abs(distances[name]), default="")
+        if not host or len(remaining) < MIN_HOSTS:
             break
-        del left[host]
-        looked.append(host)
-        # One new value held against all others, the farthest of as many as there are.
-        rest = [_apart(at, known, left.keys(), kind_of) for at in left]
-        beside = sum(kind_of[at] == kind_of[host] for at in left)
-        df = len(left) - len({kind_of[at] for at in left})
-        if df < 1 or not beside:
+        del remaining[host]
+        removed.append(host)
+        # The farthest of all remaining hosts is tested as a new value beside the others.
+        rest = [_distance(name, logs, remaining, kind_of) for name in remaining]
+        peers = sum(kind_of[name] == kind_of[host] for name in remaining)
+        df = len(remaining) - len({kind_of[name] for name in remaining})
+        if df < 1 or not peers:
             break
-        spread = math.sqrt(sum(one * one for one in rest) / df * (1 + 1 / beside))
-        apart = abs(_apart(host, known, left.keys(), kind_of))
-        p = 2 * float(special.stdtr(df, -apart / spread)) if spread > 0 else float(apart == 0)
-        if p * (len(left) + 1) <= alpha:
-            found = len(looked)
-    named = looked[:found]
-    typical = known.keys() - named
-    return [Outlier(host, metric, _apart(host, known, typical, kind_of)) for host in named]
+        spread = math.sqrt(sum(distance**2 for distance in rest) / df * (1 + 1 / peers))
+        distance = abs(_distance(host, logs, remaining, kind_of))
+        p = 2 * float(special.stdtr(df, -distance / spread)) if spread > 0 else float(distance == 0)
+        if p * (len(remaining) + 1) <= alpha:
+            count = len(removed)
+    extremes = removed[:count]
+    typical = logs.keys() - extremes
+    return [Outlier(host, metric, _distance(host, logs, typical, kind_of)) for host in extremes]
 
 
-def _apart(host: str, known: Mapping[str, float], among: Iterable[str], kind_of: Mapping[str, int]) -> float:
-    """Return how far a host lies from the mean of those of its kind."""
-    same = [known[at] for at in among if kind_of[at] == kind_of[host]]
-    return known[host] - float(np.mean(same)) if same else 0.0
+def _distance(
+    host: str, logs: Mapping[str, float], hosts: Iterable[str], kind_of: Mapping[str, int]
+) -> float:
+    """Return how far a host lies from the mean of some hosts of its kind."""
+    peers = [logs[name] for name in hosts if kind_of[name] == kind_of[host]]
+    return logs[host] - float(np.mean(peers)) if peers else 0.0

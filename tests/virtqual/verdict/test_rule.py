@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from virtqual.verdict.estimate import MOST_DF, Noise, history, pulled_in, timer_noise, with_whole
+from virtqual.verdict.estimate import MAX_HISTORY_DF, Noise, history, pulled_in, timer_noise, with_whole
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
@@ -396,7 +396,7 @@ def test_the_weight_of_a_history_is_how_alike_its_nights_are() -> None:
     steady = rng.normal(0, 0.02, (40, 6))
     sigma, df = history(steady)
     assert sigma == pytest.approx(0.02, rel=0.15)
-    assert df == MOST_DF
+    assert df == MAX_HISTORY_DF
     moody = steady * rng.choice([0.2, 3.0], (40, 1))
     assert history(moody)[1] < 2
     wild = steady.copy()
