@@ -85,7 +85,7 @@ def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
             for answer in judge_sessions(cases, looks=layout.looks)
         ]
         judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
-        answers = np.concatenate([part.outcome for part in judged], axis=1)
+        answers = np.concatenate([state.outcome.reshape(state.shape) for state in judged], axis=1)
         names = [[Outcome.from_code(int(one)).name for one in row] for row in answers]
         found[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
     return found

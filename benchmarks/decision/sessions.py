@@ -34,7 +34,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Simulated:
-    """The answers on the series of a batch; see `virtqual.verdict.rule.Judgement`."""
+    """The answers on the series of a batch; see `virtqual.verdict.rule.BatchState`."""
 
     outcome: np.ndarray
     cause: np.ndarray

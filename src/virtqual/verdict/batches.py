@@ -17,7 +17,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import Pair, Series, Side
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import SHARED_BOOT, Batch, Cause, Judgement, only
+from virtqual.verdict.rule import SHARED_BOOT, Batch, BatchState, Cause
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,43 +265,36 @@ class Ruling:
     """The rule's answer to one question: a row of a batch."""
 
     question: Question
-    batch: Batch
-    judged: Judgement
-    session: int
-    series: int
+    state: BatchState
+    row: int
     next_pairs: int = 0
 
     @property
     def outcome(self) -> Outcome:
-        """What the rule says."""
-        return Outcome.from_code(int(self.judged.outcome[self.session, self.series]))
+        """The answer."""
+        return Outcome.from_code(int(self.state.outcome[self.row]))
 
     @property
     def cause(self) -> Cause:
         """Why it is UNDECIDED or INVALID."""
-        return Cause(int(self.judged.cause[self.session, self.series]))
+        return Cause(int(self.state.cause[self.row]))
 
     @property
     def pairs(self) -> int:
         """Pairs at the look that decided, of a rotation its turns; 0 before the first look."""
-        return int(self.judged.pairs[self.session, self.series])
+        return int(self.state.used[self.row])
 
     @property
     def margin(self) -> Floats:
         """The margin that was used, shape (n_points,)."""
-        margin: Floats = self.judged.margin[self.session, self.series]
+        margin: Floats = self.state.margin[self.row, : self.state.points]
         return margin
 
     @property
     def bounds(self) -> list[tuple[float, float, float]]:
         """Mean, lower and upper bound of each column; infinite bounds before the first look."""
-        arrays = (self.judged.mean, self.judged.low, self.judged.high)
-        mean, low, high = (values[self.session, self.series].tolist() for values in arrays)
+        arrays = (self.state.mean, self.state.low, self.state.high)
+        mean, low, high = (values[self.row].tolist() for values in arrays)
         if not self.pairs:
             return [(value, -math.inf, math.inf) for value in mean]
         return list(zip(mean, low, high, strict=True))
-
-    @cached_property
-    def alone(self) -> tuple[Batch, Judgement]:
-        """The row as a batch of its own."""
-        return only(self.batch, self.judged, self.session, self.series)

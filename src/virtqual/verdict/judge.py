@@ -129,12 +129,10 @@ def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
     for shape in shapes.values():
         grids = [[groups[key] for groups in shape] for key in shape[0]]
         batches = [batch_of(grid) for grid in grids]
-        judgements = rule.judge(batches, looks=looks, alpha=alpha)
-        for grid, batch, judged in zip(grids, batches, judgements, strict=True):
-            next_pairs = judged.next_pairs(looks).tolist()
-            for session, row in enumerate(grid):
-                for series, question in enumerate(row):
-                    yield Ruling(question, batch, judged, session, series, next_pairs[session][series])
+        for grid, state in zip(grids, rule.judge(batches, looks=looks, alpha=alpha), strict=True):
+            questions = [question for questions in grid for question in questions]
+            for row, (question, pairs) in enumerate(zip(questions, state.next_pairs(looks), strict=True)):
+                yield Ruling(question, state, row, int(pairs))
 
 
 def _verdict(
@@ -237,7 +235,7 @@ def _findings(ruling: Ruling, scalar: Interval, looks: Sequence[int]) -> tuple[O
             ),
         )
     findings = []
-    for found in rule.find_ranges(*ruling.alone, looks):
+    for found in rule.find_ranges(ruling.state, ruling.row):
         sizes = slice(found.start, found.stop)
         low, high = series.points[found.start], series.points[found.stop - 1]
         upper = float(np.mean([bounds[2] for bounds in ruling.bounds[sizes]]))

@@ -10,8 +10,10 @@ import numpy as np
 from scipy import special
 
 OUTLIER_ALPHA = 0.05
-"""Error rate of all that is named in a table: if no host differs, one table in twenty names a host. It decides
-nothing: a person looks at the host."""
+"""Error rate of all that is named in a table: if no host differs, one table in twenty names a host.
+
+It decides nothing: a person looks at the host.
+"""
 
 MIN_HOSTS = 4
 """Hosts that are needed to name one: three do not show how far a fourth may lie."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,49 +111,24 @@ class Batch:
     max_margin: ArrayLike = WIDEST_MARGIN
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement:
-    """The rule's answers on the series of a batch.
+class BatchState:
+    """A batch with its series in rows, those of a session after each other, and the answers so far.
 
-    Parameters
+    Attributes
     ----------
     outcome, cause
-        Values of `Outcome.code` and `Cause`, shape (n_sessions, n_series).
-    pairs
+        Values of `Outcome.code` and `Cause`, shape (n_rows,).
+    used
         Pairs at the look that decided (of a rotation: rounds), same shape.
     flagged
         Pairs after which a series was flagged, 0 if it never was, same shape: only later pairs convict.
     margin
-        The margin that was used; wider than asked for only if a change is judged. Shape (..., n_points).
+        The margin that is used; wider than asked for only if a change is judged. Shape (n_rows, n_columns).
     level
-        Error rate that a conviction had at its last look, at one size of one series, shape as `outcome`.
+        Error rate that a conviction had at its last look, at one size of one series, shape (n_rows,).
     mean, low, high
         Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
-        units, shape (n_sessions, n_series, n_columns), NaN if there is no estimate.
-    """
-
-    outcome: Ints
-    cause: Ints
-    pairs: Ints
-    flagged: Ints
-    margin: Floats
-    level: Floats
-    mean: Floats
-    low: Floats
-    high: Floats
-
-    def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
-        """Return the number of pairs that the next look of each open series needs, 0 if there is none."""
-        following = np.array([*looks, 0])[np.searchsorted(looks, self.pairs, side="right")]
-        is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
-        return np.where(is_open, following, 0)
-
-
-class BatchState:
-    """A batch with its series in rows, and the answers so far; see `Judgement`.
-
-    Attributes
-    ----------
+        units, shape (n_rows, n_columns); NaN if there is no estimate.
     running
         Rows that are still looked at: all of them, unless a simulation stops a series at its first answer.
     """
@@ -211,6 +185,7 @@ class BatchState:
         self.used = np.zeros(self.rows, dtype=np.int64)
         self.level = np.full(self.rows, alpha / len(looks) / self.columns)
         self.running = np.ones(self.rows, dtype=np.bool_)
+        self.mean, self.low, self.high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
 
     def _rows(self, values: ArrayLike, last: int) -> Floats:
         values = np.asarray(values, dtype=np.float64)
@@ -243,10 +218,7 @@ class BatchState:
     def estimate(self, rows: NDArray[np.int64], pairs: int, start: int, convict: bool) -> Estimate | None:
         """Return the overhead, or its change, from the first `pairs` pairs: a mean of those after `start`."""
         cut = pairs * self.places.width
-        noise = Noise(
-            np.asarray(self.noise.sigma)[rows], np.asarray(self.noise.df)[rows],
-            np.asarray(self.noise.between)[rows], self.noise.between_df,
-        )  # fmt: skip
+        noise = self.noise_of(rows)
         now = (self.native[rows, :cut], self.virtual[rows, :cut])
         places = self.places.first(cut)
         if self.earlier is None:
@@ -254,9 +226,15 @@ class BatchState:
         before = (self.earlier[0][rows], self.earlier[1][rows])
         return change(now, places, before, self.earlier_places, noise, convict=convict)
 
-    def judgement(self, level: float) -> Judgement:
-        """Return the answers and the bounds from all pairs; `level` is that of an acquittal."""
-        mean, low, high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
+    def noise_of(self, rows: Ints) -> Noise:
+        """Return the known noise of some rows."""
+        sigma, df, between = (
+            np.asarray(values)[rows] for values in (self.noise.sigma, self.noise.df, self.noise.between)
+        )
+        return Noise(sigma, df, between, self.noise.between_df)
+
+    def set_bounds(self, level: float) -> None:
+        """Set mean and bounds of every series from all of its pairs; `level` is that of an acquittal."""
         groups = np.unique(np.stack([self.used, self.start]), axis=1).T
         for pairs, start in groups if self.pairs else ():
             rows = np.flatnonzero((self.used == pairs) & (self.start == start))
@@ -264,17 +242,18 @@ class BatchState:
             # A series with too few pairs for the first look is shown as well.
             fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
             if estimate is not None:
-                mean[rows] = estimate.mean
-                high[rows] = estimate.mean + estimate.reach(level)
-                low[rows] = estimate.mean - estimate.reach(level)
+                self.mean[rows] = estimate.mean
+                self.high[rows] = estimate.mean + estimate.reach(level)
+                self.low[rows] = estimate.mean - estimate.reach(level)
             if fresh is not None:
-                low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
-        by_series = (self.outcome, self.cause, self.used, self.flagged)
-        outcome, cause, used, flagged = (values.reshape(self.shape) for values in by_series)
-        by_column = (mean, np.minimum(low, mean), high)
-        margin = self.margin[:, : self.points].reshape(*self.shape, self.points)
-        bounds = (values.reshape(*self.shape, self.columns) for values in by_column)
-        return Judgement(outcome, cause, used, flagged, margin, self.level.reshape(self.shape), *bounds)
+                self.low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
+        self.low = np.minimum(self.low, self.mean)
+
+    def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
+        """Return the number of pairs that the next look of each open series needs, 0 if there is none."""
+        following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
+        is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
+        return np.where(is_open, following, 0)
 
 
 def judge(
@@ -283,7 +262,7 @@ def judge(
     alpha: float = ALPHA,
     beta: float = BETA,
     looks: Sequence[int] = LOOKS,
-) -> list[Judgement]:
+) -> list[BatchState]:
     """Judge the series of a session together; or those of many sessions, each for itself.
 
     All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
@@ -309,7 +288,7 @@ def judge(
 
     Returns
     -------
-    list of Judgement
+    list of BatchState
         One for each batch.
 
     Raises
@@ -323,7 +302,9 @@ def judge(
         raise ValueError("batches of one call hold the same sessions.")
     for index in range(len(looks)):
         decide(states, index, looks, alpha, beta)
-    return [state.judgement(beta / len(looks)) for state in states]
+    for state in states:
+        state.set_bounds(beta / len(looks))
+    return states
 
 
 def decide(
@@ -491,26 +472,17 @@ class SizeRange:
     low: float
 
 
-def find_ranges(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -> list[SizeRange]:
+def find_ranges(state: BatchState, row: int) -> list[SizeRange]:
     """Return the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
     The conviction was decided size by size. The first range is the one whose sizes stand out most together
     (the sum of their excesses over their errors, by the root of their number). Further ranges that touch no
     earlier one follow, as long as a size outside the ranges is over by itself.
-
-    Parameters
-    ----------
-    batch, judged
-        One series and its answer; see `only`.
-    looks
-        See `judge`.
     """
-    state = BatchState(batch, looks)
-    state.used, state.flagged = judged.pairs.reshape(-1), judged.flagged.reshape(-1)
-    estimate = state.estimate(np.array([0]), int(state.used[0]), int(state.start[0]), convict=True)
+    estimate = state.estimate(np.array([row]), int(state.used[row]), int(state.start[row]), convict=True)
     assert estimate is not None  # the series was convicted by it
-    level, points = float(judged.level[0, 0]), state.points
-    mean, limit = estimate.mean[0], state.limit[0]
+    level, points = float(state.level[row]), state.points
+    mean, limit = estimate.mean[0], state.limit[row]
     standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
     low = mean - estimate.reach(level)[0]
     alone = (estimate.below(limit)[0] <= level * (1 + 1e-9))[:points]
@@ -527,27 +499,6 @@ def find_ranges(batch: Batch, judged: Judgement, looks: Sequence[int] = LOOKS) -
         if not np.any(free):
             break
     return ranges
-
-
-def only(batch: Batch, judged: Judgement, session: int, series: int) -> tuple[Batch, Judgement]:
-    """Return one series of a batch, and its answer, as if it had been judged alone."""
-    shape = judged.outcome.shape
-
-    def cut(values: Any) -> Any:
-        values = np.asarray(values)
-        full = np.broadcast_to(values, (*shape, *values.shape[2:])) if values.ndim > 1 else values
-        return full[session : session + 1, series : series + 1] if values.ndim > 1 else values
-
-    def cut_all(part: Any) -> dict[str, Any]:
-        return {
-            name: cut(value)
-            for name in part.__dataclass_fields__
-            if isinstance(value := getattr(part, name), np.ndarray)
-        }
-
-    earlier = None if batch.earlier is None else (cut(batch.earlier[0]), cut(batch.earlier[1]))
-    noise = replace(batch.noise, **cut_all(batch.noise))
-    return replace(batch, **cut_all(batch), noise=noise, earlier=earlier), replace(judged, **cut_all(judged))
 
 
 def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) -> Floats:

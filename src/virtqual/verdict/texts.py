@@ -176,7 +176,7 @@ def _noise(row: Ruling, looks: Sequence[int]) -> str:
 
 def _margin(row: Ruling, looks: Sequence[int]) -> str:
     """Return that the earlier session has too few pairs, and how many it needs."""
-    noise, earlier = row.alone[0].noise, row.question.earlier
+    noise, earlier = row.state.noise_of(np.array([row.row])), row.question.earlier
     assert earlier is not None
     pairs, max_margin = len(earlier[0]), float(np.max(row.question.max_margin))
     # In a rotation each number of a pair stands for a pair on every node.
