@@ -207,7 +207,7 @@ class Sampled(Guarded):
             raise SanityError(f"job exited with exit code {self.job.exitcode}")
         try:
             noted = self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
-            identity = notes.identities(noted, self.host)
+            identity = notes.identify_nodes(noted, self.host)
             self.check_topology(noted)
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
@@ -242,9 +242,9 @@ class Sampled(Guarded):
                 answers=found.answers,
                 inputs={name: ready.sha256 for name, ready in self.fetched.items()},
                 communication=found.communication,
-                software=noted.seen,
+                software=noted.software,
                 identity=identity,
-                load=noted.load(identity),
+                load=noted.compute_load(identity),
                 seconds=noted.node_seconds,
                 repetitions=len(self.rooms()),
                 stack=self.current_environ.name,
@@ -259,10 +259,11 @@ class Sampled(Guarded):
 
     def check_topology(self, noted):
         """Assert that the node is what the system file says."""
-        online = notes.cpu_list(noted.begin.get("cpus_online", ""))
+        begin = noted.first_node.begin
+        online = notes.parse_cpu_list(begin.get("cpus_online", ""))
         if self.slot.side == "virtual" and len(online) != self.topology.num_cpus:
             raise notes.NotesError(
-                f"node {noted.begin.get('node')} has {len(online)} CPUs online, the system file says "
+                f"node {begin.get('node')} has {len(online)} CPUs online, the system file says "
                 f"processor.num_cpus = {self.topology.num_cpus}"
             )
 

@@ -81,7 +81,7 @@ class Repeated(rfm.RegressionTestPlugin):
             return
         rooms = self.rooms()
         try:
-            own = Took(notes.program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
+            own = Took(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
         self.took = [*(one for warm_up in self.previous() for one in warm_up.took), tuple(own)]

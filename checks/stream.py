@@ -97,7 +97,7 @@ class StreamTogether(Stream):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
         texts = [self.stage_text(f"stream.{node}.out") for node in range(self.nodes)]
         runs = [self.rates(text, self.threads_each) for text in texts]
-        share = together.overlap(together.read(self.room, self.num_tasks))
+        share = together.compute_overlap(together.read(self.room, self.num_tasks))
         alone = f"the nodes ran at the same time for {share:.0%} of the time, {TOGETHER:.0%} are needed"
         invalid = (alone,) if share < TOGETHER else ()
         family = runs[0][0]

@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from virtqual.job.notes import NotesError
-from virtqual.job.together import Meeting, Times, overlap, read
+from virtqual.job.together import Meeting, TaskTimes, compute_overlap, read
 
 
 def start(directory, rank, tasks, *command):
@@ -27,7 +27,7 @@ def test_no_task_begins_before_all_are_there_and_a_fault_of_the_program_is_kept(
     times = read(tmp_path, 2)
     assert times[0].begin > times[1].meetings[0].wrote
     # Most of 0.4 s, on a machine that may be busy; one after the other it would be 0.
-    assert overlap(times) > 0.3
+    assert compute_overlap(times) > 0.3
 
 
 def task(*meetings, begin, end, ahead=0.0):
@@ -36,7 +36,7 @@ def task(*meetings, begin, end, ahead=0.0):
         Meeting(wrote + ahead, {rank: time + ahead for rank, time in enumerate(saw)})
         for wrote, *saw in meetings
     ]
-    return Times(tuple(shown), begin=begin + ahead, end=end + ahead)
+    return TaskTimes(tuple(shown), begin=begin + ahead, end=end + ahead)
 
 
 @pytest.mark.parametrize("ahead", [0.0, -3600.0, 7.5])
@@ -48,10 +48,10 @@ def test_the_share_does_not_depend_on_the_clocks_nor_on_who_was_late(ahead):
             task((5.0, 5.0, 5.0), (5.0, 5.2, 5.0), begin=begin, end=end, ahead=ahead),
         ]
 
-    assert overlap(pair(5.2, 15.2)) == pytest.approx(0.97, abs=0.021)
+    assert compute_overlap(pair(5.2, 15.2)) == pytest.approx(0.97, abs=0.021)
     # Half as long, and one after the other.
-    assert overlap(pair(5.2, 10.2)) == pytest.approx(0.49, abs=0.021)
-    assert overlap(pair(15.3, 25.3)) == 0
+    assert compute_overlap(pair(5.2, 10.2)) == pytest.approx(0.49, abs=0.021)
+    assert compute_overlap(pair(15.3, 25.3)) == 0
 
 
 @pytest.mark.parametrize("late", [(4.0, 0.0), (0.0, 4.0)])
@@ -59,7 +59,7 @@ def test_what_is_concluded_is_never_more_than_is_true(late):
     # One saw the other's file 4 s late: the clocks may be that far apart, and the worst of it counts.
     first, second = late
     times = [task((0.0, 0.0, first), begin=4.0, end=14.0), task((0.0, second, 0.0), begin=4.0, end=14.0)]
-    assert overlap(times) == pytest.approx(1 - 4.0 / 10)
+    assert compute_overlap(times) == pytest.approx(1 - 4.0 / 10)
 
 
 WHOLE = "ready 1.0\nsaw 0 1.0\nsaw 1 1.0\nset 1.0\nsaw 0 1.0\nsaw 1 1.0\nbegin 1.0\nend 2.0\n"

@@ -67,9 +67,9 @@ def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
     (task,) = noted.tasks
     assert (stage / "listed").read_text() == f"virtqual.saw.{task.node}\n"
     assert len(list(stage.glob("virtqual.sees-task.*"))) == looks
-    (seen,) = noted.seen
+    (seen,) = noted.software
     assert seen.files["binary"].path == os.path.realpath("/bin/sh")
-    assert notes.identities(noted, None)[task.node].node == task.node
+    assert notes.identify_nodes(noted, None)[task.node].node == task.node
 
 
 def test_the_first_task_of_another_node_notes_what_that_has_to_bear(stage):
@@ -114,7 +114,7 @@ def test_each_repetition_has_its_own_directory_and_finds_what_the_first_one_foun
     # The node was looked at once, and what came before and after the loop is the job's.
     assert not list(stage.rglob("virtqual.sees-task.*"))
     assert len(list(stage.rglob("virtqual.node.*"))) == 1
-    assert noted.end["job"] == "7"
+    assert noted.first_node.end["job"] == "7"
 
 
 def test_notes_of_another_node_span_all_repetitions(stage):
@@ -145,14 +145,14 @@ def test_a_warm_up_notes_how_long_its_program_took_and_runs_on_where_that_was_sh
         "virtqual_repeated $k", "virtqual_repeated $k; if virtqual_took {least}; then break; fi"
     )
     job(stage, lines.format(task="./task.sh /bin/sleep 0.2; ./task.sh /bin/sleep 0.2", least=0.35))
-    took = notes.program_seconds(stage)
+    took = notes.read_program_seconds(stage)
     assert 0.35 <= took < 60
     assert not (stage / "repetition-2").exists()
     (stage / "virtqual.took.0").write_text("5.00 5.00\n")
-    assert notes.program_seconds(stage) == 0.01
+    assert notes.read_program_seconds(stage) == 0.01
     (stage / "virtqual.took.0").unlink()
     with pytest.raises(notes.NotesError, match="did not note how long its program took"):
-        notes.program_seconds(stage)
+        notes.read_program_seconds(stage)
 
 
 def noted_time(note):
@@ -251,4 +251,4 @@ def test_a_node_that_says_it_has_cores_of_all_cpus(stage):
     more = "/sys/devices/system/cpu/cpu7/topology/thread_siblings_list:0-60000\n"
     file.write_text(file.read_text().replace(gather.LAST_LINE, f"{more}{gather.LAST_LINE}"))
     with pytest.raises(notes.NotesError, match=f"{file.name}: .* names more than 256 CPUs"):
-        notes.identities(notes.read(stage, len(noted.tasks), "7"), None)
+        notes.identify_nodes(notes.read(stage, len(noted.tasks), "7"), None)

@@ -54,7 +54,11 @@ def test_broken_pair_numbers_are_refused(monkeypatch, text):
         looks.pairs()
 
 
-SEEN = "program /a/lmp\nflags avx2\ncoretype \nldd\nsha256\n" + "0" * 64 + "  /a/lmp\nreal\n/a/lmp\nsays\n"
+SEEN = (
+    "program /a/lmp\nflags avx2\ncoretype \nenvironment\nldd\nsha256\n"
+    + "0" * 64
+    + "  /a/lmp\nreal\n/a/lmp\nsays\n"
+)
 
 
 NODE_FILES = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\nvirtqual-look/1\n"
@@ -83,20 +87,22 @@ def test_nodes_that_are_one_machine_have_one_load(tmp_path):
     """Both tasks are the run's own where both nodes have the same kernel, and one is foreign where not."""
     write_notes(tmp_path, [("n1", "0"), ("n2", "1")])
     read = notes.read(tmp_path, 2, "7")
-    begin = {**read.begin, "cpus_online": "0-1"}
-    read = replace(read, begin=begin, end={**read.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"}, others={})
+    first = read.first_node
+    begin = {**first.begin, "cpus_online": "0-1"}
+    first = notes.NodeNotes(begin, {**first.end, "cpu_ticks": "110 0 0 90 0 0 0 0 0 0"})
+    read = replace(read, nodes={"n1": first})
     empty = readers.read(gather.NodeFiles({}, {}))
     one, other = (empty.model_copy(update={"boot": boot}) for boot in ("a", "b"))
-    assert read.load({"n1": one, "n2": one}).foreign == 0.0
-    assert read.load({"n1": one, "n2": other}).foreign == 1.0
+    assert read.compute_load({"n1": one, "n2": one}).foreign == 0.0
+    assert read.compute_load({"n1": one, "n2": other}).foreign == 1.0
 
 
 def test_what_any_node_had_to_bear_counts(tmp_path):
     write_notes(tmp_path, [("n1", "0"), ("n2", "0")])
     identities = dict.fromkeys(("n1", "n2"), readers.read(gather.NodeFiles({}, {})))
-    assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.1
+    assert notes.read(tmp_path, 2, "7").compute_load(identities).steal == 0.1
     (tmp_path / "virtqual.end.n2").write_text("time=4.0\njob=7\ncpu_ticks=60 0 0 180 0 0 0 60 0 0\n")
-    assert notes.read(tmp_path, 2, "7").load(identities).steal == 0.3
+    assert notes.read(tmp_path, 2, "7").compute_load(identities).steal == 0.3
     (tmp_path / "virtqual.end.n2").unlink()
     with pytest.raises(notes.NotesError, match="the first task on n2 did not reach its end"):
         notes.read(tmp_path, 2, "7")
@@ -134,7 +140,7 @@ SMT = {"n1": {cpu: frozenset({cpu % 4, cpu % 4 + 4}) for cpu in range(8)}}
     ],
 )
 def test_two_hardware_threads_are_one_core(bound, asked, whole_cores, says):
-    tasks = [notes.Task(rank, "n1", notes.cpu_list(cpus)) for rank, cpus in enumerate(bound)]
+    tasks = [notes.Task(rank, "n1", notes.parse_cpu_list(cpus)) for rank, cpus in enumerate(bound)]
     with pytest.raises(notes.NotesError, match=says) if says else nullcontext():
         notes.check_binding(tasks, asked, 1, SMT, whole_cores=whole_cores)
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs a program on the CPUs of NUMA node 0 with memory of that node (`memory.sh local PROGRAM OPTION...`), or of the
-# one that is farthest from it (`remote`): the next one may be a part of the same socket.  Writes down which it took.
+# farthest node (`remote`): the nearest node can be a part of the same socket.  Notes the number of the memory's node.
 node=0
 if [ "$1" = remote ]; then
-    # Nodes without CPUs (memory of another kind) or without memory do not count; of equally far ones the last does,
-    # which is of another socket also where a VM is told no distances.
+    # Nodes without CPUs (another kind of memory) or without memory are skipped.  The last of equally far nodes is
+    # taken: it is in another socket even if a VM knows no distances.
     node=$(LC_ALL=C numactl --hardware | awk '
         $1 == "node" && $3 == "cpus:" && NF > 3 { cpus[$2] = 1 }
         $1 == "node" && $3 == "size:" && $4 > 0 { memory[$2] = 1 }

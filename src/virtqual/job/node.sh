@@ -1,5 +1,5 @@
-# Sourced by bash: `virtqual_note begin` before the program, `virtqual_note end` after it; by the job script for its
-# own node, and with the node's name as a second word by the first task of each other node.
+# Sourced by bash.  `virtqual_note begin` before the program and `virtqual_note end` after it note the state of the
+# node.  The job script calls them for its own node; the first task of another node adds the node's name.
 virtqual_note() {
     local key value rest lines
     {
@@ -8,7 +8,7 @@ virtqual_note() {
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
         read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"
         read -r key value rest < /proc/meminfo && echo "memory_kib=$value"
-        # At once: going back to the end of each line, as `read` does, makes the kernel count anew.
+        # Read at once: `read` returns to the end of each line, and the kernel would count again.
         mapfile -t lines < /proc/vmstat
         for value in "${lines[@]}"; do
             case $value in
@@ -22,8 +22,8 @@ virtqual_note() {
     } > "virtqual.$1${2:+.$2}" 2>/dev/null
 }
 
-# `virtqual_see PROGRAM`: while srun starts, which takes a while on emulated CPUs, this node already writes down
-# what it is.  Tasks that find themselves with other libraries than the job script's write it down again.
+# `virtqual_see PROGRAM` records this node and its software while srun starts, which takes seconds on emulated CPUs.
+# Tasks with other libraries than the job script's record them again.
 virtqual_see() {
     local node
     read -r node < /proc/sys/kernel/hostname
@@ -32,14 +32,14 @@ virtqual_see() {
     ./see.sh "$1" < /dev/null &
 }
 
-# `virtqual_repetition K OUTPUT` before each repetition of the program, `virtqual_repeated K` after it.  The first one
-# is in the job's directory.  Each further one has a directory of its own, with links to what the first one found.
+# `virtqual_repetition K OUTPUT` before each repetition of the program, `virtqual_repeated K` after it.  The first
+# repetition runs in the job's directory.  Each further one has its own directory, with links to the same files.
 virtqual_repetition() {
     local GLOBIGNORE='virtqual.*:.*'
     if [ "$1" = 1 ]; then
         virtqual_found=(*)
     else
-        # It is there already where Slurm has begun the job again: what is in it is of another attempt.
+        # The directory exists if Slurm has restarted the job: its files are of another attempt.
         mkdir "repetition-$1" && cd "repetition-$1" && ln -s "${virtqual_found[@]/#/../}" . && rm -f "$2" &&
             exec 3>&1 > "$2" || exit 1
     fi
@@ -48,7 +48,7 @@ virtqual_repeated() {
     [ "$1" = 1 ] || { exec >&3 3>&- && cd ..; }
 }
 
-# `virtqual_took SECONDS`: whether the program took so long, by what its first task noted.
+# `virtqual_took SECONDS` succeeds if the program took at least so long, by the note of its first task.
 virtqual_took() {
     awk -v least="$1" '{ took += $2 - $1 } END { exit !(took >= least) }' virtqual.took.0
 }

@@ -1,10 +1,10 @@
-"""Read what a job wrote down about itself, and refuse what does not hold."""
+"""The notes that a job writes about its nodes and tasks, read and verified."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual.files import reading
@@ -13,27 +13,35 @@ from virtqual.identity.load import COUNTERS, between, worst
 from virtqual.stack import loaded
 from virtqual.stack.loaded import LoadedSoftware
 
-# By node and CPU: the hardware threads of its core.  A CPU that is not there is a core by itself.
+#: The hardware threads of the core of each CPU, by node and CPU.  A CPU that is missing is a core by itself.
 Cores = Mapping[str, Mapping[int, frozenset[int]]]
 
-
-#: Size of a note at most, B: a node with 8192 CPUs needs 2 MiB to say what it is.
+#: Largest size of a note: a node with 8192 CPUs needs 2 MiB to describe itself.
 MAX_NOTE_BYTES = 4 * 2**20
-#: Digits of a count of the kernel at most: it has 64 bits.
+# A count of the kernel, which has 64 bits.
 _COUNT = re.compile(r"[0-9]{1,20}")
+_SECONDS = re.compile(r"[0-9]{1,12}([.][0-9]{1,9})?")
 
 
 class NotesError(ValueError):
-    """A note is missing or broken, or says that the run was not what was asked for."""
+    """A note is missing or broken, or shows that the run was not as requested."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The place where a task ran: its rank, its node, and the CPUs that it could use there."""
+    """A task: its rank, its node, and the CPUs that it may use there."""
 
     rank: int
     node: str
     cpus: frozenset[int]
+
+
+@dataclass(frozen=True)
+class NodeNotes:
+    """The notes of a node, which ``node.sh`` wrote before and after the program."""
+
+    begin: Mapping[str, str]
+    end: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -43,67 +51,67 @@ class Notes:
     Attributes
     ----------
     tasks
-        The tasks, ordered by rank.
-    begin, end
-        Values that ``node.sh`` noted on the job's first node before and after the program.
-    others
-        The same for the other nodes, by the name of the node.
-    seen
+        The tasks by rank.
+    nodes
+        The notes of each node by its name; the node of the job script is first.
+    software
         The software that each node loaded, in the order of the nodes' first tasks.
     files
-        Files that say what each node is, by the name of the node.
+        Files that describe each node, by its name.
     """
 
     tasks: tuple[Task, ...]
-    begin: dict[str, str]
-    end: dict[str, str]
-    seen: tuple[LoadedSoftware, ...] = ()
-    others: Mapping[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    files: Mapping[str, gather.NodeFiles] = field(default_factory=dict)
+    nodes: Mapping[str, NodeNotes]
+    software: tuple[LoadedSoftware, ...]
+    files: Mapping[str, gather.NodeFiles]
+
+    @property
+    def first_node(self) -> NodeNotes:
+        """The notes of the node of the job script."""
+        return next(iter(self.nodes.values()))
 
     @property
     def cores(self) -> Cores:
         """The cores of each node."""
-        return {node: readers.cores(found) for node, found in self.files.items()}
-
-    def load(self, nodes: Mapping[str, Identity]) -> Load:
-        """Return the worst that any node had to bear during the run, given what each node was."""
-        noted = {self.begin.get("node", ""): (self.begin, self.end), **self.others}
-        return worst([self._of(name, *both, nodes) for name, both in noted.items()])
-
-    def _of(
-        self, name: str, begin: dict[str, str], end: dict[str, str], nodes: Mapping[str, Identity]
-    ) -> Load:
-        machine = nodes[name].boot if name in nodes else name
-        # Nodes may be one machine in several network namespaces: its counters are theirs together.
-        own = [task.cpus for task in self.tasks if nodes[task.node].boot == machine or task.node == name]
-        return between(begin, end, len(frozenset[int]().union(*own)))
+        return {node: readers.cores(files) for node, files in self.files.items()}
 
     @property
     def node_seconds(self) -> float:
-        """Seconds between both notes, by the first node's clock.
+        """Seconds between both notes, by the clock of the first node.
 
         Raises
         ------
         NotesError
-            The second note was written before the first: the clock was set back, or they are of two runs.
+            The clock was set back, or the notes are of two runs.
         """
-        seconds = float(self.end["time"]) - float(self.begin["time"])
+        seconds = float(self.first_node.end["time"]) - float(self.first_node.begin["time"])
         if seconds < 0:
             raise NotesError(f"the program ended {-seconds:.3g} s before it began, by its node's clock")
         return seconds
 
+    def compute_load(self, identities: Mapping[str, Identity]) -> Load:
+        """Return the worst load of any node during the run, given the identity of each node."""
+        loads = []
+        for name, notes in self.nodes.items():
+            machine = identities[name].boot if name in identities else name
+            # Several nodes can be one machine in network namespaces: they share its counters.
+            own_cpus = [
+                task.cpus for task in self.tasks if task.node == name or identities[task.node].boot == machine
+            ]
+            loads.append(between(notes.begin, notes.end, len(frozenset[int]().union(*own_cpus))))
+        return worst(loads)
 
-def cpu_list(text: str) -> frozenset[int]:
-    """Read a kernel CPU list of a note."""
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Return the CPUs of a kernel's list in a note."""
     try:
         return cpus.cpu_list(text)
     except ValueError as error:
         raise NotesError(str(error)) from None
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a note, which a virtual machine may have written.
+def read_note_text(path: Path) -> str:
+    """Return the text of a note.
 
     Raises
     ------
@@ -124,188 +132,182 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
     stage
         Stage directory of the run.
     tasks
-        Number of tasks that were asked for.
+        Number of tasks that were requested.
     job
         The scheduler's id of the run's job.
 
     Raises
     ------
     NotesError
-        A note is missing or broken, or another job's: the program did not run as asked.
+        A note is missing, broken, or of another job.
     """
     started = read_tasks(stage, tasks, job)
-    begin, end = (_note(stage / f"virtqual.{name}", "the job script", job) for name in ("begin", "end"))
-    nodes = dict.fromkeys(task.node for task in started)
-    seen = [_seen(stage, node) for node in nodes]
-    # Its first node's name is that of the job script, where that could say it.
-    others = [node for node in nodes if node != begin.get("node", next(iter(nodes)))]
+    names = list(dict.fromkeys(task.node for task in started))
+    first_node = _read_node_notes(stage, "", "the job script", job)
+    # The job script runs on the first node, and cannot always note its name.
+    nodes = {first_node.begin.get("node", names[0]): first_node}
+    for name in names:
+        if name not in nodes:
+            nodes[name] = _read_node_notes(stage, f".{name}", f"the first task on {name}", job)
     return Notes(
-        started,
-        begin,
-        end,
-        tuple(seen),
-        {node: _both(stage, node, job) for node in others},
-        {node: _files(stage, node) for node in nodes},
+        tasks=started,
+        nodes=nodes,
+        software=tuple(_read_software(stage, name) for name in names),
+        files={name: _read_node_files(stage, name) for name in names},
     )
 
 
-def program_seconds(room: Path) -> float:
-    """Return how long a warm-up's program ran in a directory, s, by the node of its first task.
+def _read_node_notes(stage: Path, suffix: str, writer: str, job: str) -> NodeNotes:
+    notes = []
+    for moment in ("begin", "end"):
+        path = stage / f"virtqual.{moment}{suffix}"
+        if not path.is_file():
+            raise NotesError(f"{writer} did not reach its {moment} (no {path.name})")
+        note = dict(line.partition("=")[::2] for line in read_note_text(path).splitlines())
+        _check_note(path, note, job)
+        notes.append(note)
+    return NodeNotes(*notes)
 
-    Without what the scheduler takes to launch it.  The clock has hundredths of a second: one is the least.
+
+def _check_note(path: Path, note: Mapping[str, str], job: str) -> None:
+    """Refuse a note that is not complete, is of another job, or has a value that is no number."""
+    if not {"time", "cpu_ticks"} <= note.keys():
+        raise NotesError(f"{path.name} is not whole")
+    counts = {"cpu_ticks": note["cpu_ticks"].split()[:8]}
+    counts |= {key: [note[key]] for key in COUNTERS if key in note}
+    for key, numbers in counts.items():
+        if not numbers or not all(map(_COUNT.fullmatch, numbers)):
+            raise NotesError(f"{path.name}: {key}={note[key][:60]!r} is no count")
+    if not _SECONDS.fullmatch(note["time"]):
+        raise NotesError(f"{path.name}: time={note['time'][:60]!r} is no time")
+    parse_cpu_list(note.get("cpus_online", ""))
+    _check_job(path, note.get("job", ""), job)
+
+
+def _check_job(path: Path, writer: str, job: str) -> None:
+    """Refuse the note of another job, which had the same directory."""
+    if writer != job:
+        raise NotesError(f"{path.name} was written by job {writer or 'none'}, and this run is job {job}")
+
+
+def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
+    """Return the tasks of a step by rank; parameters and errors as for `read`."""
+    tasks_by_rank: dict[int, Task] = {}
+    for path in stage.glob("virtqual.task.*"):
+        text = read_note_text(path)
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)\s*", text)
+        if not match:
+            raise NotesError(f"{path.name} is broken: {text[:60]!r}")
+        rank, node, bound_cpus, writer = int(match[1]), *match.groups()[1:]
+        _check_job(path, writer, job)
+        # The CPUs of a surplus task are of no interest: it is refused below.
+        tasks_by_rank[rank] = Task(rank, node, parse_cpu_list(bound_cpus if rank < tasks else ""))
+    if sorted(tasks_by_rank) != list(range(tasks)):
+        raise NotesError(
+            f"{tasks} tasks were asked for, those that started have the ranks "
+            f"{sorted(tasks_by_rank) or 'none'}; is the MPI library's launch option of srun right?"
+        )
+    return tuple(tasks_by_rank[rank] for rank in range(tasks))
+
+
+def _read_software(stage: Path, node: str) -> LoadedSoftware:
+    path = stage / f"virtqual.seen.{node}"
+    if not path.is_file():
+        raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
+    try:
+        return loaded.parse(read_note_text(path), node)
+    except loaded.IncompleteRecordError as error:
+        raise NotesError(str(error)) from error
+
+
+def _read_node_files(stage: Path, node: str) -> gather.NodeFiles:
+    path = stage / f"virtqual.node.{node}"
+    if not path.is_file():
+        raise NotesError(f"node {node} did not write down what it is (no {path.name})")
+    try:
+        return gather.parse(read_note_text(path))
+    except gather.GatherError as error:
+        raise NotesError(f"{path.name}: {error}") from None
+
+
+def read_program_seconds(directory: Path) -> float:
+    """Return the run time of a program without its launch, in seconds by the node of its first task.
+
+    The clock has a resolution of 0.01 s, which is the least that is returned.
 
     Raises
     ------
     NotesError
-        The first task did not note it.
+        The first task did not note the time.
     """
-    file = room / "virtqual.took.0"
-    text = text_of(file) if file.is_file() else ""
+    file = directory / "virtqual.took.0"
+    text = read_note_text(file) if file.is_file() else ""
     if not (spans := re.findall(r"^(\d+\.\d+) (\d+\.\d+)$", text, re.M)):
         raise NotesError(f"the first task did not note how long its program took (no {file.name})")
     return max(sum(float(end) - float(begin) for begin, end in spans), 0.01)
 
 
-def _both(stage: Path, node: str, job: str) -> tuple[dict[str, str], dict[str, str]]:
-    what = f"the first task on {node}"
-    begin, end = (_note(stage / f"virtqual.{name}.{node}", what, job) for name in ("begin", "end"))
-    return begin, end
-
-
-def _note(path: Path, what: str, job: str) -> dict[str, str]:
-    if not path.is_file():
-        name = path.name.split(".")[1]
-        raise NotesError(f"{what} did not reach its {name} (no {path.name})")
-    pairs = (line.partition("=") for line in text_of(path).splitlines())
-    note = {key: value for key, _, value in pairs}
-    if not {"time", "cpu_ticks"} <= note.keys():
-        raise NotesError(f"{path.name} is not whole")
-    _check_numbers(path, note)
-    _of_job(path, note.get("job", ""), job)
-    return note
-
-
-def _check_numbers(path: Path, note: Mapping[str, str]) -> None:
-    """Refuse a note whose numbers are none: the run's load is computed from them."""
-    counts = [
-        ("cpu_ticks", note["cpu_ticks"].split()[:8]),
-        *((key, [note[key]]) for key in COUNTERS if key in note),
-    ]
-    for key, numbers in counts:
-        if not numbers or not all(map(_COUNT.fullmatch, numbers)):
-            raise NotesError(f"{path.name}: {key}={note[key][:60]!r} is no count")
-    if not re.fullmatch(r"[0-9]{1,12}([.][0-9]{1,9})?", note["time"]):
-        raise NotesError(f"{path.name}: time={note['time'][:60]!r} is no time")
-    cpu_list(note.get("cpus_online", ""))
-
-
-def _of_job(path: Path, noted: str, job: str) -> None:
-    """Refuse the note of another job: two that shared a directory would be taken for each other."""
-    if noted != job:
-        raise NotesError(f"{path.name} was written by job {noted or 'none'}, and this run is job {job}")
-
-
-def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
-    """Read where the tasks of a step ran, by rank (parameters and errors as `read`)."""
-    found: dict[int, Task] = {}
-    for path in stage.glob("virtqual.task.*"):
-        text = text_of(path)
-        match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)\s*", text)
-        if not match:
-            raise NotesError(f"{path.name} is broken: {text[:60]!r}")
-        rank, node, bound, noted = match.groups()
-        _of_job(path, noted, job)
-        # A task that was not asked for is refused below.
-        found[int(rank)] = Task(int(rank), node, cpu_list(bound if int(rank) < tasks else ""))
-    if sorted(found) != list(range(tasks)):
-        raise NotesError(
-            f"{tasks} tasks were asked for, those that started have the ranks {sorted(found) or 'none'}; "
-            "is the MPI library's launch option of srun right?"
-        )
-    return tuple(found[rank] for rank in range(tasks))
-
-
-def _seen(stage: Path, node: str) -> LoadedSoftware:
-    path = stage / f"virtqual.seen.{node}"
-    if not path.is_file():
-        raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
-    try:
-        return loaded.parse(text_of(path), node)
-    except loaded.IncompleteRecordError as error:
-        raise NotesError(str(error)) from error
-
-
-def _files(stage: Path, node: str) -> gather.NodeFiles:
-    path = stage / f"virtqual.node.{node}"
-    if not path.is_file():
-        raise NotesError(f"node {node} did not write down what it is (no {path.name})")
-    try:
-        return gather.parse(text_of(path))
-    except gather.GatherError as error:
-        raise NotesError(f"{path.name}: {error}") from None
-
-
-def identities(notes: Notes, host: Host | None) -> dict[str, Identity]:
-    """Return what each node of a finished run was, by name, with the CPUs that the run used there.
+def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
+    """Return the identity of each node by name, with the CPUs that the run used there.
 
     Parameters
     ----------
     notes
-        Notes of the run.
+        Notes of a finished run.
     host
-        Facts that only the hypervisor's host can tell, for virtual nodes.
+        Facts about the hypervisor's host, for virtual nodes.
     """
-    used: dict[str, frozenset[int]] = {}
-    for task in notes.tasks:
-        used[task.node] = used.get(task.node, frozenset()) | task.cpus
-    found = {}
-    for node, own in used.items():
+    identities = {}
+    for node in dict.fromkeys(task.node for task in notes.tasks):
+        own_cpus = frozenset[int]().union(*(task.cpus for task in notes.tasks if task.node == node))
         try:
-            identity = readers.read(notes.files[node], cpus.cpu_text(own))
+            identity = readers.read(notes.files[node], cpus.cpu_text(own_cpus))
         except ValueError as error:
             raise NotesError(f"virtqual.node.{node}: {error}") from None
-        found[node] = identity.on(host) if host else identity
-    return found
+        identities[node] = identity.on(host) if host else identity
+    return identities
 
 
 def check_binding(
     tasks: Sequence[Task], cpus_per_task: int, nodes: int, cores: Cores, *, whole_cores: bool = True
 ) -> None:
-    """Verify that every task had CPUs of its own, as many as were asked for.
+    """Verify that each task had the requested number of CPUs for itself.
 
     Parameters
     ----------
     tasks
         The tasks of the run.
     cpus_per_task
-        Cores that each task was to be bound to; CPUs, which are hardware threads, without `whole_cores`.
+        Number of cores per task; of CPUs (hardware threads) without `whole_cores`.
     nodes
-        Nodes that the tasks were to be spread over.
+        Number of nodes of the run.
     cores
         The cores of each node.
     whole_cores
-        Whether a task may use one hardware thread of a core or all, and shares the core with no other.
+        Whether a task may use some or all hardware threads of a core, and shares the core with no other task.
 
     Raises
     ------
     NotesError
-        A task may use another number of cores or CPUs, or shares one with another task of its node.
+        A task could use another number of cores or CPUs, or shares one, or the number of nodes is another.
     """
-    what = "cores" if whole_cores else "CPUs"
-    taken: dict[tuple[str, frozenset[int]], int] = {}
+    unit = "cores" if whole_cores else "CPUs"
+    owners: dict[tuple[str, frozenset[int]], int] = {}
     for task in tasks:
-        of = cores.get(task.node, {}) if whole_cores else {}
-        own = {of.get(cpu, frozenset({cpu})) for cpu in task.cpus}
-        if len(own) != cpus_per_task:
+        node_cores = cores.get(task.node, {}) if whole_cores else {}
+        task_cores = {node_cores.get(cpu, frozenset({cpu})) for cpu in task.cpus}
+        if len(task_cores) != cpus_per_task:
             raise NotesError(
-                f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, which are {len(own)} "
-                f"{what}, not {cpus_per_task} of its own: it was not bound as asked"
+                f"task {task.rank} on {task.node} could use CPUs {sorted(task.cpus)}, which are "
+                f"{len(task_cores)} {unit}, not {cpus_per_task} of its own: it was not bound as asked"
             )
-        for core in own:
-            other = taken.setdefault((task.node, core), task.rank)
-            if other != task.rank:
-                where = f"CPU {min(core)}" if len(core) == 1 else f"the core of CPUs {sorted(core)}"
-                raise NotesError(f"tasks {other} and {task.rank} on {task.node} share {where}")
-    used = {task.node for task in tasks}
-    if len(used) != nodes:
-        raise NotesError(f"the tasks ran on {len(used)} nodes ({', '.join(sorted(used))}), not on {nodes}")
+        for core in task_cores:
+            owner = owners.setdefault((task.node, core), task.rank)
+            if owner != task.rank:
+                place = f"CPU {min(core)}" if len(core) == 1 else f"the core of CPUs {sorted(core)}"
+                raise NotesError(f"tasks {owner} and {task.rank} on {task.node} share {place}")
+    used_nodes = {task.node for task in tasks}
+    if len(used_nodes) != nodes:
+        raise NotesError(
+            f"the tasks ran on {len(used_nodes)} nodes ({', '.join(sorted(used_nodes))}), not on {nodes}"
+        )

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs a program that is a server without, and a client with, the server's name as its last argument: the first
-# task is the server, the second the client.  Called as `pair.sh SIZES ./task.sh PROGRAM OPTION...`; SIZES is `all`
-# for one run over all sizes, or sizes in bytes with commas between them for one run each.
+# Runs a program as a server in the first task, and as a client in the second.  The client's last argument is the
+# server's name.  Called as `pair.sh SIZES ./task.sh PROGRAM OPTION...`; SIZES is `all` for one run over all sizes, or
+# sizes in bytes, separated by commas, for one run each.
 sizes=$1
 shift
 if [ "${SLURM_PROCID:?}" != 0 ]; then
-    # The first task has written down where it runs.
+    # The first task has noted its node.
     tries=300
     until { read -r _ server _ < virtqual.task.0; } 2> /dev/null; do
         [ $((tries -= 1)) -gt 0 ] || { echo "pair.sh: the server did not start" >&2; exit 1; }
-        # A change of one's own makes a client of a network file system read the directory anew.
+        # A change in the directory makes a network file system read it again.
         : > virtqual.wait.1
         rm -f virtqual.wait.1
         sleep 0.1
@@ -24,7 +24,7 @@ for size in $sizes; do
         "$@" $sizing || exit
         continue
     fi
-    # It may not listen yet; what a client in vain has printed does not count.
+    # The server may not listen yet.  The output of a failed client is dropped.
     tries=60
     until "$@" $sizing "$server" > client.part 2> client.err; do
         [ $((tries -= 1)) -gt 0 ] || { cat client.err >&2; exit 1; }

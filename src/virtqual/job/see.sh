@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes down what this node is, and what a program loads on it.  Called as `see.sh PROGRAM`, once a node.
+# Records this node, and the software that a program loads on it.  Called as `see.sh PROGRAM`, once per node.
 read -r node < /proc/sys/kernel/hostname
 trap ': > "virtqual.saw.$node"' EXIT
 . ./gather.sh > "virtqual.node.$node"

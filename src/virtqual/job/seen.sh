@@ -1,5 +1,5 @@
-# Sourced by see.sh.  `virtqual_environment` prints the variables that MPI, maths and threading libraries and the
-# linker read, and the modules that are loaded; nothing else of the environment, which may hold secrets.
+# Sourced by see.sh.  `virtqual_environment` prints the variables of MPI, maths and threading libraries and of the
+# linker, and the loaded modules.  Other variables are not printed: they may hold secrets.
 virtqual_environment() (
     set -f
     IFS='
@@ -14,17 +14,17 @@ virtqual_environment() (
     done
 )
 
-# `virtqual_seen PROGRAM` prints which binary and which libraries the program really loads on this node.  On
-# emulated CPUs every process costs a tenth of a second and every checksum more, so what the files say is kept in
-# memory until the linker resolves other files or one of them changes.  Paths may hold blanks and patterns.
+# `virtqual_seen PROGRAM` prints the binary and the libraries that the program loads on this node.  On emulated CPUs
+# a process takes a tenth of a second, and a checksum more.  Therefore the answers of the files are kept in memory
+# until the linker finds other files or a file changes.  Paths may hold blanks and patterns.
 virtqual_seen() {
     case $1 in
         /*) program=$1 ;;
         */*) program=$PWD/${1#./} ;;
         *) program=$(command -v "$1") || program=$1 ;;
     esac
-    # Anybody may make a directory there.  Only our own counts: nobody else can replace it, or write into it.  The
-    # number rises with what is asked: what an older version has been told is not what this one would be.
+    # All users may make directories there.  Only a directory of this user is used: others cannot write into it.  The
+    # number in its name rises if other questions are asked.
     memory=/dev/shm/virtqual-2.${USER:-$LOGNAME}
     [ -e "$memory" ] || mkdir -m 700 "$memory" 2> /dev/null
     known=/dev/null/nothing
@@ -37,7 +37,7 @@ virtqual_seen() {
             return 1
             ;;
     esac
-    # A program known to be dynamic may be asked without ldd's detours; a static one would run.
+    # A dynamic program answers itself, faster than by ldd.  A static program would run.
     if [ -O "$known.dynamic" ]; then
         loaded=$(LD_TRACE_LOADED_OBJECTS=1 "$program" 2> /dev/null)
     else
@@ -61,7 +61,7 @@ virtqual_seen() {
     if [ -O "$known.package" ]; then
         IFS= read -r package < "$known.package"
     else
-        # The Spack package that the program belongs to, if it is of one.
+        # The description of the program's Spack package.
         prefix=$(readlink -f "$program")
         package=
         while [ -n "$prefix" ] && [ -z "$package" ]; do
@@ -97,5 +97,5 @@ $(python3 ./seen_says.py "$@" 2> /dev/null)"
         case $linked in *'=>'*) : > "$known.dynamic" ;; esac
         printf '%s\n' "$sums" > "$known.sums" && printf '%s\n' "$package" > "$known.package" &&
             printf %s "$key" > "$known.key"
-    ) 2> /dev/null || : # it only costs the next run some time
+    ) 2> /dev/null || : # the next run only takes longer
 }

@@ -1,6 +1,6 @@
-"""Ask a program's files what they are: runs on a node, under whatever Python 3 it has.
+"""Print the versions that a program and its libraries state, under any Python 3 of a node.
 
-Prints one line an answer: the file, what was asked, and the answer.
+A line has the file, the question and the answer, separated by tabs.
 """
 
 import ctypes
@@ -11,26 +11,26 @@ from pathlib import Path
 
 
 def compiler(path: str) -> str:
-    """Return the compilers that a program's objects name."""
-    names = rb"(?:GCC: \([^)]*\)|clang version|Intel\(R\)[^\0]*Version) [\w.]+"
-    found = re.findall(names, Path(path).read_bytes())
-    return ", ".join(sorted({text.decode(errors="replace") for text in found}))
+    """Return the compilers of a program's objects."""
+    pattern = rb"(?:GCC: \([^)]*\)|clang version|Intel\(R\)[^\0]*Version) [\w.]+"
+    names = re.findall(pattern, Path(path).read_bytes())
+    return ", ".join(sorted({name.decode(errors="replace") for name in names}))
 
 
 def mpi(path: str) -> str:
-    """Return what MPI says of itself: it may be asked before MPI is initialised."""
+    """Return name and version of an MPI library; MPI need not be initialised."""
     text, length = ctypes.create_string_buffer(16384), ctypes.c_int()
     ctypes.CDLL(path).MPI_Get_library_version(text, ctypes.byref(length))
     return clause(text.value.decode(errors="replace"))
 
 
 def clause(text: str) -> str:
-    """Return the first line up to its first comma: name and version, not when or where it was built."""
+    """Return the first line up to its first comma: name and version, without date and place of the build."""
     return " ".join(text.strip().partition("\n")[0].partition(",")[0].split())
 
 
 def openblas(path: str) -> str:
-    """Return the kernel that OpenBLAS has chosen for this processor."""
+    """Return OpenBLAS's kernel for this processor."""
     ask = ctypes.CDLL(path).openblas_get_corename
     ask.restype = ctypes.c_char_p
     return str(ask().decode())
@@ -44,7 +44,7 @@ def glibc(path: str) -> str:
 
 
 def spack(path: str) -> str:
-    """Return the Spack package with the hash of its whole graph of dependencies."""
+    """Return the Spack package with its DAG hash."""
     package = json.loads(Path(path).read_text(encoding="utf-8"))["spec"]["nodes"][0]
     return f"{package['name']}@{package['version']}/{package['hash']}"
 

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Writes down where this task may run, has each node write down what it is, once; then becomes the program, within
-# the command that VIRTQUAL_WITHIN holds.  With VIRTQUAL_TIMED the first task waits for the program, and writes down
-# when it began and ended, in seconds since the node's boot.
+# Notes the CPUs of this task, has each node recorded once, then becomes the program.  VIRTQUAL_WITHIN holds a command
+# that runs the program.  With VIRTQUAL_TIMED the first task waits for the program, and notes its begin and end in
+# seconds since the node's boot.
 while read -r key value; do
     case $key in Cpus_allowed_list:) cpus=$value ;; esac
 done < /proc/self/status
 read -r node < /proc/sys/kernel/hostname
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
 echo "$rank $node ${cpus:-unknown} ${VIRTQUAL_JOB:-${SLURM_JOB_ID:-none}}" > "virtqual.task.$rank"
-# What a node is and has to bear is noted once, in the job's directory, whichever repetition of the program this is.
+# Nodes are recorded once, in the job's directory, also if this is a further repetition.
 notes=${VIRTQUAL_NOTES:-.}
 if [ -e "$notes/virtqual.sees.$node" ]; then
-    # The job script has begun it.  What is not there after a minute is missing, and the run does not count.
+    # The job script has begun to record this node.  A record that is missing after a minute invalidates the run.
     tries=1200
     until [ -e "$notes/virtqual.saw.$node" ] || [ $((tries -= 1)) -lt 0 ]; do sleep 0.05; done
     links="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE"
@@ -19,7 +19,7 @@ fi
 if [ "${links-none}" != "${VIRTQUAL_LINKS-}" ] && (set -C; : > "$notes/virtqual.sees-task.$node") 2> /dev/null; then
     (cd "$notes" && ./see.sh "$1")
 fi
-# The job script notes what its own node has to bear; on another node the first task does, once more after each step.
+# The job script notes the load of its own node.  On another node the first task does, again after each step.
 note() { :; }
 if [ ! -e "$notes/virtqual.sees.$node" ] && [ "${SLURM_LOCALID:-0}" = 0 ]; then
     note() { (cd "$notes" && bash -c '. ./node.sh; virtqual_note "$@"' note "$1" "$node"); }

@@ -1,18 +1,17 @@
 #!/bin/bash
-# Runs a program on all tasks at the same time: none begins before every task is there.  Called as
-# `together.sh ./task.sh PROGRAM OPTION...`.  Notes when, by the task's own clock, for virtqual.job.together.
+# Runs a program on all tasks at the same time: no task begins before all tasks are there.  Called as
+# `together.sh ./task.sh PROGRAM OPTION...`.  Notes times by the task's clock for virtqual.job.together.
 rank=${SLURM_PROCID:?} tasks=${SLURM_NTASKS:?}
 note=virtqual.together.$rank
 tries=3000
-# The first meeting brings all tasks together. In the second no task waits for a late one, so that it says how far
-# the clocks are apart.
+# The first meeting brings all tasks together.  In the second no task is late, and it shows the difference of clocks.
 for meeting in ready set; do
     echo "$meeting ${EPOCHREALTIME/,/.}" >> "$note"
     : > "virtqual.$meeting.$rank"
     for ((other = 0; other < tasks; other++)); do
         until [ -e "virtqual.$meeting.$other" ]; do
             [ $((tries -= 1)) -gt 0 ] || { echo "together.sh: task $other did not come" >&2; exit 1; }
-            # A change of one's own makes a client of a network file system read the directory anew.
+            # A change in the directory makes a network file system read it again.
             : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"
             sleep 0.02
         done
