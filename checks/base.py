@@ -67,7 +67,7 @@ class Sampled(Guarded):
 
     @property
     def warm_up(self):
-        """Whether this run precedes the first pair: it must be right, and nothing of it is kept."""
+        """Whether this run precedes the first pair: it must be right, and its values are not kept."""
         return self.slot.warm_up
 
     def read(self):
@@ -75,7 +75,7 @@ class Sampled(Guarded):
         raise NotImplementedError
 
     @property
-    def known(self):
+    def partition_extras(self):
         """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
 
@@ -84,7 +84,7 @@ class Sampled(Guarded):
         """The facts about the host under the virtual partition; None for the native partition."""
         if self.slot.side == "native":
             return None
-        return host_of(VirtualExtras.of_reframe(self.known), "system file")
+        return host_of(VirtualExtras.of_reframe(self.partition_extras), "system file")
 
     @property
     def topology(self):
@@ -103,28 +103,28 @@ class Sampled(Guarded):
 
     @run_after("setup")
     def begin_sample(self):
-        """Keep the node to itself and limit its time, where the user does not."""
+        """Ask for whole nodes, and limit the time if the user does not."""
         if self.time_limit is None:
             stated = self.current_partition.time_limit
-            most = limits.MOST[self.known["scale"]] if stated is None else float(typ.Duration(stated))
-            least = self.known.get("least_time_limit") or limits.LEAST
+            scale = self.partition_extras["scale"]
+            most = limits.MAX_TIME_LIMITS_S[scale] if stated is None else float(typ.Duration(stated))
+            least = self.partition_extras.get("least_time_limit") or limits.MIN_TIME_LIMIT_S
             names = self.case, self.current_system.name, self.current_environ.name
-            self.time_limit = f"{math.ceil(limits.seconds(*names, least, most))}s"
+            self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, least, most))}s"
         self.exclusive_access = True
         self.fetched = {}
 
     @run_after("setup")
     def take_place(self):
-        """Take the nodes of its place, where the runs of a session rotate among those that it holds."""
+        """Take the nodes of its place if the runs of a session rotate."""
         nodes = held.nodes_of_places(self.current_partition.name, self.nodes)
-        # Names of the nodes that it runs on, where it must be these.
-        self.named_nodes = order.where(self.slot, nodes, self.rotation) if nodes else []
+        self.named_nodes = order.choose_nodes(self.slot, nodes, self.rotation) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
             if self.nodes > 1 and not held.steps():
                 # They share the network: of jobs with one name Slurm runs one at a time.
                 self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
-        # Whoever starts it when its nodes are free knows by this what is first.
+        # `StepScheduler` sorts the waiting cases by this tuple.
         self.job.turn = self.case, not self.warm_up, self.slot.pair
 
     def note_around(self, see):
@@ -133,7 +133,7 @@ class Sampled(Guarded):
         Parameters
         ----------
         see
-            The program as the shell has to name it.
+            The program in the shell's words.
         """
         self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, "virtqual_note begin", f"virtqual_see {see}"]
         self.executable_opts = [self.executable, *self.executable_opts]
@@ -153,23 +153,23 @@ class Sampled(Guarded):
 
     @run_before("run")
     def ask_for_whole_nodes(self):
-        """Ask for all memory of the nodes, for no more of them, and for nothing that a shell has set.
+        """Ask for all memory of the nodes, for no more nodes, and for no variable of the user's shell.
 
-        What somebody asked for otherwise stands.
+        Options that the user or the system file sets are kept.
         """
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
-        asked = {word.split("=")[0] for option in options for word in option.split()}
-        if not asked & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
+        names = {word.split("=")[0] for option in options for word in option.split()}
+        if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
             job.options.append("--mem=0")
-        if self.num_tasks_per_node and not asked & {"-N", "--nodes"}:
+        if self.num_tasks_per_node and not names & {"-N", "--nodes"}:
             job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
         # A run that Slurm repeats by itself would be two in one.
-        if not asked & {"--requeue", "--no-requeue"}:
+        if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
-        if "--export" not in asked:
+        if "--export" not in names:
             job.options.append(f"--export={','.join(sorted(slurm.EVERYBODY_S))}")
-            # The steps have what the job has: by itself Slurm hands only these variables on (man sbatch).
+            # Else Slurm hands only these variables on to the steps (man sbatch).
             self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
 
     def rooms(self):
@@ -177,10 +177,10 @@ class Sampled(Guarded):
         return [Path(self.stagedir)]
 
     def read_all(self):
-        """Return what the program measured: in each repetition it must be right, and the same be measured."""
-        found, rooms = [], self.rooms()
+        """Return the medians over all repetitions; each must be right, and measure the same."""
+        measured, rooms = [], self.rooms()
         for number, self.room in enumerate(rooms, 1):
-            # What `read` adds to: numbers that both sides must agree on, and the share of communication.
+            # `read` adds numbers that both sides must agree on, and the share of communication.
             self.answers, self.communication = [], None
             try:
                 self.check_binding(
@@ -193,9 +193,9 @@ class Sampled(Guarded):
             for result in results:
                 sizes = {f"size {size} of {result.metric}": size for size in result.points}
                 self.refuse_no_numbers({**result.variables(), **sizes})
-            found.append(Measured(tuple(results), tuple(self.answers), self.communication))
+            measured.append(Measured(tuple(results), tuple(self.answers), self.communication))
         try:
-            return Measured.median(found)
+            return Measured.median(measured)
         except ValueError as error:
             raise SanityError(str(error)) from error
 
@@ -211,15 +211,15 @@ class Sampled(Guarded):
             self.check_topology(noted)
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        found = self.read_all()
+        measured = self.read_all()
         self.measured = {}
         if not self.warm_up:
-            self.record_run(found, identity)
+            self.record_run(measured, identity)
         return True
 
-    def record_run(self, found, identity):
-        """Keep what was measured as the record of the run, given what each of its nodes was."""
-        results, noted = found.results, self.noted
+    def record_run(self, measured, identity):
+        """Keep the values as the record of the run, with the identity of each of its nodes."""
+        results, noted = measured.results, self.noted
         # A step has its own times; those of its job are the session's.
         span = getattr(self.job, "span", None)
         span = span or times.of_job(self.job.jobid, self.job.submit_time, time.time())
@@ -237,11 +237,11 @@ class Sampled(Guarded):
                 clock=span.clock,
                 job=str(self.job.jobid),
                 nodes=nodes,
-                hosts=hosts_of(self.known.get("nodes_of_hosts", {}), nodes, self.slot.side),
+                hosts=hosts_of(self.partition_extras.get("nodes_of_hosts", {}), nodes, self.slot.side),
                 results=results,
-                answers=found.answers,
+                answers=measured.answers,
                 inputs={name: ready.sha256 for name, ready in self.fetched.items()},
-                communication=found.communication,
+                communication=measured.communication,
                 software=noted.software,
                 identity=identity,
                 load=noted.compute_load(identity),
@@ -276,7 +276,7 @@ class Sampled(Guarded):
         }
 
     def expected_values(self):
-        """Every value that was read must arrive."""
+        """Return the names of the values that were read."""
         return self.measured
 
     def unit_of(self, result):
@@ -304,7 +304,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
     topology that the partition states) and ``read`` (parse, prove sane, return results).
     """
 
-    #: Whether ``num_cpus_per_task`` counts cores; else hardware threads.
+    #: ``num_cpus_per_task`` counts cores; else hardware threads.
     whole_cores = True
     tags = {"quick", "full"}
     maintainers = ["virtqual"]
@@ -322,10 +322,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
         """The stack's entry of the program that provides the feature."""
         return self.current_environ.extras["programs"][self.feature]
 
-    def version(self, said):
-        """Return the version that the stack says the program has: `said` by the program, where both agree."""
-        known = self.program["version"]
-        return said if is_same_version(said, known) else known
+    def version(self, printed):
+        """Return the version that the program printed if the stack's one agrees with it, else the stack's."""
+        version = self.program["version"]
+        return printed if is_same_version(printed, version) else version
 
     @property
     def cores(self):
@@ -334,8 +334,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
 
     @property
     def small(self):
-        """Whether the partition asks for sizes that fit a few, or emulated, cores."""
-        return self.known["scale"] == "small"
+        """Return whether the partition asks for sizes that fit a few, or emulated, cores."""
+        return self.partition_extras["scale"] == "small"
 
     @property
     def node_memory(self):
@@ -365,7 +365,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
         # Before every run: an input may have changed since the last one.
         self.fetched = {name: fetched.verify_for_run(declarations.find_input(name)) for name in self.inputs}
         # Before arrange: a check that starts a second step in its job takes the same options.
-        launch = (self.program["mpi"] and self.known.get("mpi_options")) or self.program["launch"]
+        launch = (self.program["mpi"] and self.partition_extras.get("mpi_options")) or self.program["launch"]
         self.job.launcher.options = ["--cpu-bind=cores", *launch]
         if (self.topology.num_cpus_per_core or 1) > 1:
             self.job.launcher.options.append(ONE_THREAD)
@@ -382,7 +382,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled, StackSelection):
         return True
 
     def use_hardware_threads(self):
-        """Ask for CPUs, which are hardware threads, instead of cores; call it in `arrange`."""
+        """Ask for hardware threads instead of cores; call it in `arrange`."""
         options = self.job.launcher.options
         self.job.launcher.options = [option for option in options if option != ONE_THREAD]
         self.whole_cores = False

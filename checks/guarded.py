@@ -9,7 +9,7 @@ from reframe.core.exceptions import SanityError
 class Guarded(rfm.RegressionTestPlugin):
     """A test that names the values that must be there, and fails where one is missing."""
 
-    #: Whether it is a run before the first pair, of which no value is kept.
+    #: A run before the first pair, whose values are not kept.
     warm_up = False
 
     def expected_values(self):
@@ -34,10 +34,10 @@ class Guarded(rfm.RegressionTestPlugin):
         if self.warm_up:
             return
         have = {key.rpartition(":")[2]: entry[0] for key, entry in self.perfvalues.items()}
-        wanted = set(self.expected_values())
-        if not wanted:
+        expected = set(self.expected_values())
+        if not expected:
             raise SanityError("the check names no value that it measures")
-        if missing := sorted(wanted - have.keys()):
+        if missing := sorted(expected - have.keys()):
             raise SanityError(f"no value for {', '.join(missing)}")
         self.refuse_no_numbers(have)
 

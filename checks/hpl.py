@@ -21,7 +21,7 @@ class OnAllCores(Measurement):
     def arrange(self):
         """Choose the size by the memory, or take that of the system file."""
         self.num_tasks = self.num_tasks_per_node = self.cores
-        stated = self.known.get("hpl")
+        stated = self.partition_extras.get("hpl")
         self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
         self.size = f"N={self.order}, NB={self.block}" if stated else f"N={self.order}"
 

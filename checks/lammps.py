@@ -68,7 +68,7 @@ class Lammps(Measurement):
     def choose(self, problem, copies=(1, 1, 1)):
         """Run this problem, in so many boxes of its atoms along each side."""
         self.chosen, self.copies = problem, copies
-        self.steps = getattr(BENCHMARKS[problem], self.known["scale"])
+        self.steps = getattr(BENCHMARKS[problem], self.partition_extras["scale"])
         self.executable_opts = ["-in", f"in.{problem}", "-log", "none"]
 
     @run_before("run")
@@ -146,7 +146,7 @@ class lammps_scaling(Scaling, Lammps):
 
     def arrange(self):
         """Start with few processes; the most communicating problem of those that a few cores can run."""
-        self.problem = SCALING[self.known["scale"]]
+        self.problem = SCALING[self.partition_extras["scale"]]
         self.choose(self.problem)
         self.prerun_cmds = [self.step(processes) for processes in self.spread()]
 

@@ -43,7 +43,7 @@ class memory_bandwidth(Measurement):
         """One task with one thread, or with one a physical core; both kernels in one job."""
         self.num_cpus_per_task = self.cores
         self.width = 1 if self.threads == "one" else self.cores
-        self.arrays = sizes.arrays(self.known["llc_bytes"], self.node_memory, small=self.small)
+        self.arrays = sizes.arrays(self.partition_extras["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
         launch = self.job.launcher.run_command(self.job)
@@ -54,7 +54,7 @@ class memory_bandwidth(Measurement):
     def kernel_options(self, kernel):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
         kernel = KERNELS[kernel]
-        iterations = ITERATIONS[self.known["scale"]]
+        iterations = ITERATIONS[self.partition_extras["scale"]]
         size = kernel.vectors * self.arrays.bytes_each // 1000
         return ["-t", kernel.name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
 

@@ -46,7 +46,7 @@ class milc(Measurement):
     def arrange(self):
         """Take as many ranks as a lattice of powers of two can be divided among."""
         self.num_tasks = self.num_tasks_per_node = 1 << self.cores.bit_length() - 1
-        self.asked = SIMULATIONS[self.known["scale"]]
+        self.asked = SIMULATIONS[self.partition_extras["scale"]]
         self.executable_opts = ["milc.in"]
 
     @run_before("run")

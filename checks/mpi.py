@@ -42,7 +42,7 @@ class MpiPair(Measurement):
 
     def run_netpipe(self, messages, *options):
         """Set NetPIPE's options: exact sizes without perturbations."""
-        self.sent = sent = messages[self.known["scale"]][self.nodes]
+        self.sent = sent = messages[self.partition_extras["scale"]][self.nodes]
         sizes = ["-l", str(sent.smallest), "-u", str(sent.largest), "-p", "0", "-n", str(sent.rounds)]
         self.executable_opts = [*sizes, *options, "-o", "netpipe.out"]
 

@@ -122,7 +122,7 @@ class Osu(Measurement):
         ranks = {"two": 2, "pairs": self.nodes * a_node // 2 * 2, "all": self.nodes * a_node}
         self.num_tasks = max(2, ranks[self.known_as.ranks])
         self.num_tasks_per_node = self.num_tasks // self.nodes
-        sent = MESSAGES[self.known["scale"]][self.nodes][self.known_as.kind]
+        sent = MESSAGES[self.partition_extras["scale"]][self.nodes][self.known_as.kind]
         self.first = sent.first
         self.last = min(sent.last, 1 << (LARGEST_BUFFER // self.num_tasks).bit_length() - 1)
         rounds = ["-i", str(sent.rounds), "-x", str(sent.warm_up)]

@@ -47,7 +47,7 @@ class paging(Measurement):
     def arrange(self):
         """One instance on one core: with more than one, forks would measure how the kernel chooses cores."""
         self.stressor = STRESSORS[self.work]
-        self.operations = getattr(self.stressor, self.known["scale"])
+        self.operations = getattr(self.stressor, self.partition_extras["scale"])
         name = self.stressor.name
         # Else it draws the options of its system calls at random, and others in each run.
         how = "--no-rand-seed --metrics --yaml stress-ng.yaml"

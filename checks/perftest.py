@@ -35,13 +35,13 @@ class Rdma(Measurement):
     def arrange(self):
         """One task a node; the partition says which device and port (``extras['rdma_options']``)."""
         self.num_tasks, self.num_tasks_per_node = 2, 1
-        self.sizes = SIZES[self.known["scale"]]
-        self.rounds = ROUNDS[self.known["scale"]][self.kind]
+        self.sizes = SIZES[self.partition_extras["scale"]]
+        self.rounds = ROUNDS[self.partition_extras["scale"]][self.kind]
         if self.instead:
             yardstick.arrange(self)
             return
         self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
-        options = [str(option) for option in self.known.get("rdma_options", ())]
+        options = [str(option) for option in self.partition_extras.get("rdma_options", ())]
         # -F: a governor that scales the clock is for preflight to say, not for lines within the table.
         self.executable_opts = ["-F", "-c", "RC", "-n", str(self.rounds), *options]
 

@@ -52,7 +52,7 @@ class Profiled(rfm.RegressionTestPlugin):
 
     def awaited(self):
         """Return whether this is a run that is profiled too."""
-        return self.slot.pair == order.pairs()[0] and not self.warm_up
+        return self.slot.pair == order.parse_pairs()[0] and not self.warm_up
 
     def plan_profiles(self):
         """Add both runs after the timed one, in directories that are made before it leaves its outputs."""
@@ -67,7 +67,7 @@ class Profiled(rfm.RegressionTestPlugin):
             self.prerun_cmds += [f"mkdir {room} && (cd {room} && ln -s ../* . && {' && '.join(links)})"]
             # Into the program alone: what starts it is none of MPI's.
             within = f"env MPIP='{OPTIONS}' LD_PRELOAD={library}"
-            limit = f"timeout --kill-after=10 {LIMIT[self.known['scale']]}"
+            limit = f"timeout --kill-after=10 {LIMIT[self.partition_extras['scale']]}"
             self.postrun_cmds += [
                 f"(cd {room} && {limit} {launch} {within} {run} > output 2>&1 || echo $? > failed)"
             ]

@@ -35,8 +35,9 @@ class rdma_buffers(Rdma):
         if self.instead:
             return
         self.sizes = str(SIZE)
-        self.buffers, self.messages = BUFFERS[self.known["scale"]], MESSAGES[self.known["scale"]]
-        device = [str(option) for option in self.known.get("rdma_options", ())]
+        scale = self.partition_extras["scale"]
+        self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]
+        device = [str(option) for option in self.partition_extras.get("rdma_options", ())]
         steps = [self.options(count, device) for count in self.buffers]
         self.executable_opts = steps[0]
         program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]

@@ -9,11 +9,11 @@ import reframe as rfm
 from reframe.core.exceptions import SanityError
 
 from virtqual.harness import repetitions
-from virtqual.harness.repetitions import Took
+from virtqual.harness.repetitions import StartTime
 from virtqual.job import notes
 
-#: A warm-up starts its program again where the first start was short: that one may have read files from disk.
-WARM_UP = 2
+#: A warm-up starts its program again if the first start was short: that one may have read files from disk.
+WARM_UP_STARTS = 2
 
 
 class Repeated(rfm.RegressionTestPlugin):
@@ -22,43 +22,44 @@ class Repeated(rfm.RegressionTestPlugin):
     Goes before :class:`~checks.base.Sampled`.
     """
 
-    #: Whether the warm-up decides how often; else every run starts the program once.
+    #: The warm-up decides how often a run starts the program; else it does so once.
     repeats = True
     #: Commands after the program that are part of every repetition.
     following = ()
-    #: Of a warm-up: what a start took there, and in the warm-ups before it.
-    took = ()
+    #: The times of a start in this warm-up, and in the warm-ups before it.
+    start_times = ()
 
     def choose_repetitions(self):
-        """Decide how often this run starts its program, when the run before it has ended."""
+        """Decide how often this run starts its program."""
         self.following, self.timed = [], self.warm_up and self.repeats
-        self.wanted = repetitions.aim(self.known["scale"], self.known.get("run_seconds"))
-        self.repetitions = self._number()
+        extras = self.partition_extras
+        self.aim = repetitions.choose_aim(extras["scale"], extras.get("run_seconds"))
+        self.repetitions = self._count_starts()
         if self.timed:
             self.env_vars["VIRTQUAL_TIMED"] = "1"
 
-    def _number(self):
+    def _count_starts(self):
         if not self.repeats:
             return 1
-        before = self.previous()
+        previous = self.previous()
         if self.warm_up:
-            return WARM_UP
-        if before and not before[0].warm_up:
-            return before[0].repetitions
-        if known := repetitions.known(self.current_environ.name, self.case):
-            return known
-        took = [Took(*one) for warm_up in before for one in warm_up.took]
-        return repetitions.number(took, self.wanted, self.time_limit)
+            return WARM_UP_STARTS
+        if previous and not previous[0].warm_up:
+            return previous[0].repetitions
+        if count := repetitions.decided_starts(self.current_environ.name, self.case):
+            return count
+        times = [StartTime(*time) for warm_up in previous for time in warm_up.start_times]
+        return repetitions.count_starts(times, self.aim, self.time_limit)
 
     def repeat(self):
         """Put the loop around the program, within the notes of load."""
         if self.repetitions == 1:
             self.postrun_cmds = [*self.following, *self.postrun_cmds]
             return
-        counted = " ".join(map(str, range(1, self.repetitions + 1)))
-        enough = [f"if virtqual_took {self.wanted.least}; then break; fi"] if self.warm_up else []
+        numbers = " ".join(map(str, range(1, self.repetitions + 1)))
+        enough = [f"if virtqual_took {self.aim.least}; then break; fi"] if self.warm_up else []
         self.prerun_cmds += [
-            f"for repetition in {counted}; do virtqual_repetition $repetition {self.job.stdout}"
+            f"for repetition in {numbers}; do virtqual_repetition $repetition {self.job.stdout}"
         ]
         self.postrun_cmds = [
             *self.following,
@@ -72,16 +73,17 @@ class Repeated(rfm.RegressionTestPlugin):
         """Return the directories in which the program ran, one for each repetition."""
         stage = Path(self.stagedir)
         further = [stage / f"repetition-{count}" for count in range(2, self.repetitions + 1)]
-        # A warm-up stops where the first start was long enough.
+        # A warm-up stops after the first start if that was long enough.
         return [stage, *(room for room in further if not self.warm_up or room.is_dir())]
 
     def keep_time(self):
-        """Keep what the last start of a warm-up took, beside what the other side's did."""
+        """Keep the times of the last start of a warm-up, beside those of the other side's."""
         if not self.timed:
             return
         rooms = self.rooms()
         try:
-            own = Took(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
+            time = StartTime(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        self.took = [*(one for warm_up in self.previous() for one in warm_up.took), tuple(own)]
+        earlier = [time for warm_up in self.previous() for time in warm_up.start_times]
+        self.start_times = [*earlier, tuple(time)]

@@ -1,5 +1,8 @@
 """The selection of runs: sides, order and scope of the cases, and why a case cannot run."""
 
+from functools import partial
+from operator import eq
+
 import reframe as rfm
 import reframe.core.runtime as rt
 from reframe.core.exceptions import ReframeError
@@ -45,7 +48,7 @@ class Selection(Scoped, Measuring):
             dict.fromkeys(
                 str(slot)
                 for width in held.widths()
-                for slot in order.order(*order.pairs(), rotation=held.Rotation(width, width))
+                for slot in order.order_slots(*order.parse_pairs(), rotation=held.Rotation(width, width))
             )
         ),
         loggable=True,
@@ -54,7 +57,7 @@ class Selection(Scoped, Measuring):
     @property
     def slot(self):
         """This run's place in the order of runs."""
-        return order.slot(self.sample)
+        return order.parse_slot(self.sample)
 
     @property
     def case(self):
@@ -109,7 +112,7 @@ class Selection(Scoped, Measuring):
         return self.systems(self.slot.side)
 
     def previous(self):
-        """Return the tests of the runs that have ended before this one, its own place's first."""
+        """Return the tests of the runs that must have ended before this one, its own place's first."""
         return [self.getdep(name, part="*") for name in self.follows]
 
     @run_after("init")
@@ -118,11 +121,11 @@ class Selection(Scoped, Measuring):
         self.lacks = self.lacking(self)
         self.valid_prog_environs = self.environments()
         self.tags = self.tags_of(self)
-        every = slots(self.rotation, self.case)
-        runs = self.slot in every and not self.lacks
+        all_slots = slots(self.rotation, self.case)
+        runs = self.slot in all_slots and not self.lacks
         self.valid_systems = self.on_partitions() if runs else []
-        before = order.before(self.slot, every, self.rotation) if runs else []
-        self.follows = [_variant(self, str(one)) for one in before]
+        previous = order.find_previous(self.slot, all_slots, self.rotation) if runs else []
+        self.follows = [_variant_name(self, str(slot)) for slot in previous]
         for name in self.follows:
             self.depends_on(name, same_environment)
 
@@ -130,7 +133,7 @@ class Selection(Scoped, Measuring):
 class StackSelection(Selection):
     """The selection of checks whose program comes from a stack, and which have sizes and inputs."""
 
-    #: What the stack must provide.
+    #: The feature that the stack must provide.
     feature = variable(str)
     #: Nodes that the tasks are spread over.
     nodes = variable(int, value=1)
@@ -179,12 +182,12 @@ class StackSelection(Selection):
     @classmethod
     def systems(cls, side, *, instead=False):
         """Return what a partition must have: nodes enough and the feature, unless a yardstick does."""
-        wanted = [
+        needed = [
             side,
             *(["multinode"] if cls.nodes > 1 else []),
             *([cls.needs] if cls.needs and not instead else []),
         ]
-        return [" ".join(f"+{feature}" for feature in wanted)]
+        return [" ".join(f"+{feature}" for feature in needed)]
 
     def on_partitions(self):
         """Return what a partition must have to take this very run, which may be a yardstick's."""
@@ -213,23 +216,23 @@ class StackSelection(Selection):
         return "; ".join(filter(None, reasons))
 
 
-def _variant(check, sample):
+def _variant_name(check, sample):
     """Return the name of the test that takes another sample of the same case."""
-    wanted = {name: getattr(check, name) for name in type(check).raw_params} | {"sample": sample}
-    selectors = {name: lambda value, wanted=want: value == wanted for name, want in wanted.items()}
+    parameters = {name: getattr(check, name) for name in type(check).raw_params} | {"sample": sample}
+    selectors = {name: partial(eq, parameter) for name, parameter in parameters.items()}
     (number,) = type(check).get_variant_nums(**selectors)
     return type(check).variant_name(number)
 
 
 def features(side):
-    """Return the features of a side's partition, none where it is not selected."""
+    """Return the features of a side's partition; none if it is not selected."""
     return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
 
 
-def slots(rotation=order.ALONE, case=""):
+def slots(rotation=order.ONE_PLACE, case=""):
     """Return a case's runs in this run of ReFrame, in order, on the sides that were selected."""
-    every = order.order(*order.pairs(), rotation=rotation, case=case)
-    return [slot for slot in every if features(slot.side)]
+    all_slots = order.order_slots(*order.parse_pairs(), rotation=rotation, case=case)
+    return [slot for slot in all_slots if features(slot.side)]
 
 
 def case_of(check, test):

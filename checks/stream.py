@@ -45,7 +45,7 @@ class Stream(Measurement):
         """Assert that all threads ran, and return family and run."""
         run = output.parse(text)
         as_asked("STREAM", threads=(run.threads, threads), version=(run.version, self.version(run.version)))
-        return sizes.family(run.bytes_each, self.known["llc_bytes"]), run
+        return sizes.family(run.bytes_each, self.partition_extras["llc_bytes"]), run
 
 
 @overhead.simple_test
@@ -163,7 +163,7 @@ class stream_numa(Stream):
 
     def arrange(self):
         """All cores for the task; ``memory.sh`` then takes those of one NUMA node, by ``numactl``."""
-        self.threads = max(1, self.cores // self.known["numa_nodes"])
+        self.threads = max(1, self.cores // self.partition_extras["numa_nodes"])
         self.run_threads(self.threads, self.cores)
         # ReFrame writes values into the job script as they are.
         self.env_vars["VIRTQUAL_WITHIN"] = f"'./memory.sh {self.memory}'"

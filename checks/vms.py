@@ -42,7 +42,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     @property
     def hosts(self):
         """The VMs by their hosts."""
-        return VirtualExtras.of_reframe(self.known).nodes_of_hosts
+        return VirtualExtras.of_reframe(self.partition_extras).nodes_of_hosts
 
     def place_ranks(self):
         """Put as many ranks on each VM as asked for, or all of them on the native node; each on a core."""

@@ -55,7 +55,7 @@ class Wrf(Measurement):
     @property
     def simulated(self):
         """Hours that are simulated."""
-        return self.hours[self.known["scale"]]
+        return self.hours[self.partition_extras["scale"]]
 
     def complete(self, directory, processes, period):
         """Return a finished run: all simulated seconds, on all ranks."""

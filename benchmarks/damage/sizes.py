@@ -40,7 +40,7 @@ session = Log(find("last", paths.sessions())).session()
 for name, call in (
     ("concluding._slow_before", lambda: concluding._slow_before(session)),
     ("plan.earlier", lambda: plan.earlier(Request(system="{SYSTEM}"), "{SYSTEM}")),
-    ("limits.seconds", lambda: limits.seconds("case", "{SYSTEM}", "x", 1, 2)),
+    ("limits.choose_time_limit", lambda: limits.choose_time_limit("case", "{SYSTEM}", "x", 1, 2)),
 ):
     begin = time.process_time()
     call()

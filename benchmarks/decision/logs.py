@@ -128,12 +128,12 @@ class Drawing:
         rotation = self.template.rotation(check)
         began = self.template.session.runs[0].start + 1e5 * list(self.template.runs).index(check)
         first_of_pair = set[int]()
-        for slot in order.order(turn, turn, rotation=rotation):
+        for slot in order.order_slots(turn, turn, rotation=rotation):
             if slot.warm_up:
                 continue
             start = began + STEP * (2 * turn + (slot.pair in first_of_pair))
             first_of_pair.add(slot.pair)
-            nodes = order.where(slot, [run.nodes for run in sides[slot.side]], rotation)
+            nodes = order.choose_nodes(slot, [run.nodes for run in sides[slot.side]], rotation)
             run = next(run for run in sides[slot.side] if run.nodes == nodes)
             new = {
                 "pair": slot.pair,

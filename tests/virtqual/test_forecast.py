@@ -24,7 +24,7 @@ def test_durations_are_those_of_the_last_session(site):
     assert site.virtqual("qualify", "--system", "testsite", "-n", "lj").returncode == 0
     said = planned(site, "--pairs", "6")
     assert "14 runs in the first round" in said
-    assert "About 0 min where every metric is decided by the first round" in said
+    assert "About 0 min if every metric is decided by the first round" in said
     assert "node-hours" in said
     assert "never run" not in said
 

@@ -117,7 +117,7 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
     monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": why} if "1" in jobs else {})
     monkeypatch.setattr(slurm, "cancel", cancelled.extend)
     monkeypatch.setattr(slurm, "nodes_of", {"2": ["vm7"], "3": ["bare7"]}.get)
-    monkeypatch.setattr(allocations, "IDLE", 0.0)
+    monkeypatch.setattr(allocations, "MAX_IDLE_S", 0.0)
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     extras = SimpleNamespace(session_access=["--time=1:00"], nodes=1, nodes_of_hosts={})
     sides = {side: SimpleNamespace(name=f"{side} nodes", extras=extras) for side in SIDES}
@@ -134,9 +134,9 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
     job.system.virtual = job.system.native
     if why != "Resources":
         with pytest.raises(InfrastructureError, match=rf"Slurm says: {why}\).* do not allow an allocation"):
-            allocations.hold(job)
+            allocations.hold_allocations(job)
         return
-    allocations.hold(job)
+    allocations.hold_allocations(job)
     assert job.held == {"virtual nodes": "2", "native nodes": "3"}
     assert cancelled == ["1"]
     # Of each partition those nodes are watched that it got.
@@ -160,12 +160,12 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
         held={"native": "1", "virtual": "2"},
         rotated={},
     )
-    allocations.hold(job)
+    allocations.hold_allocations(job)
     assert notes == ["waiting for the allocation of 1 of 2 partitions (Slurm says: Priority)"]
     monkeypatch.setattr(allocations, "SILENCE", -1.0)
     monkeypatch.setattr(slurm, "waiting", Mock(side_effect=silent))
     with pytest.raises(slurm.SilentError):
-        allocations.hold(job)
+        allocations.hold_allocations(job)
 
 
 def test_a_run_that_a_restarted_controller_did_not_begin_is_begun_again(site, monkeypatch):

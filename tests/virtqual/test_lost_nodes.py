@@ -164,7 +164,7 @@ def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
     session = session_of(runs)
     session.rounds = [Round(number=1, first=0, last=3)]
     session.failures = [failure("refused", "wrong", check="bad")]
-    rounds = plan.cut_off(job, session, session.rounds[0])
+    rounds = plan.repeat_unfinished(job, session, session.rounds[0])
     assert [(one.number, one.first, one.last, one.checks) for one in rounds] == [
         (2, 0, 3, ("never",)),
         (3, 3, 4, ("half",)),

@@ -24,12 +24,12 @@ from virtqual.verdict import Case, Outcome, Prior, judge_session
 )
 def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_most, says):
     with pytest.raises(UsageError, match=says):
-        plan.affordable(Request(system="x", pairs=pairs, max_pairs=at_most))
+        plan.look_schedule(Request(system="x", pairs=pairs, max_pairs=at_most))
 
 
 @pytest.mark.parametrize(("at_most", "looks"), [(4, (4,)), (7, (7,)), (8, (4, 8)), (18, (4, 8, 12, 18))])
 def test_the_least_that_is_allowed_can_convict(metrics, make, at_most, looks):
-    assert plan.affordable(Request(system="x", pairs=4, max_pairs=at_most)) == looks
+    assert plan.look_schedule(Request(system="x", pairs=4, max_pairs=at_most)) == looks
     lost = Case(make(metrics["hpl"], [0.5] * at_most), Budget.of(0.05, margin=0.05), Prior(0.02, 6, "stated"))
     assert judge_session([lost], looks=looks).outcome is Outcome.OVER
 
@@ -64,7 +64,7 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
     def seconds(**asked):
         alone = {"rotated": {}, "places": lambda nodes: 1, "log": SimpleNamespace(directory=tmp_path)}
         job = SimpleNamespace(request=Request(system="site", **asked), **alone)
-        return plan.expected(job, session_of([]), (), 2)
+        return plan.estimate_round(job, session_of([]), (), 2)
 
     assert seconds(names=("hpl",)) == 5 + 2 * (8 + 8)
     assert seconds(names=("hpl",), full=True) == 5 + 2 * (8 + 8 + 71 + 71)

@@ -121,7 +121,7 @@ def test_a_scheduler_that_fails_is_named(site):
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 5, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert "ReFrame gave up: run session stopped" in said
+    assert "ReFrame gave up: " in said
     assert "accounting storage is disabled" in said
 
 

@@ -99,10 +99,13 @@ def test_where_no_partition_is_named_or_no_host_of_its_nodes_nothing_rotates():
 
     hosts = {f"h{k}": [f"vm{k}"] for k in (1, 2)}
     native = ["n0", "n1", "n2"]
-    assert allocations.among({"native": [], "virtual": []}, system(hosts)) == {}
-    assert allocations.among({"native": native, "virtual": ["vm0", "vm3"]}, system(hosts)) == {}
+    choose = allocations.choose_rotated_nodes
+    assert choose({"native": [], "virtual": []}, system(hosts)) == {}
+    assert choose({"native": native, "virtual": ["vm0", "vm3"]}, system(hosts)) == {}
     # Of VMs those whose hosts are known.
-    found = allocations.among({"native": native, "virtual": ["vm0", "vm1", "vm2"]}, system(hosts))
+    found = allocations.choose_rotated_nodes(
+        {"native": native, "virtual": ["vm0", "vm1", "vm2"]}, system(hosts)
+    )
     assert found == {"native": ["n0", "n1"], "virtual": ["vm1", "vm2"]}
 
 
@@ -242,5 +245,5 @@ def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
         request=Request(system="site"),
         log=SimpleNamespace(directory=tmp_path),
     )
-    (again,) = plan.cut_off(asked, left, Round(number=1, first=0, last=3))
+    (again,) = plan.repeat_unfinished(asked, left, Round(number=1, first=0, last=3))
     assert (again.first, again.last, again.checks) == (2, 4, ("lj",))

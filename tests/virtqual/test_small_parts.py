@@ -51,7 +51,7 @@ def test_npb_on_the_studys_machine_and_on_others():
 def test_broken_pair_numbers_are_refused(monkeypatch, text):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
     with pytest.raises(UsageError, match="FIRST:LAST"):
-        looks.pairs()
+        looks.parse_pairs()
 
 
 SEEN = (

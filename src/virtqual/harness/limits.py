@@ -1,4 +1,4 @@
-"""How long a run may take: three times the longest that its case took lately, within what the site allows.
+"""The time limit of a run: three times the longest run of its case lately, within the limits of the site.
 
 A short limit lets Slurm start a job in a gap, and ends a program that hangs early.
 """
@@ -7,48 +7,29 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from itertools import islice
 
-from virtqual import paths
-from virtqual.session.summary import Summary, summaries
+from virtqual.session.summary import find_recent
 
-#: So many times the longest run of a case: a hypervisor that is much slower is to be measured, not ended.
-TIMES = 3
-#: Seconds that every run is given, where the system file states nothing else.
-LEAST = 600
-#: Seconds by scale of a run of which nothing is known, where the system file states no `time_limit`.
-MOST = {"small": 600, "standard": 7200}
-#: Sessions of a system that are looked through.
-RECENT = 10
+#: A hypervisor that is much slower must be measured, and not ended.
+TIME_LIMIT_FACTOR = 3
+#: The shortest limit, if the system file states no `least_time_limit`.
+MIN_TIME_LIMIT_S = 600
+#: The longest limit by scale, if the partition states no `time_limit`.
+MAX_TIME_LIMITS_S = {"small": 600, "standard": 7200}
 
 
-def seconds(case: str, system: str, stack: str, least: float, most: float) -> float:
-    """Return the time limit of a run.
-
-    Parameters
-    ----------
-    case
-        As runs name it.
-    system, stack
-        Names of what it runs on and with.
-    least, most
-        Seconds that the site allows.
-    """
+def choose_time_limit(case: str, system: str, stack: str, least: float, most: float) -> float:
+    """Return the time limit of a run of a case, in seconds, between the two limits of the site."""
     if least >= most:
         return most
-    return min(max(TIMES * _longest(system, stack).get(case, math.inf), least), most)
+    return min(max(TIME_LIMIT_FACTOR * _longest_runs(system, stack).get(case, math.inf), least), most)
 
 
 @cache
-def _longest(system: str, stack: str) -> dict[str, float]:
-    """Return the longest run of each case, seconds; of one that has reached its limit nothing is known."""
+def _longest_runs(system: str, stack: str) -> dict[str, float]:
+    """Return the longest run of each case, seconds; infinity if one has reached its limit."""
     longest: dict[str, float] = {}
-    earlier = (
-        summary
-        for _, summary in summaries(paths.sessions())
-        if isinstance(summary, Summary) and (summary.system, summary.stack) == (system, stack)
-    )
-    for summary in islice(earlier, RECENT):
+    for _, summary in find_recent(system, stack):
         for case, durations in summary.durations.items():
             seconds = math.inf if durations.longest is None else durations.longest
             longest[case] = max(longest.get(case, 0.0), seconds)

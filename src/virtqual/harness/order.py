@@ -1,10 +1,9 @@
-"""Which samples one ReFrame run takes, and in which order.
+"""The samples that one ReFrame run takes, and their order.
 
 ``VIRTQUAL_PAIRS``
-    ``FIRST:LAST`` turns to run, both included: numbers of pairs, where a session uses one node of a side at a
+    ``FIRST:LAST`` turns to run, both included: numbers of pairs, if a session uses one node of a side at a
     time.  Default ``0:3``, since a decision needs four pairs.  With ``warm-up,`` before them a warm-up
-    precedes them, as it does pair 0.
-    ``virtqual qualify`` sets it for each round; the plain ``reframe`` command takes the default.
+    precedes them, as it does pair 0.  ``virtqual qualify`` sets it for each round.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from virtqual.errors import UsageError
 from virtqual.site.held import Rotation
 from virtqual.site.systems import SIDES
 
-SIDE = {side[0].upper(): side for side in SIDES}
-
-#: How the short form of a slot before the first pair begins, such as ``warm-up-N``.
-WARM_UP = "warm-up-"
-ALONE = Rotation()
+SIDE_OF_LETTER = {side[0].upper(): side for side in SIDES}
+#: The begin of the short form of a slot before the first pair, such as ``warm-up-N``.
+WARM_UP_PREFIX = "warm-up-"
+ONE_PLACE = Rotation()
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,11 @@ class Slot:
     warm_up: bool = False
 
     def __str__(self) -> str:
-        number = f"{WARM_UP}{self.pair or ''}" if self.warm_up else self.pair
+        number = f"{WARM_UP_PREFIX}{self.pair or ''}" if self.warm_up else self.pair
         return f"{number}{self.side[0].upper()}"
 
 
-def slot(text: str) -> Slot:
+def parse_slot(text: str) -> Slot:
     """Read a slot's short form, e.g. ``1V``, ``warm-up-V`` or, on the fourth node, ``warm-up-3V``.
 
     Raises
@@ -58,121 +56,116 @@ def slot(text: str) -> Slot:
     UsageError
         It is not of that form.
     """
-    match = re.fullmatch(rf"({WARM_UP})?(\d*)([NV])", text)
+    match = re.fullmatch(rf"({WARM_UP_PREFIX})?(\d*)([NV])", text)
     if not match or not (match[1] or match[2]):
-        raise UsageError(f"{text!r} is no sample: a pair number (or {WARM_UP}) and N or V, such as 0N")
-    return Slot(int(match[2] or 0), SIDE[match[3]], bool(match[1]))
+        raise UsageError(f"{text!r} is no sample: a pair number (or {WARM_UP_PREFIX}) and N or V, such as 0N")
+    return Slot(int(match[2] or 0), SIDE_OF_LETTER[match[3]], bool(match[1]))
 
 
-def order(
-    first: int, last: int, warm_up: bool = False, rotation: Rotation = ALONE, case: str = ""
+def order_slots(
+    first: int, last: int, warm_up: bool = False, rotation: Rotation = ONE_PLACE, case: str = ""
 ) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    A turn is a pair on each place.  On a single place a turn is a pair.  Every second pair of a place is
-    reversed, so that a drift of the machine does not favour one side.  A warm-up run on every place of each
-    side precedes turn 0; a later round of a session begins warm, but where `warm_up` says that nodes have
-    been booted since.
+    A turn is a pair on each place; every second pair of a place is reversed, so that a drift of the machine
+    does not favour one side.  A warm-up run on every place of each side precedes turn 0, and other turns if
+    `warm_up` is set, because nodes have been booted since.
 
-    Where runs rotate, every second pair is the other one for about half of the cases: of two cases with the
-    same pairs reversed one node of a pair would wait while the other runs both.
+    If runs rotate, the other pairs are reversed for about half of the cases: of two cases with the same pairs
+    reversed one node of a pair would wait while the other runs both.
 
     Examples
     --------
-    >>> [str(s) for s in order(0, 2)]
+    >>> [str(s) for s in order_slots(0, 2)]
     ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2N', '2V']
-    >>> [str(s) for s in order(1, 1)]
-    ['1V', '1N']
-    >>> [str(s) for s in order(1, 1, warm_up=True)]
+    >>> [str(s) for s in order_slots(1, 1, warm_up=True)]
     ['warm-up-N', 'warm-up-V', '1V', '1N']
 
-    Two places, of which one runs native first in each turn:
+    Two places, of which one runs native first in each turn, and the same turn of another case:
 
-    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 2))]
+    >>> [str(s) for s in order_slots(1, 1, rotation=Rotation(2, 2))]
     ['2V', '2N', '3N', '3V']
-
-    The same turn of another case:
-
-    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 2), case="lammps %problem=lj")]
+    >>> [str(s) for s in order_slots(1, 1, rotation=Rotation(2, 2), case="lammps %problem=lj")]
     ['2N', '2V', '3V', '3N']
 
-    Two that are left of three:
+    Two places that are left of three:
 
-    >>> [str(s) for s in order(1, 1, rotation=Rotation(2, 3))]
+    >>> [str(s) for s in order_slots(1, 1, rotation=Rotation(2, 3))]
     ['3V', '3N', '4N', '4V']
     """
-    warm_up = warm_up or first == 0
-    here = range(rotation.places)
-    found = [Slot(place, side, warm_up=True) for place in here for side in SIDES] if warm_up else []
-    # Any sum will do that is the same in each run of ReFrame.
-    other = sum(case.encode()) if rotation.places > 1 else 0
-    for turn, place in product(range(first, last + 1), here):
-        sides = SIDES if (turn + place + other) % 2 == 0 else SIDES[::-1]
-        found += [Slot(turn * rotation.width + place, side) for side in sides]
-    return found
+    places = range(rotation.places)
+    slots = []
+    if warm_up or first == 0:
+        slots += [Slot(place, side, warm_up=True) for place in places for side in SIDES]
+    # Any number will do that is the same in each run of ReFrame.
+    offset = sum(case.encode()) if rotation.places > 1 else 0
+    for turn, place in product(range(first, last + 1), places):
+        sides = SIDES if (turn + place + offset) % 2 == 0 else SIDES[::-1]
+        slots += [Slot(turn * rotation.width + place, side) for side in sides]
+    return slots
 
 
-def before(one: Slot, every: Sequence[Slot], rotation: Rotation = ALONE) -> list[Slot]:
-    """Return the slots whose runs must have ended before a run begins.
+def find_previous(slot: Slot, slots: Sequence[Slot], rotation: Rotation = ONE_PLACE) -> list[Slot]:
+    """Return the slots whose runs must have ended before the run of a slot begins.
 
     Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the
     warm-ups of all places, since they decide together how often a program is repeated.
 
     Parameters
     ----------
-    one
-        The run.
-    every
+    slot
+        Of the run.
+    slots
         All slots that run, in their order.
     rotation
-        See `order`.
+        See `order_slots`.
 
     Examples
     --------
     >>> def shown(text, places):
     ...     rotation = Rotation(places, places)
-    ...     return [str(s) for s in before(slot(text), order(0, 3, rotation=rotation), rotation)]
+    ...     slots = order_slots(0, 3, rotation=rotation)
+    ...     return [str(s) for s in find_previous(parse_slot(text), slots, rotation)]
     >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
     (['warm-up-V'], ['0V'], ['1N', '0V'], ['warm-up-1V', 'warm-up-V'])
     >>> shown("2V", 2)
     ['0V', '1N']
     """
-    earlier = every[: every.index(one)]
-    turn, place = rotation.divided(one.pair)
-    own = [other for other in earlier if rotation.divided(other.pair)[1] == place]
-    found = own[-1:]
-    if found and found[0].warm_up and not one.warm_up:
-        last = {other.pair: other for other in every if other.warm_up}
-        return found + [other for number, other in last.items() if number != found[0].pair]
-    if found and found[0].pair != one.pair and rotation.places > 1:
+    earlier = slots[: slots.index(slot)]
+    turn, place = rotation.divided(slot.pair)
+    previous = [other for other in earlier if rotation.divided(other.pair)[1] == place][-1:]
+    if previous and previous[0].warm_up and not slot.warm_up:
+        last_of_place = {other.pair: other for other in slots if other.warm_up}
+        return previous + [s for number, s in last_of_place.items() if number != previous[0].pair]
+    if previous and previous[0].pair != slot.pair and rotation.places > 1:
         # The VM has moved on from the next place: its pair there must not have a run between its own two.
-        there = turn - 1, (place + 1) % rotation.places
-        paired = [other for other in earlier if not other.warm_up and rotation.divided(other.pair) == there]
-        found += paired[-1:]
-    return found
+        vm_pair = turn - 1, (place + 1) % rotation.places
+        previous += [s for s in earlier if not s.warm_up and rotation.divided(s.pair) == vm_pair][-1:]
+    return previous
 
 
-def where(one: Slot, nodes: Sequence[Sequence[str]], rotation: Rotation) -> Sequence[str]:
+def choose_nodes(slot: Slot, places: Sequence[Sequence[str]], rotation: Rotation) -> Sequence[str]:
     """Return the nodes of a run among those of each place of its side: VMs move on by one in each turn.
 
     So every native node meets every VM, and a slow host is told from a slow hypervisor.
 
     Examples
     --------
-    >>> nodes, rotation = [["a"], ["b"], ["c"]], Rotation(3, 3)
-    >>> [where(slot(text), nodes, rotation)[0] for text in ("0N", "0V", "4N", "4V", "warm-up-2V")]
+    >>> places, rotation = [["a"], ["b"], ["c"]], Rotation(3, 3)
+    >>> slots = map(parse_slot, ("0N", "0V", "4N", "4V", "warm-up-2V"))
+    >>> [choose_nodes(slot, places, rotation)[0] for slot in slots]
     ['a', 'a', 'b', 'c', 'c']
     """
-    turn, place = rotation.divided(one.pair)
-    return nodes[(place + turn * (one.side == "virtual")) % len(nodes)]
+    turn, place = rotation.divided(slot.pair)
+    return places[(place + turn * (slot.side == "virtual")) % len(places)]
 
 
-def asked_for(first: int, last: int, warm_up: bool = False) -> str:
+def format_pairs(first: int, last: int, warm_up: bool = False) -> str:
     """Return the value of ``VIRTQUAL_PAIRS`` by which a run takes these turns."""
     return f"{'warm-up,' if warm_up else ''}{first}:{last}"
 
 
-def pairs() -> tuple[int, int, bool]:
+def parse_pairs() -> tuple[int, int, bool]:
     """Return the first and last turn of this run, and whether a warm-up precedes them in any case.
 
     Raises

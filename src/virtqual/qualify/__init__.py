@@ -9,43 +9,43 @@ from contextlib import ExitStack, contextmanager
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
-from virtqual.qualify.allocations import give_signs_of_life, hold, release
-from virtqual.qualify.between import recreate, set_lost_nodes_aside
+from virtqual.qualify.allocations import give_signs_of_life, hold_allocations, release_allocations
+from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import concluded, ended_by
-from virtqual.qualify.opening import check, prepare, refused_beforehand
+from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Request, Round, Session
 from virtqual.site.slurm import cancel, patiently
 
-#: Seconds for which a silent Slurm is asked at the end to cancel what is left: one of our own, and a site's.
-OWN, SITES = 2.0, 20.0
+#: Time for a silent Slurm to answer when jobs that are left are cancelled: one of our own, and a site's.
+CANCEL_WAIT_OWN_SLURM_S, CANCEL_WAIT_SITE_SLURM_S = 2.0, 20.0
 
 
 def qualify(request: Request, screen: Screen) -> Session:
-    """Run a session from its begin to its end; see `_ended`."""
-    with ExitStack() as held:
-        return _ended(prepare(request, screen, held))
+    """Run a session from its begin to its end; see `_run`."""
+    with ExitStack() as lock:
+        return _run(prepare(request, screen, lock))
 
 
-def resume(name: str, on: str, screen: Screen) -> Session:
-    """Run a session that has ended too early to its end; see `_ended`.
+def resume(name: str, system: str, screen: Screen) -> Session:
+    """Run a session that has ended too early to its end; see `_run`.
 
     Parameters
     ----------
     name
         Its id, the beginning of it, a path, or ``last``.
-    on
-        Name of its system; empty for whichever it is.
+    system
+        Name of its system; empty for any.
     screen
-        Who is shown it.
+        Shows the session.
     """
-    with ExitStack() as held:
-        return _ended(opening.resume(name, on, screen, held))
+    with ExitStack() as lock:
+        return _run(opening.resume(name, system, screen, lock))
 
 
-def _ended(job: Qualification) -> Session:
+def _run(job: Qualification) -> Session:
     """Run a session to its end.
 
     Returns
@@ -56,14 +56,12 @@ def _ended(job: Qualification) -> Session:
     Raises
     ------
     UsageError, RefusedError, InfrastructureError
-        Before anything was run: what was asked for makes no sense, must not be judged, or cannot run.
-    KeyboardInterrupt
-        A person ended it before there was a session.
+        Before anything was run: the request is wrong, must not be judged, or cannot run.
     """
     try:
-        session = _measured(job)
+        session = _measure(job)
     except UsageError:
-        # What was asked for makes no sense: where nothing was measured, no session is left of it.
+        # The request is wrong: a session that measured nothing is removed.
         if not job.log.session().runs:
             shutil.rmtree(job.log.directory, ignore_errors=True)
         raise
@@ -71,29 +69,29 @@ def _ended(job: Qualification) -> Session:
     return session
 
 
-def _measured(job: Qualification) -> Session:
-    """Run the session's rounds, and return what it comes to."""
+def _measure(job: Qualification) -> Session:
+    """Run the session's rounds, and return the session with its conclusion."""
     interrupted = False
-    end_of_signs = give_signs_of_life(job)
+    end_signs_of_life = give_signs_of_life(job)
     thread = job.watch.follow()
     try:
-        hold(job)
-        if refused := refused_beforehand(job):
+        hold_allocations(job)
+        if refused := probe_nodes(job):
             return refused
         _run_rounds(job)
     except KeyboardInterrupt:
         interrupted = True
     except Exception as error:
-        with _undisturbed():
+        with _signals_ignored():
             ended_by(job.log, error)
         raise
     finally:
-        with _undisturbed():
+        with _signals_ignored():
             job.watch.end()
-            _cancel_what_is_left(job)
-            end_of_signs()
+            _cancel_jobs(job)
+            end_signs_of_life()
             thread.join()
-    with _undisturbed():
+    with _signals_ignored():
         lost = job.watch.lost if job.watch.stop.is_set() or job.broken else {}
         return concluded(
             job.log,
@@ -107,66 +105,68 @@ def _measured(job: Qualification) -> Session:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let no signal stop what ends a session: it was asked to end, and does."""
+def _signals_ignored() -> Iterator[None]:
+    """Let no signal stop the code that ends a session."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _cancel_what_is_left(job: Qualification) -> None:
-    """Cancel the jobs that ReFrame has not: it may have been killed before it could."""
+def _cancel_jobs(job: Qualification) -> None:
+    """Cancel the jobs that ReFrame has not cancelled: it may have been killed before it could."""
 
     def end() -> list[str]:
-        release(job)
+        release_allocations(job)
         return cancel(job.log.unfinished())
 
-    # Its controller may start again just now.
-    seconds = OWN if job.system.native.own_scheduler else SITES
+    # Its controller may be starting again.
+    is_own = job.system.native.own_scheduler
+    seconds = CANCEL_WAIT_OWN_SLURM_S if is_own else CANCEL_WAIT_SITE_SLURM_S
     try:
-        left = patiently(end, seconds, seconds / 2)
+        cancelled = patiently(end, seconds, seconds / 2)
     except VirtqualError as error:
         numbers = " ".join(job.log.unfinished())
-        ends = f"; this ends them: scancel {numbers}" if numbers else ""
-        job.screen.note(f"whether a job of this session still runs is not known: {error}{ends}")
+        command = f"; this ends them: scancel {numbers}" if numbers else ""
+        job.screen.note(f"jobs of this session may still run: {error}{command}")
     else:
-        if left:
-            job.screen.note(f"cancelled what still ran: {', '.join(left)}")
+        if cancelled:
+            job.screen.note(f"cancelled what still ran: {', '.join(cancelled)}")
 
 
 def _run_rounds(job: Qualification) -> None:
-    first, session = Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1), job.log.session()
-    todo = [first]
+    session = job.log.session()
+    first = Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)
+    rounds = [first]
     if session.runs:
         # It is resumed.
-        todo = plan.cut_off(job, session, first) or _following(job, session)
-    while todo:
+        rounds = plan.repeat_unfinished(job, session, first) or _plan_next_rounds(job, session)
+    while rounds:
         session = job.log.session()
         try:
             number = len(session.rounds) + 1
-            changes = {"number": number, "recreated": recreate(job, number)}
+            changes = {"number": number, "recreated": recreate_vms(job, number)}
         except InfrastructureError as error:
             job.broken.append(f"extras.recreate_vms: {error}")
             job.node_lost = True
             return
-        part = todo.pop(0).model_copy(update=changes)
+        part = rounds.pop(0).model_copy(update=changes)
         run_round(job, session, part)
         session = job.log.session()
-        stuck = any(failure.kind == "infrastructure" for failure in session.failures)
-        if job.watch.stop.is_set() or job.broken or stuck:
+        has_failed = any(failure.kind == "infrastructure" for failure in session.failures)
+        if job.watch.stop.is_set() or job.broken or has_failed:
             if not set_lost_nodes_aside(job, part, session):
                 return
             session = job.log.session()
-            todo = [*plan.cut_off(job, session, part), *todo]
-        todo = todo or _following(job, session)
+            rounds = [*plan.repeat_unfinished(job, session, part), *rounds]
+        rounds = rounds or _plan_next_rounds(job, session)
 
 
-def _following(job: Qualification, session: Session) -> list[Round]:
-    return plan.following(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:
+    return plan.plan_next_rounds(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
 __all__ = ["Qualification", "Request", "Screen", "check", "qualify", "resume"]

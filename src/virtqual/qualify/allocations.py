@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -19,24 +18,27 @@ from virtqual.site.hosts import hosts_of, separate
 from virtqual.site.nodes import GLANCE, SILENCE
 from virtqual.site.systems import SIDES, System
 
-#: Seconds between two looks at the queue of a scheduler of our own.
-OFTEN = 0.5
-#: Half of the seconds between the first two looks at the queue of one that others use, too.
-SOON = 2.0
-#: Seconds that allocations are waited for.
-PATIENCE = 24 * 3600.0
-#: Seconds that the nodes of one side may stand idle, held, while those of the other are waited for.
-IDLE = 3600.0
-#: Holds something new every minute as long as the session lives: allocations of a dead one end by themselves.
-ALIVE = "alive"
+#: Time between two looks at the queue of a scheduler of our own.
+OWN_QUEUE_INTERVAL_S = 0.5
+#: Time between the first two looks at the queue of a site's scheduler; it is doubled up to `GLANCE`.
+QUEUE_INTERVAL_S = 4.0
+#: Time between two attempts to reach a controller that does not answer.
+RETRY_INTERVAL_S = 5.0
+ALLOCATION_TIMEOUT_S = 24 * 3600.0
+#: Time that the nodes of one side may stand idle, held, while the session waits for those of the other.
+MAX_IDLE_S = 3600.0
+#: Slurm's reasons of jobs that wait for a limit of the account or its QOS begin with these words.
+LIMIT_REASONS = ("QOS", "Assoc")
+#: A file that is written every minute while the session lives: without it allocations end by themselves.
+ALIVE_FILE = "alive"
 
 
 def give_signs_of_life(job: Qualification) -> Callable[[], None]:
-    """Give the session's allocations a sign of life every minute, until what is returned is called.
+    """Write a sign of life for the session's allocations every minute, until the returned function is called.
 
     See `virtqual.site.slurm.ABANDONED`.
     """
-    file, ended = job.log.directory / ALIVE, threading.Event()
+    file, ended = job.log.directory / ALIVE_FILE, threading.Event()
 
     def live() -> None:
         while True:
@@ -56,8 +58,8 @@ def give_signs_of_life(job: Qualification) -> Callable[[], None]:
     return end
 
 
-def hold(job: Qualification) -> None:
-    """Ask for the allocations that are not held yet, where the system file says how, and wait for them.
+def hold_allocations(job: Qualification) -> None:
+    """Ask for the allocations that are not held yet, if the system file says how, and wait for them.
 
     Raises
     ------
@@ -65,96 +67,93 @@ def hold(job: Qualification) -> None:
         An allocation was refused, or has ended before it began.
     """
     for number in job.held.values():
-        # What a node that was lost, or a ReFrame that was killed, has left running.
+        # Steps that a lost node, or a ReFrame that was killed, has left running.
         ask_patiently(partial(slurm.end_steps, number))
-    anew = [
-        side
-        for side in SIDES
-        if (one := job.system.partition(side)).extras.session_access and one.name not in job.held
-    ]
-    for side in anew:
-        _ask_for(job, side)
-    began, told, idle, wait = time.monotonic(), "", 0.0, SOON
+    partitions = {side: job.system.partition(side) for side in SIDES}
+    missing = [side for side, p in partitions.items() if p.extras.session_access and p.name not in job.held]
+    for side in missing:
+        _request(job, side)
+    _wait(job)
+    if missing or not (job.held or job.rotated):
+        nodes = {name: ask_patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
+        job.rotated = _choose_rotated(job, nodes)
+        # The watch leaves nodes aside on which others compute.
+        for side, partition in partitions.items():
+            if used := (job.rotated | nodes).get(partition.name):
+                job.watch.use(side, used, held=partition.name in nodes)
+
+
+def _wait(job: Qualification) -> None:
+    """Wait until all allocations have begun."""
+    began, last_note, idle, interval = time.monotonic(), "", 0.0, QUEUE_INTERVAL_S / 2
     # A controller that is away for a while ends no waiting.
-    while waiting := ask_patiently(lambda: slurm.waiting(job.held.values())):
-        # Slurm needs a moment to find out why a job waits, and one may wait for what never comes.
-        why = ", ".join(sorted({reason for reason in waiting.values() if reason != "None"}))
-        note = f"waiting for the allocation of {len(waiting)} of {len(job.held)} partitions"
-        if told != (note := f"{note} (Slurm says: {why})" if why else note):
-            job.screen.note(told := note)
-        if time.monotonic() - began > PATIENCE:
-            raise InfrastructureError(f"{note} for {PATIENCE / 3600:.0f} h: giving up")
-        # Free nodes are given within seconds; whoever still waits then may wait for hours.
-        wait = OFTEN if job.system.native.own_scheduler else min(2 * wait, GLANCE)
-        idle = idle + wait if len(waiting) < len(job.held) else 0.0
-        if idle > IDLE and re.match("QOS|Assoc", why):
+    while reasons := ask_patiently(lambda: slurm.waiting(job.held.values())):
+        # Slurm needs a moment to find out why a job waits, and the job may wait for ever.
+        shown = ", ".join(sorted({reason for reason in reasons.values() if reason != "None"}))
+        note = f"waiting for the allocation of {len(reasons)} of {len(job.held)} partitions"
+        if shown:
+            note += f" (Slurm says: {shown})"
+        if note != last_note:
+            job.screen.note(note)
+            last_note = note
+        if time.monotonic() - began > ALLOCATION_TIMEOUT_S:
+            raise InfrastructureError(f"{note} for {ALLOCATION_TIMEOUT_S / 3600:.0f} h: giving up")
+        # Free nodes are given within seconds; later the wait may take hours.
+        interval = OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE)
+        idle = idle + interval if len(reasons) < len(job.held) else 0.0
+        if idle > MAX_IDLE_S and any(reason.startswith(LIMIT_REASONS) for reason in reasons.values()):
             raise InfrastructureError(
                 f"{note}: the limits of the account or its QOS do not allow an allocation of each side at "
                 "once; ask for fewer nodes (extras.nodes), or by another QOS (extras.session_access)"
             )
-        if idle > IDLE:
-            _queue_again(job, waiting)
+        if idle > MAX_IDLE_S:
+            _request_again(job, reasons)
             idle = 0.0
-        time.sleep(wait)
-    if anew or not (job.held or job.rotated):
-        nodes = {name: ask_patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
-        job.rotated = _rotated(job, nodes)
-        # What becomes of nodes that others compute on is no loss.
-        for side in SIDES:
-            name = job.system.partition(side).name
-            if used := (job.rotated | nodes).get(name):
-                job.watch.use(side, used, held=name in nodes)
+        time.sleep(interval)
 
 
 def ask_patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
     """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.patiently`."""
-    return slurm.patiently(ask, SILENCE, OFTEN * 10)
+    return slurm.patiently(ask, SILENCE, RETRY_INTERVAL_S)
 
 
-def _ask_for(job: Qualification, side: str) -> None:
+def _request(job: Qualification, side: str) -> None:
     partition = job.system.partition(side)
-    # Nodes that do not work are left out, where the session goes on without them.
+    # If the session goes on without nodes that do not work, they are left out.
     nodes = job.watch.working(side)
-    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes, job.log.directory / ALIVE)
-    # Until it is released, whoever comes after this process finds it in the log, and cancels it.
+    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes, job.log.directory / ALIVE_FILE)
+    # Until it is released, a later process finds it in the log, and cancels it.
     case = f"allocation of {partition.name}"
     job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
     job.held[partition.name] = number
 
 
-def _queue_again(job: Qualification, waiting: Container[str]) -> None:
-    """Give back what is held already, and ask for it anew: others compute meanwhile."""
+def _request_again(job: Qualification, waiting: Container[str]) -> None:
+    """Give back the allocation that has begun, and ask for it anew: others compute meanwhile."""
     for side in SIDES:
         name = job.system.partition(side).name
         if (number := job.held.get(name)) and number not in waiting:
             job.screen.note(
-                f"the nodes of partition {name} have stood idle for {IDLE / 60:.0f} min, held while those of "
-                "the other are waited for: released, and asked for anew"
+                f"the nodes of partition {name} have stood idle for {MAX_IDLE_S / 60:.0f} min, held while "
+                "those of the other are waited for: released, and asked for anew"
             )
             _release(job, [name])
-            _ask_for(job, side)
+            _request(job, side)
 
 
-def _rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return those nodes over which runs rotate by partition, as many of either; none where they cannot.
-
-    Parameters
-    ----------
-    job
-        Of which session.
-    nodes
-        Those that are held, by partition.
-    """
-    if not may_rotate(job.system):
+def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return by partition the nodes over which runs rotate; none if they cannot. `nodes` are held."""
+    if not can_rotate(job.system):
         return {}
-    # Where a site forbids long jobs, each run is one, and asks for its node by name; where `access` already
-    # says which nodes, Slurm chooses among them.
+    # If a site forbids long jobs, each run is a job that asks for its node by name, unless `access` already
+    # names nodes: then Slurm chooses among them.
     if not nodes and any(slurm.names_nodes(job.system.partition(side)) for side in SIDES):
         return {}
-    return among(nodes or {job.system.partition(s).name: job.watch.nodes(s) for s in SIDES}, job.system)
+    usable = {job.system.partition(side).name: job.watch.nodes(side) for side in SIDES}
+    return choose_rotated_nodes(nodes or usable, job.system)
 
 
-def may_rotate(system: System) -> bool:
+def can_rotate(system: System) -> bool:
     """Return whether the system file says enough for runs to rotate."""
     return bool(min(system.native.nodes, system.virtual.nodes) > 1 and system.virtual.nodes_of_hosts)
 
@@ -164,22 +163,22 @@ def min_nodes(system: System) -> int:
     return max(2, math.ceil(min(system.native.nodes, system.virtual.nodes) / 2))
 
 
-def among(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:
-    """Return as many of the nodes of either partition; none where they cannot all work at once.
+def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:
+    """Return as many of the nodes of either partition; none if they cannot all work at once.
 
-    Of VMs they are those of which the system file names the host.
+    VMs are left out if the system file does not name their host.
     """
     of_vms, names = system.virtual.nodes_of_hosts, [system.partition(side).name for side in SIDES]
     native, virtual = nodes[names[0]], list(hosts_of(of_vms, nodes[names[1]], "virtual"))
-    most = min(system.native.nodes, system.virtual.nodes, len(native), len(virtual))
-    native, virtual = list(native[:most]), virtual[:most]
-    if most < 2 or not separate(system.native.nodes_of_hosts, native, of_vms, virtual):
+    count = min(system.native.nodes, system.virtual.nodes, len(native), len(virtual))
+    native, virtual = list(native[:count]), virtual[:count]
+    if count < 2 or not separate(system.native.nodes_of_hosts, native, of_vms, virtual):
         return {}
     return dict(zip(names, (native, virtual), strict=True))
 
 
-def release(job: Qualification) -> None:
-    """Give all that is held back to the scheduler; the next round asks anew."""
+def release_allocations(job: Qualification) -> None:
+    """Give all allocations back to the scheduler; the next round asks anew."""
     _release(job, list(job.held))
 
 

@@ -13,40 +13,37 @@ from virtqual.site import host_records
 from virtqual.site.configuration import load_system
 from virtqual.site.systems import NOT_ASKED, System
 
-WITHIN = 600
-"""Seconds that the site's command may take."""
-SLACK = 60
-"""Seconds by which a file server's clock may be behind."""
+ASK_HOSTS_TIMEOUT_S = 600
+#: A file server's clock may be behind by so much.
+MAX_CLOCK_LAG_S = 60
 
 
-def with_hosts(system: System) -> System:
-    """Return a system with what its hosts say now, where the system file names their records.
+def ask_hosts(system: System) -> System:
+    """Return a system with the present facts of its hosts, if the system file names their records.
 
     Raises
     ------
     InfrastructureError
         The site's command failed, or left a record as it was.
     RefusedError
-        The hosts run different builds: what is measured on them is of no single one.
+        The hosts run different builds.
     """
     directory, command = system.virtual.host, system.virtual.ask_hosts
     if command:
         begun = time.time()
         log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
         try:
-            execute.run_logged(command, log, seconds=WITHIN)
+            execute.run_logged(command, log, seconds=ASK_HOSTS_TIMEOUT_S)
         except InfrastructureError as error:
             raise InfrastructureError(f"extras.ask_hosts: {error}") from error
         system = load_system(system.name)
-        brought = f"extras.ask_hosts: {shlex.join(command)}"
+        prefix = f"extras.ask_hosts: {shlex.join(command)} brought"
         if isinstance(directory, Path) and not directory.exists():
-            raise InfrastructureError(f"{brought} brought nothing: {directory} (extras.host) is not there")
+            raise InfrastructureError(f"{prefix} nothing: {directory} (extras.host) is not there")
         if system.virtual.hypervisor.build == NOT_ASKED:
-            raise InfrastructureError(f"{brought} brought no build of the hypervisor (extras.host)")
-        if old := _older(system, begun - SLACK):
-            raise InfrastructureError(
-                f"{brought} brought no new record of host {', '.join(old)} to {directory}"
-            )
+            raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
+        if hosts := _find_old_records(directory, begun - MAX_CLOCK_LAG_S):
+            raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if isinstance(directory, Path) and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
         if differences := host_records.mixed(records):
@@ -57,9 +54,9 @@ def with_hosts(system: System) -> System:
     return system
 
 
-def _older(system: System, time_of: float) -> list[str]:
-    directory = system.virtual.host
+def _find_old_records(directory: object, begin: float) -> list[str]:
+    """Return the hosts whose records are older than the begin of a command."""
     if not isinstance(directory, Path):
         return []
-    named = host_records.files(directory) if directory.is_dir() else {directory.name: directory}
-    return [name for name, file in named.items() if file.stat().st_mtime < time_of]
+    files = host_records.files(directory) if directory.is_dir() else {directory.name: directory}
+    return [name for name, file in files.items() if file.stat().st_mtime < begin]

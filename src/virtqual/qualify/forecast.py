@@ -1,8 +1,7 @@
-"""What a session would run, how long that takes, and what it costs, before anything runs (``--plan``)."""
+"""The runs, the duration and the cost of a session, before anything runs (``--plan``)."""
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from virtqual.files import execute
 from virtqual.harness import catalogue, process
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify import opening, plan
-from virtqual.qualify.allocations import among, may_rotate
+from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
@@ -20,7 +19,7 @@ from virtqual.site.systems import SIDES, System
 
 
 @dataclass(frozen=True)
-class Case:
+class PlannedCase:
     """A case that would run.
 
     Attributes
@@ -32,7 +31,7 @@ class Case:
     runs
         Its runs in the first round, warm-ups included.
     seconds
-        How long a run natively and one in VMs took when it was last run; None where it never was.
+        How long a run natively and one in VMs took last; None if there was none.
     """
 
     name: str
@@ -43,33 +42,30 @@ class Case:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a session would run.
+    """The runs of a session, with their duration and cost.
 
     Attributes
     ----------
     cases
-        What runs, and how long it takes as far as that is known.
+        The cases that would run.
     not_run
-        What does not run, with the reason.
+        The checks that cannot run, by reason.
     least, most
-        Seconds of the first round, after which most metrics are decided, and of all pairs that may be asked
-        for; None where nothing was ever run.
-    jobs
-        How many jobs Slurm is asked for, in the first round.
-    nodes
-        Of both sides, as far as they are held for a session; 0 where each run is a job.
+        Seconds of the first round, after which most metrics are decided, and of all pairs that are allowed;
+        None if no case was ever run.
+    held_nodes
+        Nodes of both sides that are held for the session; 0 if each run is a job.
     node_seconds
-        Of the first round: what Slurm would account.
+        Of the first round, as Slurm accounts them.
     rotated
         On how many nodes of a side at once checks of one node run.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[PlannedCase, ...]
     not_run: tuple[str, ...]
     least: float | None
     most: float | None
-    jobs: int
-    nodes: int
+    held_nodes: int
     node_seconds: float | None
     rotated: int
 
@@ -83,68 +79,61 @@ def forecast(request: Request) -> Forecast:
         As of `virtqual.qualify.opening.prepare`.
     """
     opening.check(request)
-    looks = plan.affordable(request)
-    system, stack = load_system(request.system), opening.stack_named(request.stack)
-    entries = _listed(request)
+    looks = plan.look_schedule(request)
+    system, stack = load_system(request.system), opening.find_stack(request.stack)
+    entries = _list_checks(request)
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
-    asked = plan.asked(request, entries)
-    here = [e for e in entries if e.paired and e.case in asked and e.can_run(features, nodes)]
-    rotated = _rotated(system)
+    selected = plan.select_cases(request, entries)
+    runnable = [e for e in entries if e.paired and e.case in selected and e.can_run(features, nodes)]
+    rotated = _rotated_nodes(system)
     turns = request.pairs or looks[0]
-    known = plan.earlier(request, request.system)
-    known = plan.Durations(known.times, {entry.case: entry.nodes for entry in entries})
-    cases = tuple(_case(entry, turns, known, rotated) for entry in here)
-    every = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
-    held_nodes = every if system.native.session_access else 0
+    seconds = plan.recall_durations(request, request.system).seconds
+    durations = plan.Durations(seconds, {entry.case: entry.nodes for entry in entries})
+    cases = tuple(
+        PlannedCase(
+            name=entry.name,
+            nodes=entry.nodes,
+            runs=2 * (turns + 1) * held.places_among(rotated, entry.nodes),
+            seconds=(took.get("native"), took.get("virtual")),
+        )
+        for entry in runnable
+        for took in [seconds.get(entry.case, {})]
+    )
+    total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
+    held_nodes = total_nodes if system.native.session_access else 0
     # A warm-up takes as long as a turn does.
-    least, most = (known.of(count + 1, rotated) if known.times else None for count in (turns, looks[-1]))
-    runs = sum(case.runs for case in cases)
-    own = [case.runs / 2 * case.nodes * seconds for case in cases for seconds in case.seconds if seconds]
+    least, most = (durations.estimate(count + 1, rotated) for count in (turns, looks[-1]))
+    of_jobs = sum(case.runs / 2 * case.nodes * took for case in cases for took in case.seconds if took)
     return Forecast(
         cases=cases,
         not_run=tuple(catalogue.group_missing(catalogue.find_missing(entries, features, nodes))),
         least=least,
         most=most,
-        jobs=2 if held_nodes else runs,
-        nodes=held_nodes,
-        node_seconds=(held_nodes * least if held_nodes else sum(own)) if least else None,
+        held_nodes=held_nodes,
+        node_seconds=(held_nodes * least if held_nodes else of_jobs) if least else None,
         rotated=held.places_among(rotated, 1),
     )
 
 
-def _listed(request: Request) -> tuple[Entry, ...]:
+def _list_checks(request: Request) -> tuple[Entry, ...]:
     """Return all checks as ReFrame loads them for the system."""
     with tempfile.TemporaryDirectory() as directory:
-        listed = Path(directory) / catalogue.FILE
+        file = Path(directory) / catalogue.FILE
         line = process.listing(request.system, "full" if request.full else "quick")
-        done = execute.run(line, env={**environment(), "VIRTQUAL_CATALOGUE": str(listed)})
-        if not listed.is_file():
+        done = execute.run(line, env={**environment(), "VIRTQUAL_CATALOGUE": str(file)})
+        if not file.is_file():
             raise process.output_error(done.stdout + done.stderr)
-        return catalogue.read(listed)
+        return catalogue.read(file)
 
 
-def _rotated(system: System) -> dict[str, list[str]]:
+def _rotated_nodes(system: System) -> dict[str, list[str]]:
     """Return the nodes among which runs would rotate, if Slurm gave the first ones."""
-    if not may_rotate(system):
+    if not can_rotate(system):
         return {}
-    kept = {}
+    nodes = {}
     for partition in map(system.partition, SIDES):
-        known = states(partition_option(partition) or partition.name)
-        allowed = chosen(partition, known)
-        kept[partition.name] = [node for node in known if node in allowed]
-    return among(kept, system)
-
-
-def _case(entry: Entry, turns: int, known: plan.Durations, rotated: held.Nodes) -> Case:
-
-    def took(side: str) -> float | None:
-        times = known.times.get((entry.case, side))
-        return statistics.median(times) if times else None
-
-    return Case(
-        name=entry.name,
-        nodes=entry.nodes,
-        runs=2 * (turns + 1) * held.places_among(rotated, entry.nodes),
-        seconds=(took("native"), took("virtual")),
-    )
+        listed = states(partition_option(partition) or partition.name)
+        allowed = chosen(partition, listed)
+        nodes[partition.name] = [node for node in listed if node in allowed]
+    return choose_rotated_nodes(nodes, system)

@@ -1,4 +1,4 @@
-"""What a session that died has left running is ended before the next one begins."""
+"""Jobs that a dead session has left running are ended before the next session begins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from virtqual.site.slurm import cancel
 def end_leftovers(system: str) -> Iterator[str]:
     """Cancel the jobs of sessions of a system that were not concluded; yield a sentence for each session.
 
-    The lock of the system is held: whoever ran those sessions is gone.
+    The caller holds the lock of the system, so that the processes of those sessions are gone.
 
     Raises
     ------
     InfrastructureError
-        Slurm does not answer: whether a job still runs is not known, and the session stays as it is.
+        Slurm does not answer: a job may still run, and the session stays as it is.
     """
     for log in unconcluded(paths.sessions()):
         name = log.directory.name
@@ -31,20 +31,18 @@ def end_leftovers(system: str) -> Iterator[str]:
             session = log.session()
         except Exception as error:
             # Damaged, or of a version before an upgrade: nothing is concluded from it, and it hides no other.
-            if ended := cancel(log.submitted(system)):
-                yield f"session {name} had left jobs: {', '.join(ended)} cancelled; {error}"
+            if jobs := cancel(log.submitted(system)):
+                yield f"session {name} had left jobs: {', '.join(jobs)} cancelled; {error}"
             continue
         if session.system != system:
             continue
         if session.outcome == Conclusion().outcome:
-            ended = cancel(log.unfinished())
-            jobs = (
-                f"its jobs {', '.join(ended)} still ran and were cancelled"
-                if ended
-                else "it left no job behind"
-            )
-            yield f"session {name} had ended without a conclusion: {jobs}"
-            reason = f"it ended before it was concluded (was it killed?); {jobs}"
+            jobs = cancel(log.unfinished())
+            ended = "it left no job behind"
+            if jobs:
+                ended = f"its jobs {', '.join(jobs)} still ran and were cancelled"
+            yield f"session {name} had ended without a conclusion: {ended}"
+            reason = f"it ended before it was concluded (was it killed?); {ended}"
             session = broken_by(session, InfrastructureError(reason))
             log.conclude(session)
         # Else it ended between its conclusion and its documents.

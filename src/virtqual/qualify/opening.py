@@ -1,4 +1,4 @@
-"""Before anything runs: what was asked for makes sense, is allowed, and can run."""
+"""Before anything runs: the request is checked, and the session is opened."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from virtqual.harness import repetitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
 from virtqual.qualify import concluding, plan
-from virtqual.qualify.allocations import may_rotate, min_nodes
-from virtqual.qualify.asking import with_hosts
+from virtqual.qualify.allocations import can_rotate, min_nodes
+from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.between import check_command
 from virtqual.qualify.checking import check_conclusion
 from virtqual.qualify.leftovers import end_leftovers
@@ -54,45 +54,45 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 from virtqual.verdict.pairs import SIDES
 
-#: Names the last session that later ones may be held against (`Summary.good`); none where there is none.
-GOOD = "good"
+#: The name of the last session that is `Summary.good`, after ``--against``.
+GOOD_NAME = "good"
 
 
 def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
-    """Make a session of what was asked for, and tell the screen of it.
+    """Open the session of a request, and show its begin.
 
     Parameters
     ----------
     request, screen
-        What was asked for, and who is told.
+        What is measured, and where the session is shown.
     held
         Keeps the lock of the system as long as the session measures.
 
     Raises
     ------
     UsageError, RefusedError, InfrastructureError
-        What was asked for makes no sense, must not be judged, or cannot run.
+        The request is wrong, must not be judged, or cannot run.
     """
-    looks = plan.affordable(request)
-    system = with_hosts(load_system(request.system))
+    looks = plan.look_schedule(request)
+    system = ask_hosts(load_system(request.system))
     check_command(system)
     if request.policy == "async" and system.native.session_access:
         raise UsageError(
             "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
             "nodes (extras.session_access), and decides itself what runs when"
         )
-    chosen = _class(request.hypervisor_class, system)
-    earlier = _asked_for(request, system, chosen)
-    stack = stack_named(request.stack)
-    lock, watch = _alone(system, screen, held)
-    head, log = _opened(system, chosen, _described(stack), earlier, request)
+    chosen = _choose_class(request.hypervisor_class, system)
+    earlier = _find_earlier_or_good(request, system, chosen)
+    stack = find_stack(request.stack)
+    lock, watch = _lock_system(system, screen, held)
+    head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
     notes = _notes(head, earlier, chosen, stack)
     if earlier and request.against == "last":
         notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
-    if request.against == GOOD:
+    if request.against == GOOD_NAME:
         what = f"session of {system.name}, class {chosen.name}, in which all of this scope is WITHIN"
         notes.insert(0, f"The last {what} is {earlier.session}." if earlier else f"There is no {what} yet.")
-    return _ready(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+    return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
 def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification:
@@ -101,9 +101,9 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     Parameters
     ----------
     name
-        Its id, or what `virtqual.session.store.find` knows.
+        Its id, or another name of `virtqual.session.store.find`.
     on
-        Name of its system; empty for whichever it is.
+        Name of its system; empty for any.
     screen, held
         As of `prepare`.
 
@@ -112,25 +112,25 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     UsageError
         There is no such session, or none that can go on.
     RefusedError
-        Something is not any more as it was when the session began.
+        The system or the stack has changed since the session began.
     InfrastructureError
         It cannot go on now.
     """
-    log, request = _resumable(name, on)
+    log, request = _find_resumable(name, on)
     begun = log.session()
-    system = with_hosts(load_system(begun.system))
+    system = ask_hosts(load_system(begun.system))
     check_command(system)
-    _class(begun.hypervisor_class, system)
-    # What was found for the request: `last` may be another session by now.
-    earlier = _earlier(begun.against or "", system)
-    stack = stack_named(begun.stack["name"])
-    if changed := _changed(begun, _identity(system), _described(stack)):
+    _choose_class(begun.hypervisor_class, system)
+    # Not from the request: `last` may be another session by now.
+    earlier = _find_earlier(begun.against or "", system)
+    stack = find_stack(begun.stack["name"])
+    if changed := _find_changes(begun, _identity(system), _stack_facts(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
             "Runs of both would be no single session; begin a new one"
         )
-    lock, watch = _alone(system, screen, held)
-    # Whoever ran it is gone: nobody else holds the lock.
+    lock, watch = _lock_system(system, screen, held)
+    # Its process is gone, since this one holds the lock.
     cancel(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
@@ -138,35 +138,35 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
     notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
-    looks = plan.affordable(request)
-    return _ready(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+    looks = plan.look_schedule(request)
+    return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
-def _alone(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]:
-    """Keep other sessions away, see that nodes can run jobs, and end what dead sessions have left running."""
+def _lock_system(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]:
+    """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
-    # Where runs rotate, nodes that do not work are left out.
-    if lacking := watch.begin(min_nodes(system) if may_rotate(system) else None):
+    # If runs rotate, nodes that do not work are left out.
+    if lacking := watch.begin(min_nodes(system) if can_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):
         screen.note(note)
     return lock, watch
 
 
-def _ready(job: Qualification, notes: list[str]) -> Qualification:
-    """Tell others who measures now, and the person what to know."""
+def _begin(job: Qualification, notes: list[str]) -> Qualification:
+    """Name the session in the lock, and show its begin."""
     if job.watch.short:
         job.nodes = min(map(job.watch.working, systems.SIDES))
-        notes += [f"{said}: the session uses {job.nodes} of each side." for said in job.watch.short]
+        notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished
     return job
 
 
-def _resumable(name: str, on: str) -> tuple[Log, Request]:
-    """Return the log of a session that can go on, and what was asked for in it."""
+def _find_resumable(name: str, on: str) -> tuple[Log, Request]:
+    """Return the log of a session that can go on, and its request."""
     log = Log(find_for(name, paths.sessions(), on))
     session = log.session()
     if on not in ("", session.system):
@@ -184,42 +184,42 @@ def _resumable(name: str, on: str) -> tuple[Log, Request]:
     return log, session.request
 
 
-def _changed(begun: Session, identity: BothPartitions, stack: StackFacts) -> list[str]:
-    """Return what is not any more as it was when a session began, in words."""
+def _find_changes(begun: Session, identity: BothPartitions, stack: StackFacts) -> list[str]:
+    """Return what has changed since a session began, in words."""
     changed = []
     if stack["hash"] != begun.stack["hash"]:
         changed.append(f"its stack {stack['name']!r} is another one")
     for side in SIDES:
         now: dict[str, Any] = {**identity[side]}
         then: dict[str, Any] = {**begun.identity[side]}
-        others = sorted(key for key in now if json.loads(json.dumps(now[key])) != then.get(key))
-        changed += [f"the system file states another {key} of the {side} partition" for key in others]
+        keys = sorted(key for key in now if json.loads(json.dumps(now[key])) != then.get(key))
+        changed += [f"the system file states another {key} of the {side} partition" for key in keys]
     return changed
 
 
 def check(request: Request, resumed: str | None = None) -> None:
-    """Refuse what makes no sense, as far as that can be known before the system is up and set up.
+    """Refuse a wrong request, as far as that can be known before the system is up and set up.
 
     Raises
     ------
     UsageError, RefusedError
-        What was asked for makes no sense, or must not be judged.
+        The request is wrong, or must not be judged.
     """
     if resumed is not None:
-        _resumable(resumed, request.system)
+        _find_resumable(resumed, request.system)
         return
-    plan.affordable(request)
+    plan.look_schedule(request)
     if request.hypervisor_class:
-        _known_class(request.hypervisor_class)
+        _find_class(request.hypervisor_class)
     try:
         system = load_system(request.system)
     except InfrastructureError:
-        # It is not there at the moment: what depends on it is checked when the session begins.
-        if request.against and request.against != GOOD:
+        # It is not there at the moment: the rest is checked when the session begins.
+        if request.against and request.against != GOOD_NAME:
             store.load_earlier(find_for(request.against, paths.sessions(), request.system))
         return
-    chosen = _class(request.hypervisor_class, system)
-    _asked_for(request, system, chosen)
+    chosen = _choose_class(request.hypervisor_class, system)
+    _find_earlier_or_good(request, system, chosen)
 
 
 @dataclass(frozen=True)
@@ -250,35 +250,35 @@ def plain(
     against, hypervisor_class
         The earlier session, and the class; empty for none, and for the system file's.
     held
-        Keeps the lock of the system; None where nothing is measured.
+        Keeps the lock of the system; None if nothing is measured.
     say
-        Is told what a person should know.
+        Shows notes.
 
     Raises
     ------
     UsageError, RefusedError, InfrastructureError
         As `prepare`.
     """
-    found = load_system(system)
-    # A dry run has no lock, and asks nobody.
-    found = with_hosts(found) if held is not None else found
-    chosen, earlier = _class(hypervisor_class, found), _earlier(against, found)
+    loaded = load_system(system)
     if held is not None:
-        held.enter_context(measuring(paths.make(paths.state()), found.name, "a plain ReFrame run", say))
-        for note in end_leftovers(found.name):
+        loaded = ask_hosts(loaded)
+    chosen, earlier = _choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
+    if held is not None:
+        held.enter_context(measuring(paths.make(paths.state()), loaded.name, "a plain ReFrame run", say))
+        for note in end_leftovers(loaded.name):
             say(note)
-    known = {stack.name for stack in manifest.load_all(paths.stacks())}
-    # A site's own check may run in an environment that is none of our stacks: of that nothing is known.
+    installed = {stack.name for stack in manifest.load_all(paths.stacks())}
     logs = {}
     for name in stacks:
-        stack = (
-            _described(stack_named(name)) if name in known else {"name": name, "hash": "none", "programs": []}
-        )
-        logs[name] = _opened(found, chosen, stack, earlier, None)[1]
+        # The environment of a site's own check may be none of our stacks.
+        stack: StackFacts = {"name": name, "hash": "none", "programs": []}
+        if name in installed:
+            stack = _stack_facts(find_stack(name))
+        logs[name] = _open(loaded, chosen, stack, earlier, None)[1]
     return Opened(logs, earlier)
 
 
-def _opened(
+def _open(
     system: System,
     chosen: HypervisorClass,
     stack: StackFacts,
@@ -287,8 +287,8 @@ def _opened(
 ) -> tuple[Head, Log]:
     """Make the session's directory and begin its log."""
     now = datetime.datetime.now(datetime.UTC)
-    directory = _directory(now, system.name)
-    label = _shown(request.label) if request else "reframe"
+    directory = _make_directory(now, system.name)
+    label = _clean_label(request.label) if request else "reframe"
     head = Head(
         session=directory.name,
         label=label,
@@ -298,7 +298,7 @@ def _opened(
         identity=_identity(system),
         stack=stack,
         against=earlier.session if earlier else None,
-        repetitions=repetitions.of(earlier) if earlier else {},
+        repetitions=repetitions.starts_of(earlier) if earlier else {},
         request=request and request.model_copy(update={"label": label}),
         provenance=provenance(),
     )
@@ -307,21 +307,21 @@ def _opened(
     return head, log
 
 
-def _described(stack: Manifest) -> StackFacts:
+def _stack_facts(stack: Manifest) -> StackFacts:
     facts = {"name", "version", "origin", "features", "sha256"}
     programs = [program.model_dump(mode="json", include=facts) for program in stack.programs]
     described = {"name": stack.name, "hash": stack.hash, "programs": programs}
     return TypeAdapter(StackFacts).validate_python(described)
 
 
-def _shown(label: str) -> str:
-    """Return a label as it can be shown: text of bounded length, without control characters."""
-    # Where the locale is ASCII, arguments are bytes in disguise.
+def _clean_label(label: str) -> str:
+    """Return a label of bounded length, without control characters."""
+    # In an ASCII locale, arguments are bytes in disguise.
     text = label[: 4 * MAX_LABEL_CHARS].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return printable(" ".join(text.split()), MAX_LABEL_CHARS)
 
 
-def _directory(now: datetime.datetime, system: str) -> Path:
+def _make_directory(now: datetime.datetime, system: str) -> Path:
     """Make the session's directory, whose name is its id, with the time in UTC.
 
     A second session of the same second takes the next second.
@@ -340,11 +340,11 @@ def _directory(now: datetime.datetime, system: str) -> Path:
             return directory
 
 
-def _class(name: str, system: System) -> HypervisorClass:
+def _choose_class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
     hypervisor = system.virtual.hypervisor
-    stated = _known_class(system.virtual.hypervisor_class)
-    chosen = _known_class(name) if name else stated
+    stated = _find_class(system.virtual.hypervisor_class)
+    chosen = _find_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
             f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
@@ -361,28 +361,28 @@ def _class(name: str, system: System) -> HypervisorClass:
     return chosen
 
 
-def _known_class(name: str) -> HypervisorClass:
+def _find_class(name: str) -> HypervisorClass:
     try:
         return references().hypervisor_class(name)
     except LookupError as error:
         raise UsageError(str(error)) from error
 
 
-def _asked_for(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
-    """Return the session to compare with: `GOOD` is the last good one that can be compared with, if any."""
-    if request.against != GOOD:
-        return _earlier(request.against, system)
+def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
+    """Return the session to compare with, if any; under `GOOD_NAME` the last good one."""
+    if request.against != GOOD_NAME:
+        return _find_earlier(request.against, system)
     for directory in good(paths.sessions(), system.name, chosen.name, full=request.full):
-        # From before the VMs were placed otherwise, or a metric was renamed: such a one is good no longer.
+        # A session from before the VMs were placed otherwise, or a metric was renamed, is good no longer.
         with suppress(VirtqualError):
-            session = _earlier(str(directory), system)
+            session = _find_earlier(str(directory), system)
             # Its conclusion is believed only if its runs say the same.
             if session and not check_conclusion(session, directory).doubts:
                 return session
     return None
 
 
-def _earlier(against: str, system: System) -> Session | None:
+def _find_earlier(against: str, system: System) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not against:
         return None
@@ -390,27 +390,28 @@ def _earlier(against: str, system: System) -> Session | None:
     earlier = store.load_earlier(directory)
     if earlier.system != system.name:
         raise RefusedError(f"session {earlier.session} was measured on system {earlier.system!r}")
-    if others := placement.differences(earlier.placement, placement.of(system)):
+    if differences := placement.differences(earlier.placement, placement.of(system)):
         raise RefusedError(
-            f"session {earlier.session} was measured with the VMs placed otherwise ({', '.join(others)}): "
-            "what changes would not be the hypervisor's; record a baseline with this placement"
+            f"session {earlier.session} was measured with the VMs placed otherwise "
+            f"({', '.join(differences)}): what changes would not be the hypervisor's; "
+            "record a baseline with this placement"
         )
-    # Now, and not after hours of measuring: is there anything in it to compare with?
+    # A session without a pair is refused now, and not after hours of measuring.
     try:
         series = series_of(admitted_of(earlier).runs, references())
     except ValueError as error:
         raise UsageError(f"{directory}: {error}") from error
-    if not any(one.valid for one in series.values()):
-        left_out = [why for one in series.values() for pair in one.pairs for why in pair.invalid]
+    if not any(line.valid for line in series.values()):
+        reasons = [why for line in series.values() for pair in line.pairs for why in pair.invalid]
         raise UsageError(
             f"{directory}: session {earlier.session} has no pair that counts "
-            f"({'; '.join(dict.fromkeys(left_out[:3])) or 'no series'}): nothing can be compared with it"
+            f"({'; '.join(dict.fromkeys(reasons[:3])) or 'no series'}): nothing can be compared with it"
         )
     return earlier
 
 
-def stack_named(name: str) -> Manifest:
-    """Return the software stack: the one asked for, or the first that is set up, as it was recorded."""
+def find_stack(name: str) -> Manifest:
+    """Return the software stack of a name, or else the first that is set up, as it was recorded."""
     stacks = {stack.name: stack for stack in manifest.load_all(paths.stacks())}
     if not stacks:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
@@ -423,8 +424,8 @@ def stack_named(name: str) -> Manifest:
     return stack
 
 
-def refused_beforehand(job: Qualification) -> Session | None:
-    """Probe a node of each partition; where they may not be compared, return the session that ends here."""
+def probe_nodes(job: Qualification) -> Session | None:
+    """Probe a node of each partition; return the session if it ends because they may not be compared."""
     names = {side: job.system.partition(side).name for side in systems.SIDES}
     if not (job.held or job.system.native.own_scheduler):
         job.screen.note("looking at a node of each partition first, by a job of a moment")

@@ -28,7 +28,7 @@ from virtqual.errors import VirtqualError
 from virtqual.harness import catalogue, repetitions
 from virtqual.harness.guards import RunCases, loaded_entries
 from virtqual.harness.kinds import PIPELINE, judges, measures
-from virtqual.harness.order import pairs
+from virtqual.harness.order import parse_pairs
 from virtqual.harness.recorder import Recorder
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
@@ -67,7 +67,7 @@ class PlainRun:
         if stack not in self._sessions:
             from virtqual.qualify.concluding import concluded
 
-            first, last, _ = pairs()
+            first, last, _ = parse_pairs()
             self._sessions[stack] = concluded(
                 self.logs[stack],
                 self._earlier,

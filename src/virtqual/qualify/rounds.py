@@ -12,7 +12,7 @@ from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.process import Files
 from virtqual.qualify import plan
-from virtqual.qualify.allocations import hold
+from virtqual.qualify.allocations import hold_allocations
 from virtqual.qualify.plain import SESSION_VARIABLE
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
@@ -30,21 +30,21 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     KeyboardInterrupt
         A person, or the scheduler of this very job, ended it.
     """
-    hold(job)
+    hold_allocations(job)
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
     files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
     listed = job.log.directory / catalogue.FILE
     # Nodes that were booted since are as cold as those of the first round.
-    asked = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
+    turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
     env = {
-        "VIRTQUAL_PAIRS": order.asked_for(*asked),
+        "VIRTQUAL_PAIRS": order.format_pairs(*turns),
         "VIRTQUAL_CATALOGUE": str(listed),
         SESSION_VARIABLE: str(job.log.directory),
         **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
     }
-    seconds = plan.expected(job, session, part.checks, len(order.order(*asked)) // 2)
+    seconds = plan.estimate_round(job, session, part.checks, len(order.order_slots(*turns)) // 2)
     job.screen.round_begins(
         part.number, f"{_checks(job.request, part)}: {_pairs(part, job.rotation(1).places)}", seconds
     )

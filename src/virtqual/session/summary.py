@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,8 @@ from virtqual.session.store import each, find, is_of_the_future, load
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
 
+#: Sessions that tell how long runs take.
+MAX_RECENT_SESSIONS = 10
 #: Directory of all summaries, beside the sessions: a session from elsewhere brings none along.
 DIRECTORY = ".summaries"
 
@@ -123,14 +126,14 @@ class Summary(BaseModel):
             conclusion=session.message,
             stack=session.stack["name"],
             stack_hash=session.stack["hash"],
-            durations=_durations(session),
+            durations=durations_of(session),
             slow_runs=session.slow_runs,
             facts=facts(session),
             verdicts=tuple(verdict.without_details() for verdict in session.verdicts),
         )
 
 
-def _durations(session: Session) -> dict[str, CaseDurations]:
+def durations_of(session: Session) -> dict[str, CaseDurations]:
     """Return by case how long the runs of a session took."""
     seconds: dict[str, dict[Side, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in session.runs:
@@ -154,6 +157,16 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
             yield directory, UsageError(f"{directory}: {why}")
         else:
             yield directory, session
+
+
+def find_recent(system: str, stack: str | None = None) -> Iterator[tuple[Path, Summary]]:
+    """Yield the latest sessions of a system, of one stack or of all, with their directories."""
+    latest = (
+        (directory, summary)
+        for directory, summary in summaries(paths.sessions())
+        if isinstance(summary, Summary) and summary.system == system and stack in (None, summary.stack)
+    )
+    return islice(latest, MAX_RECENT_SESSIONS)
 
 
 def file_of(directory: Path) -> Path:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from virtqual import cli, qualify
 from virtqual.commands import speaking
 from virtqual.errors import RefusedError
-from virtqual.qualify.opening import _directory
+from virtqual.qualify.opening import _make_directory
 from virtqual.references.metrics import Metrics
 
 ON = ["qualify", "--system", "x"]
@@ -104,7 +104,7 @@ def test_what_people_can_mend_is_said_in_its_own_words(failing):
 def test_two_sessions_of_one_second_have_two_ids(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     now = datetime.datetime(2026, 1, 1, 23, 59, 59)
-    made = [_directory(now, "x").name for _ in range(3)]
+    made = [_make_directory(now, "x").name for _ in range(3)]
     assert made == ["20260101-235959-x", "20260102-000000-x", "20260102-000001-x"]
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from virtqual.harness import repetitions
-from virtqual.harness.repetitions import MOST, Took, aim, number
+from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_starts
 from virtqual.session.session import Session
 
 HOUR = 3600
 
 
 def took(*seconds, launch=0.1):
-    return [Took(one, one + launch) for one in seconds]
+    return [StartTime(one, one + launch) for one in seconds]
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ def took(*seconds, launch=0.1):
         ("small", (1.99, 2.0), 2),
         ("small", (600.0, 620.0), 1),
         # Each start costs a launch.
-        ("small", (0.01, 0.01), MOST),
+        ("small", (0.01, 0.01), MAX_STARTS),
         ("small", (0.01, 2.0), 15),
         # 20 s, and 60 s.
         ("standard", (5.0, 5.2), 4),
         ("standard", (5.0, 25.0), 2),
         ("standard", (5.0, 60.0), 1),
-        ("standard", (0.01, 0.01), MOST),
+        ("standard", (0.01, 0.01), MAX_STARTS),
         ("standard", (25.0, 26.0), 1),
         # One side alone was selected; or there was no warm-up.
         ("small", (0.5,), 4),
@@ -42,17 +42,17 @@ def took(*seconds, launch=0.1):
     ],
 )
 def test_the_number_follows_the_rule(scale, sides, starts):
-    assert number(took(*sides), aim(scale), HOUR) == starts
+    assert count_starts(took(*sides), choose_aim(scale), HOUR) == starts
 
 
 @pytest.mark.parametrize(("least", "starts"), [(0.0, 1), (1.0, 2), (6.0, 12)])
 def test_a_system_file_may_say_how_long(least, starts):
-    assert number(took(0.5, 0.6), aim("small", least), HOUR) == starts
+    assert count_starts(took(0.5, 0.6), choose_aim("small", least), HOUR) == starts
 
 
 @pytest.mark.parametrize(("limit", "starts"), [(600, 25), (60, 15), (8, 2), (1, 1)])
 def test_repetitions_with_their_launches_take_half_of_the_time_limit_at_most(limit, starts):
-    assert number(took(0.05, 0.1, launch=1.9), aim("small"), limit) == starts
+    assert count_starts(took(0.05, 0.1, launch=1.9), choose_aim("small"), limit) == starts
 
 
 def session(stack, runs=(), **more):
@@ -75,10 +75,15 @@ class Run:
 
 
 def test_an_earlier_round_and_an_earlier_session_are_taken_over_by_stack(monkeypatch):
-    monkeypatch.setattr(repetitions, "_known", {})
+    monkeypatch.setattr(repetitions, "_decided", {})
     repetitions.take_over(session("one", [Run("stream", 4), Run("hpl", 1)], repetitions={"lammps": 7}))
     repetitions.take_over(session("two", [Run("stream", 5)], repetitions={"stream": 6}))
-    assert [repetitions.known("one", case) for case in ("stream", "hpl", "lammps", "milc")] == [4, 1, 7, None]
+    assert [repetitions.decided_starts("one", case) for case in ("stream", "hpl", "lammps", "milc")] == [
+        4,
+        1,
+        7,
+        None,
+    ]
     # What the earlier session says goes before.
-    assert repetitions.known("two", "stream") == 6
-    assert repetitions.known("two", "hpl") is None
+    assert repetitions.decided_starts("two", "stream") == 6
+    assert repetitions.decided_starts("two", "hpl") is None

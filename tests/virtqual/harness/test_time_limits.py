@@ -10,9 +10,9 @@ from virtqual.session.session import Failure
 @pytest.fixture
 def sessions(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    limits._longest.cache_clear()
+    limits._longest_runs.cache_clear()
     yield tmp_path / "sessions"
-    limits._longest.cache_clear()
+    limits._longest_runs.cache_clear()
 
 
 def session(name, took, **more):
@@ -22,8 +22,8 @@ def session(name, took, **more):
 
 
 def limit(case="case", system="site", stack="s"):
-    limits._longest.cache_clear()
-    return limits.seconds(case, system, stack, 600, 7200)
+    limits._longest_runs.cache_clear()
+    return limits.choose_time_limit(case, system, stack, 600, 7200)
 
 
 def test_three_times_the_longest_within_what_the_site_allows(sessions):
@@ -34,7 +34,7 @@ def test_three_times_the_longest_within_what_the_site_allows(sessions):
     assert limit() == 1200
     keep(session("20260103", 4000.0), sessions)
     assert limit() == 7200
-    assert limits.seconds("case", "site", "s", 600, 300) == 300
+    assert limits.choose_time_limit("case", "site", "s", 600, 300) == 300
 
 
 def test_of_another_case_system_or_stack_nothing_is_known(sessions):

@@ -70,8 +70,11 @@ def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp
 
     names = ("new", "edited", "old")
     monkeypatch.setattr(opening, "good", lambda *_, **__: iter(tmp_path / name for name in names))
-    monkeypatch.setattr(opening, "_earlier", earlier)
-    assert opening._asked_for(Request(system="site", against=opening.GOOD), Mock(), Mock()) is old
+    monkeypatch.setattr(opening, "_find_earlier", earlier)
+    assert (
+        opening._find_earlier_or_good(Request(system="site", against=opening.GOOD_NAME), Mock(), Mock())
+        is old
+    )
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
