@@ -25,8 +25,9 @@ def session(tmp_path_factory) -> dict:
     up = run("vcluster", "up", "--hosts", "emulated", timeout=300, **env)
     assert up.returncode == 0, up.stderr
     try:
-        chosen = ("-n", "^paging", "-n", "^lammps%.*=lj")
-        done = run("virtqual", "qualify", "--system", "vcluster", *chosen, timeout=900, **env)
+        options = ("-n", "^paging", "-n", "^lammps%.*=lj", "--max-pairs", "4")
+        # The pairs bound the session, and not the time: other loads may slow the machine down.
+        done = run("virtqual", "qualify", "--system", "vcluster", *options, timeout=3600, **env)
     finally:
         assert run("vcluster", "down", timeout=120, **env).returncode == 0
     (file,) = Path(env["VIRTQUAL_STATE"]).glob("sessions/*/session.json")
@@ -36,7 +37,7 @@ def session(tmp_path_factory) -> dict:
 def test_the_overhead_is_judged_in_the_first_session(session):
     outcomes = {verdict["metric"]: verdict["outcome"] for verdict in session["verdicts"]}
     assert outcomes.keys() == {"page_touch_time", "fork_time", "lammps_loop_time"}
-    # On a machine that others load, even 18 pairs may not decide; that is said, and is no pass.
+    # Four pairs may not decide; that is said, and is no pass.
     assert set(outcomes.values()) <= {"WITHIN", "UNDECIDED"}
     assert session["code"] == (0 if set(outcomes.values()) == {"WITHIN"} else 3)
     assert session["qualified"] == "no (emulated hosts)"

@@ -9,7 +9,7 @@ import pytest
 from following import ended
 from made_runs import read_session
 from virtqual.harness import catalogue
-from virtqual.harness.steps import Line
+from virtqual.harness.steps import NodeQueue
 from virtqual.qualify import allocations, plan
 from virtqual.session.session import Request, Round
 from virtqual.site.held import Rotation
@@ -181,54 +181,54 @@ def job(case, number, node=None, *, paired=True):
 
 def begun(line):
     found = []
-    while one := line.next():
+    while one := line.begin_next():
         found.append(one)
     return found
 
 
 def test_cases_wait_for_their_own_node_only():
-    line = Line()
+    line = NodeQueue()
     jobs = [job("a", 0, "n1"), job("a", 1, "n2"), job("b", 0, "n1")]
     for one in jobs:
-        line.join(one)
+        line.add(one)
     assert begun(line) == jobs[:2]
-    line.leave(jobs[1])
+    line.remove(jobs[1])
     assert begun(line) == []
-    line.leave(jobs[0])
+    line.remove(jobs[0])
     assert begun(line) == [jobs[2]]
 
 
 def test_the_second_run_of_a_pair_goes_first():
-    line = Line()
+    line = NodeQueue()
     first, other, second = job("b", 0, "n1"), job("a", 0, "v1"), job("b", 0, "v1")
-    line.join(first)
+    line.add(first)
     assert begun(line) == [first]
-    line.leave(first)
+    line.remove(first)
     for one in (other, second):
-        line.join(one)
+        line.add(one)
     assert begun(line) == [second]
 
 
 def test_a_case_of_several_nodes_runs_alone():
-    line = Line()
+    line = NodeQueue()
     small, large, later = job("a", 0, "n1"), job("b", 0), job("c", 0, "n2")
-    line.join(small)
+    line.add(small)
     assert begun(line) == [small]
-    line.join(large)
+    line.add(large)
     assert begun(line) == []
-    line.leave(small)
+    line.remove(small)
     assert begun(line) == [large]
-    line.join(later)
+    line.add(later)
     assert begun(line) == []
-    line.leave(large)
+    line.remove(large)
     assert begun(line) == [later]
 
 
 def test_one_that_is_not_wanted_any_more_never_begins():
-    line = Line()
+    line = NodeQueue()
     one = job("a", 0, "n1")
-    line.join(one)
-    line.leave(one)
+    line.add(one)
+    line.remove(one)
     assert begun(line) == []
 
 

@@ -1,8 +1,8 @@
-"""Runs as steps of allocations that a session holds: none waits in a queue, and one costs what `srun` costs.
+"""Runs as steps of allocations that a session holds: no run waits in a queue.
 
-A scheduler and a launcher of ReFrame's, for the partitions whose allocations `virtqual qualify` holds; checks
-see no difference.  The job script runs as a step on the first node, and starts the program by another step.
-Cases that are given to it at once wait here until their nodes are free.
+`StepScheduler` and `StepLauncher` are ReFrame's scheduler and launcher for the partitions whose allocations
+`virtqual qualify` holds.  The job script runs as a step on the first node, and starts the program by another
+step.  Cases that are submitted at once wait here until their nodes are free.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +24,29 @@ from reframe.core.launchers import JobLauncher
 from virtqual.site import held, slurm
 from virtqual.site.times import Span
 
-# The job script's own step only takes it to its node: what Slurm says there of that step is not meant for
-# those that the script starts.
-_TAKEN_THERE = (
+# The outer step only selects the node.  Its SLURM_* variables are unset, or the inner srun would inherit its
+# size.
+_RUN_SCRIPT = (
     "job=$SLURM_JOB_ID conf=$SLURM_CONF; unset ${!SLURM_*}; "
     'export SLURM_JOB_ID=$job ${conf:+SLURM_CONF=$conf}; exec "$0"'
 )
-#: Seconds that a step may take to end after it was asked to: longer than Slurm takes to kill one (KillWait).
-ENDING = 60
-# What srun says of a step that did not end by itself, by Slurm's word for such a state; the first that fits.
-_ENDS = {
+#: Time for a step to end after it was asked to: longer than Slurm takes to kill one (KillWait).
+END_TIMEOUT_S = 60
+# Words of srun about a step that did not end by itself, by Slurm's name of the state; the first match wins.
+_STATE_PATTERNS = {
     "OUT_OF_MEMORY": r"oom[-_ ]kill",
-    # The last words are those of a node that Slurm has taken out of the allocation.
+    # The last one is said of a node that Slurm has removed from the allocation.
     "NODE_FAIL": r"NODE FAILURE|Node failure|Requested node configuration is not available",
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
     "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
-    # The step has not begun.  None asks for memory: a controller that was restarted says so for some seconds,
-    # in which it does not know its nodes.
+    # The step has not begun.  A restarted controller speaks of memory while it does not know its nodes.
     "LAUNCH_FAILED": r"Unable to contact slurm|Socket timed out|Zero Bytes were transmitted|"
     r"Communication connection failure|Transport endpoint is not connected|"
     r"Memory required by task is not available",
 }
-#: Seconds for which a job script that Slurm does not begin is tried again, and between two attempts.
-LAUNCHING, PAUSE = 120, 5
+#: Time in which a job script that Slurm does not begin is tried again, and between two attempts.
+LAUNCH_TIMEOUT_S, RETRY_INTERVAL_S = 120, 5
 
 
 def install() -> None:
@@ -60,14 +60,15 @@ def _nodelist(job: Any) -> list[str]:
     return [option for option in job.options if option.startswith("--nodelist=")][:1]
 
 
+#: The case of a job, whether it is of a pair, and the number of the pair.
 Turn = tuple[str, bool, int]
 
 
-class Line:
+class NodeQueue:
     """The cases that wait for their nodes, and those that run.
 
-    A case that takes one node that it names runs beside others that do so on other nodes.  One that takes
-    several, or any, shares a network with all others, and runs when nothing else does.
+    A case that takes one node that it names runs beside others on other nodes.  A case that takes several
+    nodes, or any, shares a network with all others, and runs alone.
     """
 
     def __init__(self) -> None:
@@ -76,34 +77,34 @@ class Line:
         self._cases: dict[str, int] = {}
         self._begun: set[Turn] = set()
 
-    def join(self, job: StepJob) -> None:
-        """Have a case wait."""
+    def add(self, job: StepJob) -> None:
+        """Let a case wait for its nodes."""
         self._cases.setdefault(job.turn[0], len(self._cases))
         self._waiting.append(job)
 
-    def leave(self, job: StepJob) -> None:
-        """Let a case that has ended, or is not wanted any more, make room."""
-        for line in (self._waiting, self._running):
-            if job in line:
-                line.remove(job)
+    def remove(self, job: StepJob) -> None:
+        """Free the nodes of a case that has ended, or was cancelled."""
+        for jobs in (self._waiting, self._running):
+            if job in jobs:
+                jobs.remove(job)
 
-    def next(self) -> StepJob | None:
-        """Return a case whose nodes are free, and hold them for it; None where there is none."""
+    def begin_next(self) -> StepJob | None:
+        """Return a case whose nodes are free, and take the nodes for it; None if there is no such case."""
         now = time.time()
-        for job in sorted(self._waiting, key=self._place):
-            if now >= job.not_before and self._free(job):
+        for job in sorted(self._waiting, key=self._rank):
+            if now >= job.not_before and self._is_free(job):
                 self._waiting.remove(job)
                 self._running.append(job)
                 self._begun.add(job.turn)
                 return job
         return None
 
-    def _place(self, job: StepJob) -> tuple[bool, int, bool, int]:
-        """Return what is first: the second run of a pair, then what belongs to the first case."""
+    def _rank(self, job: StepJob) -> tuple[bool, int, bool, int]:
+        """Return the sort key of a waiting case: the second run of a pair is first, then the first case."""
         case, paired, number = job.turn
         return (not (paired and job.turn in self._begun), self._cases[case], paired, number)
 
-    def _free(self, job: StepJob) -> bool:
+    def _is_free(self, job: StepJob) -> bool:
         if job.node is None:
             return not self._running
         return all(other.node not in (None, job.node) for other in self._running)
@@ -114,19 +115,20 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
 
     def command(self, job: Any) -> list[str]:
         """Return the command; `--overlap`, since the job script's own step has its node, too."""
-        each = job.num_tasks_per_node or job.num_tasks
-        nodes = math.ceil(job.num_tasks / each)
-        # Of several nodes any will do, but the job script's own comes first.
-        where = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
-        size = [f"--nodes={nodes}", f"--ntasks={job.num_tasks}", f"--ntasks-per-node={each}"]
-        # By this name it is found where the job script's step has ended before it.
+        tasks_per_node = job.num_tasks_per_node or job.num_tasks
+        nodes = math.ceil(job.num_tasks / tasks_per_node)
+        # A run on one node stays on that of the job script.
+        nodelist = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         return [
             "srun",
             "--overlap",
+            # The step is found by this name if the job script's step has ended before it.
             '--job-name="$VIRTQUAL_JOB"',
-            *size,
+            f"--nodes={nodes}",
+            f"--ntasks={job.num_tasks}",
+            f"--ntasks-per-node={tasks_per_node}",
             f"--cpus-per-task={job.num_cpus_per_task or 1}",
-            *where,
+            *nodelist,
         ]
 
 
@@ -136,31 +138,30 @@ class StepJob(sched.Job):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.process: subprocess.Popen[bytes] | None = None
-        self.said = Path(self.stderr)
+        self.error_file = Path(self.stderr)
         self.asked_to_end: float | None = None
         self.timed_out = False
         self.not_before = self.tried_since = 0.0
-        #: The case, whether it is of a pair, and the number of that: what it stands in line by.
         self.turn: Turn = ("", True, 0)
 
     @property
     def span(self) -> Span:
-        """When it ran."""
+        """Begin and end."""
         return Span(self.submit_time, self.completion_time or time.time(), "harness")
 
     @property
     def node(self) -> str | None:
-        """The only node that it takes; None where it takes several, or any."""
-        named = "".join(_nodelist(self)).partition("=")[2]
-        return named if named and "," not in named else None
+        """The only node that it takes; None if it takes several, or any."""
+        names = "".join(_nodelist(self)).partition("=")[2]
+        return names if names and "," not in names else None
 
 
 class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
     """Runs job scripts as steps of the allocations that their partitions' `access` names."""
 
-    _count = 0
-    #: Of both partitions: a case of several nodes on one side runs while nothing does on the other.
-    _line = Line()
+    #: One for both partitions: a case of several nodes on one side runs while nothing runs on the other.
+    _queue = NodeQueue()
+    _submitted = count(1)
 
     def make_job(self, *args: Any, **kwargs: Any) -> StepJob:
         """Return a new job."""
@@ -180,26 +181,25 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
 
     def submit(self, job: Any) -> None:
         """Start the job script as a step, now or when its nodes are free."""
-        StepScheduler._count += 1
         (allocation,) = (option.partition("=")[2] for option in job.sched_access)
-        job._jobid = f"{allocation}.{held.number()}-{StepScheduler._count}"
-        # They are read and written later, in another working directory.
-        job.said, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()
+        job._jobid = f"{allocation}.{held.number()}-{next(self._submitted)}"
+        # The files are read and written later, in another working directory.
+        job.error_file, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()
         job.script = Path(job.script_filename).resolve()
-        job._submit_time, job._state = time.time(), "PENDING"
-        self._line.join(job)
+        job._submit_time, job._state = time.time(), "PEND_TIMEOUT_S"
+        self._queue.add(job)
         self._start()
 
     def _start(self) -> None:
-        while job := self._line.next():
-            first = [option.partition(",")[0] for option in _nodelist(job)]
-            line = [
-                *["srun", *job.sched_access, "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"],
-                *first,
-            ]
-            with job.output.open("wb") as out, job.said.open("wb") as err:
+        while job := self._queue.begin_next():
+            first_node = [option.partition(",")[0] for option in _nodelist(job)]
+            size = ["--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"]
+            with job.output.open("wb") as out, job.error_file.open("wb") as err:
                 job.process = subprocess.Popen(
-                    [*line, f"--job-name={job.name}", "bash", "-c", _TAKEN_THERE, str(job.script)],
+                    [
+                        *["srun", *job.sched_access, *size, *first_node, f"--job-name={job.name}"],
+                        *["bash", "-c", _RUN_SCRIPT, str(job.script)],
+                    ],
                     env={**slurm.environment(bare=True), "VIRTQUAL_JOB": job._jobid},
                     cwd=job.script.parent,
                     stdin=subprocess.DEVNULL,
@@ -210,7 +210,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             job._submit_time, job._state = time.time(), "RUNNING"
 
     def poll(self, *jobs: Any) -> None:
-        """See which steps have ended, end those whose time is over, and start those whose nodes are free."""
+        """Note which steps have ended, end those at their limit, and start those whose nodes are free."""
         for job in jobs:
             if job is not None:
                 self._poll(job)
@@ -223,15 +223,15 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         if (code := job.process.poll()) is not None:
             state = self._state(job, code)
             if state != "COMPLETED":
-                self._end_program(job, now + ENDING)
-            self._line.leave(job)
+                self._end_program(job, now + END_TIMEOUT_S)
+            self._queue.remove(job)
             if state == "LAUNCH_FAILED" and self._may_try_again(job, now):
-                job.process, job._state, job.not_before = None, "PENDING", now + PAUSE
-                self._line.join(job)
+                job.process, job._state, job.not_before = None, "PEND_TIMEOUT_S", now + RETRY_INTERVAL_S
+                self._queue.add(job)
                 return
             job._exitcode, job._completion_time, job._state = abs(code), now, state
         elif job.asked_to_end is not None:
-            if now - job.asked_to_end > ENDING:
+            if now - job.asked_to_end > END_TIMEOUT_S:
                 job.process.kill()
         elif job.time_limit and now - job.submit_time > job.time_limit:
             job.timed_out = True
@@ -239,23 +239,20 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
 
     @staticmethod
     def _end_program(job: Any, until: float) -> None:
-        """End what the job script has started: a step does not end with the one that started it.
-
-        No other case gets its nodes before.
-        """
+        """End the steps that a job script has started: they do not end with the script's own step."""
         allocation = job.jobid.partition(".")[0]
-        left = True
-        while left and time.time() < until:
+        while time.time() < until:
             with suppress(slurm.SilentError):
-                left = bool(slurm.end_steps(allocation, job.jobid))
-            time.sleep(PAUSE / 10 * left)
+                if not slurm.end_steps(allocation, job.jobid):
+                    return
+            time.sleep(RETRY_INTERVAL_S / 10)
 
     @staticmethod
     def _may_try_again(job: Any, now: float) -> bool:
-        """Return whether nothing of a job script has run yet, and it has not been tried for too long."""
+        """Return whether a job script has not begun yet, and was not tried for too long."""
         job.tried_since = job.tried_since or job.submit_time
         begun = (job.script.parent / "virtqual.begin").exists()
-        return not begun and now - job.tried_since < LAUNCHING
+        return not begun and now - job.tried_since < LAUNCH_TIMEOUT_S
 
     @staticmethod
     def _state(job: Any, code: int) -> str:
@@ -263,26 +260,28 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             return "TIMEOUT"
         if job.asked_to_end is not None:
             return "CANCELLED"
-        said = job.said.read_text(encoding="utf-8", errors="replace")
-        ends = [
-            state for state, words in _ENDS.items() if re.search(rf"(srun|slurmstepd): .*({words})", said)
+        errors = job.error_file.read_text(encoding="utf-8", errors="replace")
+        states = [
+            state
+            for state, pattern in _STATE_PATTERNS.items()
+            if re.search(rf"(srun|slurmstepd): .*({pattern})", errors)
         ]
-        # A step whose node dies may end with 0 all the same.
-        if code == 0 and "NODE_FAIL" not in ends:
+        # A step whose node dies may end with 0.
+        if code == 0 and "NODE_FAIL" not in states:
             return "COMPLETED"
-        return next(iter(ends), "FAILED")
+        return next(iter(states), "FAILED")
 
     def cancel(self, job: Any) -> None:
         """Ask a step to end: `srun` hands it on to the tasks."""
         if job.process is None:
-            self._line.leave(job)
+            self._queue.remove(job)
             job._exitcode, job._state = 1, "CANCELLED"
         elif job.exitcode is None and job.asked_to_end is None:
             job.asked_to_end = time.time()
             job.process.send_signal(signal.SIGTERM)
 
     def wait(self, job: Any) -> None:
-        """Wait until a step has ended; whoever does so as all is given up must not begin another."""
+        """Wait until a step has ended; no other is begun, since ReFrame may be giving up."""
         while not self.finished(job):
             self._poll(job)
             time.sleep(0.05)

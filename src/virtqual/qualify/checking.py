@@ -159,10 +159,10 @@ def _compare_answers(session: Session, again: Session, *, with_changes: bool) ->
     recorded, drawn = (
         [
             (verdict.series, verdict.gate, verdict)
-            for verdict in each.verdicts
+            for verdict in side.verdicts
             if with_changes or verdict.gate == "overhead"
         ]
-        for each in (session, again)
+        for side in (session, again)
     )
     if [key[:2] for key in recorded] != [key[:2] for key in drawn]:
         yield f"{name}: recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others"
@@ -189,8 +189,8 @@ def _describe(verdict: Verdict) -> str:
 def _find_other_fields(session: Session, again: Session) -> list[str]:
     """Return the fields of a conclusion that are not what the runs come to, such as ``preflight``."""
     recorded, drawn = (
-        each.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis", "verdicts"})
-        for each in (session, again)
+        side.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis", "verdicts"})
+        for side in (session, again)
     )
     pairs = [("", recorded, drawn)]
     for before, now in zip(session.verdicts, again.verdicts, strict=True):
@@ -232,15 +232,15 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary is None:
         return
-    made = Summary.of(session)
+    expected_summary = Summary.of(session)
     # These depend on the references of its day.
     varying = {"log": "", "verdicts": ()}
     outcomes, expected_outcomes = (
-        [(verdict.title, verdict.outcome, verdict.passes) for verdict in each.verdicts]
-        for each in (summary, made)
+        [(verdict.title, verdict.outcome, verdict.passes) for verdict in side.verdicts]
+        for side in (summary, expected_summary)
     )
     if outcomes != expected_outcomes or (
-        summary.model_copy(update=varying) != made.model_copy(update=varying)
+        summary.model_copy(update=varying) != expected_summary.model_copy(update=varying)
     ):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 

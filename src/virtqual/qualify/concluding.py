@@ -21,8 +21,8 @@ from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
-NIGHTS = 30
-"""Earlier sessions that are looked through for slow runs of this build: a month of nights."""
+#: Earlier sessions whose slow runs are counted: a month of nights.
+MAX_EARLIER_SESSIONS = 30
 
 
 def concluded(
@@ -79,7 +79,7 @@ def concluded(
     try:
         draw(session, earlier, log.directory)
     except Exception as error:
-        # What cannot be judged has been measured all the same, and is kept.
+        # The runs are kept, although they cannot be judged.
         ended_by(log, error)
         raise
     write(log, session)
@@ -87,7 +87,7 @@ def concluded(
 
 
 def draw(session: Session, earlier: Session | None, directory: Path) -> None:
-    """Write into a session what its runs come to, by its basis.
+    """Write the verdicts and the conclusion into a session, by its basis.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
     failed = [
         f"{failure.case} on {failure.partition}: {failure.reason}"
         for failure in session.failures
-        # Where nothing was measured at all it is no matter of the checks.
+        # If nothing was measured at all, no single check is the cause.
         if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
     slow_before = basis.slow_before.counted if basis.slow_before else NO_SLOW_RUNS
@@ -115,15 +115,18 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         slow_before=slow_before,
         today=basis.today,
     )
-    asked = references().qualifications.get(session.hypervisor_class)
+    check_set = references().qualifications.get(session.hypervisor_class)
+    cases = []
+    if check_set:
+        cases = catalogue.cases_of(catalogue.read(directory / catalogue.FILE), check_set.scope)
     conclude(
         session,
         judged,
         interrupted=basis.interrupted,
         broken=[*basis.broken, *failed],
         unqualified=references().hypervisor_class(session.hypervisor_class).unqualified,
-        asked=asked,
-        cases=catalogue.cases_of(catalogue.read(directory / catalogue.FILE), asked.scope) if asked else (),
+        asked=check_set,
+        cases=cases,
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     if basis.note:
@@ -132,7 +135,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
 
 def _slow_before(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
-    same = (
+    slow_runs = (
         summary.slow_runs
         for _, summary in summaries(paths.sessions())
         if isinstance(summary, Summary)
@@ -140,7 +143,7 @@ def _slow_before(session: Session) -> SlowRuns:
         and summary.stack_hash == session.stack["hash"]
         and summary.created < datetime.fromisoformat(session.created)
     )
-    counted = (slow.counted for slow in islice(same, NIGHTS) if slow)
+    counted = (slow.counted for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow)
     return sum(counted, NO_SLOW_RUNS)
 
 
@@ -154,12 +157,12 @@ def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
 def broken_by(session: Session, error: Exception, code: int | None = None) -> Session:
     """Write into a session that an error has ended it; see `ended_by`."""
     if code is None:
-        # As `virtqual.commands.speaking` does: what a person can mend is said in the error itself.
-        mended = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
-        code = getattr(error, "exit_code", 2 if mended else InfrastructureError.exit_code)
+        # As `virtqual.commands.speaking` does: a ValueError names a mistake in reviewed data.
+        is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+        code = getattr(error, "exit_code", 2 if is_mistake else InfrastructureError.exit_code)
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
-    kept = f"; its {len(session.runs)} runs are kept" if session.runs else ""
-    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{kept}."
+    runs = f"; its {len(session.runs)} runs are kept" if session.runs else ""
+    session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{runs}."
     session.next_step = session.resume_hint
     return session
 

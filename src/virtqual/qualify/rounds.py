@@ -21,7 +21,7 @@ from virtqual.site import held, slurm
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
-    """Run the pairs of a round; each run that finishes is in the log at once, whatever becomes of the others.
+    """Run the pairs of a round; each run is in the log as soon as it has finished.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     finally:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
-            # What was not measured must not be taken for passed.
+            # A check that was not measured must not be taken for passed.
             missing = catalogue.find_missing(catalogue.read(listed), *job.has)
             job.not_run = catalogue.group_missing(missing)
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
@@ -93,7 +93,7 @@ def _note_end(
     if note := process.database_note(files.log):
         job.screen.note(note)
     if ended.code != 0:
-        # Whether a node that failed a job is lost shows after some seconds.
+        # The state of a node that failed a job shows after some seconds.
         job.watch.settle()
     if job.watch.stop.is_set():
         return

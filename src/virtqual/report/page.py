@@ -258,12 +258,6 @@ class Row:
         """Which way the values are better."""
         return f"{self.verdict.better} is better"
 
-    @property
-    def budget(self) -> tuple[str, str]:
-        """What was allowed, and the margin."""
-        allowed, _, margin = self.verdict.budget.partition(" (")
-        return allowed, margin.removesuffix(")")
-
 
 def _content(session: Session) -> dict[str, Any]:
     admitted = admitted_of(session)

@@ -30,7 +30,7 @@ NOT_CREATED = "srun: error: Unable to create step for job 5: "
 def test_a_step_that_slurm_did_not_begin_or_end_has_slurms_word_for_it(tmp_path, said, state):
     file = tmp_path / "err"
     file.write_text(f"a warning\n{said}\n", encoding="utf-8")
-    job = SimpleNamespace(timed_out=False, asked_to_end=None, said=file)
+    job = SimpleNamespace(timed_out=False, asked_to_end=None, error_file=file)
     found = StepScheduler._state(job, 1)
     assert found == state
     assert (found in ENDED_STATES) == (state != "FAILED")
