@@ -1,1 +1,1 @@
-"""Files that people review and records that programs write: clear errors, written whole or not at all."""
+"""Files and programs: reviewed data, records, locks, and running other programs."""

@@ -1,4 +1,4 @@
-"""Read files whose content others decide: never more than a stated size, and no device that never ends."""
+"""Reading of files of unknown origin: up to a size, and no devices, which may never end."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ import os
 import stat
 from pathlib import Path
 
-#: Size of a record at most, B: a session of a hundred checks has a tenth of it.
+#: Largest size of a record: a session of a hundred checks has a tenth of it.
 MAX_RECORD_BYTES = 256 * 2**20
-#: Size of a file that people review at most, B.
+#: Largest size of a file that people review.
 MAX_REVIEWED_BYTES = 2**20
 
 
 def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False, links: bool = True) -> bytes:
-    """Return what a file holds.
+    """Return the content of a regular file.
 
     Parameters
     ----------
-    file
-        A regular file.
     max_bytes
         Largest size of the file; None for `MAX_RECORD_BYTES`.
     pipes
-        Whether it may also be a pipe or a terminal, as a person may name one on the command line.
+        Accept a pipe or a terminal, too, which a person may name on the command line.
     links
-        Whether it may be a link to the file.
+        Accept a symbolic link to the file.
 
     Raises
     ------
@@ -40,10 +38,10 @@ def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False,
 
 
 def read_start(file: Path, size: int, *, pipes: bool = False, links: bool = True) -> bytes:
-    """Return the first `size` bytes of a regular file; parameters and errors as `bytes_of`."""
+    """Return the first `size` bytes of a regular file; see `read_bytes`."""
 
     def open_without_waiting(path: str, flags: int) -> int:
-        # A pipe without a writer is opened, and refused, at once.
+        # Otherwise opening a pipe would wait for a writer.
         flags |= (0 if pipes else os.O_NONBLOCK) | (0 if links else os.O_NOFOLLOW)
         try:
             return os.open(path, flags)

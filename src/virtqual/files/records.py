@@ -1,4 +1,4 @@
-"""The writing and reading of records, with clear errors for a record that cannot be read."""
+"""Records of programs: written whole or not at all, and read with clear errors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
 def read_record_text(file: Path, what: str, *, pipes: bool = False) -> str:
-    """Return the text of a record's file, or of a pipe where those are allowed.
+    """Return the text of a record's file, or of a pipe if `pipes` is set.
 
     Raises
     ------
     UsageError
-        It cannot be read, is no regular file, too large, or no text in UTF-8; says that it is not `what` it
-        should be.
+        The file cannot be read, or is no text in UTF-8: it is "no `what`".
     """
     try:
         return reading.read_bytes(file, pipes=pipes).decode("utf-8")
@@ -39,23 +38,12 @@ def read_record_text(file: Path, what: str, *, pipes: bool = False) -> str:
 
 
 def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) -> RecordT:
-    """Read a record.
-
-    Parameters
-    ----------
-    model
-        The record's form.
-    file
-        The JSON file of the record.
-    what
-        Kind of record that is expected, for messages.
-    pipes
-        Whether a pipe will do.
+    """Read a record from a JSON file; `what` names its kind in messages.
 
     Raises
     ------
     UsageError
-        The file cannot be read, or is not of this form: names the file and the first key that is wrong.
+        The file cannot be read, or a key is wrong.
     """
     text = read_record_text(file, what, pipes=pipes)
     try:
@@ -66,20 +54,20 @@ def load(model: type[RecordT], file: Path, what: str, *, pipes: bool = False) ->
         raise UsageError(f"{file}: {mistake}") from None
 
 
-def write_whole(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:
+def write_record(record: BaseModel, path: Path, *, indent: int | None = None) -> Path:
     """Write a record as JSON; see `write_file`."""
     return write_file(record.model_dump_json(by_alias=True, indent=indent) + "\n", path)
 
 
 def write_file(content: str | bytes, path: Path) -> Path:
-    """Write a file whole or not at all; it is on the disk when this returns.
+    """Write a file whole or not at all, and wait until it is on the disk.
 
     A link at the path is replaced, not followed.
 
     Raises
     ------
     OSError
-        The file cannot be written; the file that was there is unchanged. Or the path is that of a device.
+        The file cannot be written, or the path is that of a device; a file at the path is unchanged.
     """
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
@@ -107,23 +95,17 @@ def write_file(content: str | bytes, path: Path) -> Path:
 
 
 def open_no_link(path: str, flags: int) -> int:
-    """Open a file that is written piece by piece; `open` takes this as its opener.
-
-    Raises
-    ------
-    OSError
-        The file cannot be opened, or is a symbolic link.
-    """
+    """Open a file that is no symbolic link; for ``open(..., opener=open_no_link)``."""
     return os.open(path, flags | os.O_NOFOLLOW, paths.file_mode())
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names of a directory's files to the disk."""
+    """Wait until the names of a directory's files are on the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems have nothing to bring to the disk.
+        # Some file systems do not support this.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

@@ -1,4 +1,4 @@
-"""Words for mistakes in files: which key, what is wrong with it, and what could have been meant."""
+"""Words of messages: names, keys and numbers, and the mistakes that pydantic finds."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
 
+# Categories of characters that control a terminal, change the direction of text, or have no width.
+_UNPRINTABLE_CATEGORIES = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
 
-#: Characters that a terminal obeys, that turn the direction of text or that have no width.
-_UNPRINTABLE = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
 
+def printable(text: str, max_chars: int | None = None) -> str:
+    """Return text that can be shown anywhere, shortened to `max_chars` characters.
 
-def printable(text: str, most: int | None = None) -> str:
-    """Return text from outside as it can be shown anywhere, of at most `most` characters.
-
-    A control character, a bidirectional override or another character without a shape is replaced by U+FFFD;
-    line feeds and tabs stay.
+    U+FFFD replaces control characters, bidirectional overrides and other characters without a shape; line
+    feeds and tabs stay.
 
     Examples
     --------
     >>> printable("a\\x1b[8mb")
     'a\ufffd[8mb'
     """
-    if most is not None and len(text) > most:
-        text = f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if max_chars is not None and len(text) > max_chars:
+        text = f"{text[: max_chars - 1]}\N{HORIZONTAL ELLIPSIS}"
     if text.isprintable() and text.isascii():
         return text
     return "".join(
-        "\ufffd" if unicodedata.category(c) in _UNPRINTABLE and c not in "\n\t" else c for c in text
+        "\ufffd" if unicodedata.category(c) in _UNPRINTABLE_CATEGORIES and c not in "\n\t" else c
+        for c in text
     )
 
 
 def dotted(key: Key) -> str:
-    """Return a key path as people write it: ``("budgets", 2, "margin")`` is ``budgets[2].margin``."""
+    """Return a key as people write it: ``("budgets", 2, "margin")`` is ``budgets[2].margin``."""
     text = ""
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -50,95 +50,84 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def list_names(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first of some names, and how many more there are: ``vm1, vm2 and 6 more``."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return separator.join(names[:most]) + more
+def list_names(names: Sequence[str], max_names: int, separator: str = ", ") -> str:
+    """Return the first names and the number of the others: ``vm1, vm2 and 6 more``."""
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return separator.join(names[:max_names]) + more
 
 
 def node_sort_key(node: str) -> tuple[int, str]:
-    """Return what names of nodes are sorted by: `vm10` after `vm9`."""
+    """Return the key that sorts node `vm10` after `vm9`."""
     return len(node), node
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the part of an error message that lists what could have been meant instead of `name`."""
-    names = sorted(known)
-    matches = get_close_matches(name, names, n=3, cutoff=0.5)
-    if matches:
+def suggest(name: str, valid_names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: similar names, else all valid names."""
+    names = sorted(valid_names)
+    if matches := get_close_matches(name, names, n=3, cutoff=0.5):
         return "did you mean " + " or ".join(matches) + "?"
-    return "known are " + (", ".join(names) if names else "none") + "."
+    return f"known are {', '.join(names) or 'none'}."
 
 
 def describe_mistakes(
     error: ValidationError, model: type[BaseModel], content: object
 ) -> list[tuple[Key, str]]:
-    """Return each mistake that pydantic found: the key, and a sentence that begins after it.
-
-    Parameters
-    ----------
-    error
-        The error that pydantic raised.
-    model
-        The model that it checked against.
-    content
-        The data that pydantic checked: mappings, lists and scalars.
-    """
-    found: dict[Key, list[tuple[str, str]]] = {}
-    for item in error.errors(include_url=False):
-        kind, message = item["type"], str(item["msg"]).removeprefix("Value error, ")
-        key = _in_content(item["loc"], content, missing=kind == "missing")
+    """Return the key of each mistake in `content`, and a message that begins after the key."""
+    messages_by_key: dict[Key, list[tuple[str, str]]] = {}
+    for mistake in error.errors(include_url=False):
+        kind, message = mistake["type"], str(mistake["msg"]).removeprefix("Value error, ")
+        key = _locate(mistake["loc"], content, is_missing=kind == "missing")
         if kind == "missing":
             message = "is missing, and has no default."
         elif kind == "extra_forbidden":
-            message = f"is not a key of this kind of entry: {suggest(str(key[-1]), _keys(model, key[:-1]))}"
+            message = (
+                f"is not a key of this kind of entry: {suggest(str(key[-1]), _list_keys(model, key[:-1]))}"
+            )
         elif kind not in ("value_error", "json_invalid"):
-            message = f"{message} (found {shorten(repr(item['input']), 60)})."
-        found.setdefault(key, []).append((kind, message))
-    told = []
-    for key, messages in found.items():
-        # Of the branches of a union, those of another type altogether explain nothing.
-        telling = [message for kind, message in messages if not kind.endswith("_type")]
-        told += [(key, message) for message in telling or [messages[0][1]]]
-    return told
+            message = f"{message} (found {shorten(repr(mistake['input']), 60)})."
+        messages_by_key.setdefault(key, []).append((kind, message))
+    mistakes = []
+    for key, messages in messages_by_key.items():
+        # In a union, branches of another type explain nothing.
+        of_this_type = [message for kind, message in messages if not kind.endswith("_type")]
+        mistakes += [(key, message) for message in of_this_type or [messages[0][1]]]
+    return mistakes
 
 
 def describe_first_mistake(error: ValidationError, model: type[BaseModel], content: object) -> str:
-    """Return such as ``key runs[0].pair: Input should be a valid integer``; parameters as above."""
+    """Return such as ``key runs[0].pair: Input should be a valid integer``."""
     key, message = describe_mistakes(error, model, content)[0]
     return f"key {dotted(key) or '(top)'}: {message}"
 
 
-def _in_content(loc: tuple[str | int, ...], content: object, *, missing: bool) -> Key:
-    """Return the part of pydantic's location that is in the content; it also names branches of unions."""
+def _locate(location: tuple[str | int, ...], content: object, *, is_missing: bool) -> Key:
+    """Return pydantic's location without the branches of unions, which are not in the content."""
     key: list[str | int] = []
-    for index, part in enumerate(loc):
-        children = _children(content)
+    for index, part in enumerate(location):
+        children: Mapping[Any, object] = {}
+        if isinstance(content, Mapping):
+            children = content
+        elif isinstance(content, list | tuple):
+            children = dict(enumerate(content))
         if part in children:
             content = children[part]
-        elif not (missing and index == len(loc) - 1):
+        elif not (is_missing and index == len(location) - 1):
             continue
         key.append(part)
     return tuple(key)
 
 
-def _children(node: object) -> Mapping[str | int, object]:
-    if isinstance(node, Mapping):
-        return node
-    return dict(enumerate(node)) if isinstance(node, list | tuple) else {}
-
-
-def _keys(kind: Any, key: Key) -> set[str]:
+def _list_keys(kind: Any, key: Key) -> set[str]:
     """Return the keys that a model, or a type made of models, has at `key`."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         fields = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
         if not key:
             return set(fields)
-        return _keys(fields[str(key[0])], key[1:]) if key[0] in fields else set()
-    arguments = get_args(kind)
-    if get_origin(kind) is Annotated:
+        return _list_keys(fields[str(key[0])], key[1:]) if key[0] in fields else set()
+    arguments, origin = get_args(kind), get_origin(kind)
+    if origin is Annotated:
         arguments = arguments[:1]
-    elif isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Iterable):
-        # A list, a tuple or a mapping: what it holds is one key further down.
-        arguments, key = arguments[-1:] if get_origin(kind) is dict else arguments, key[1:]
-    return set().union(*(_keys(argument, key) for argument in arguments)) if arguments else set()
+    elif isinstance(origin, type) and issubclass(origin, Iterable):
+        # The content of a list, a tuple or a mapping is one key further down.
+        arguments, key = arguments[-1:] if origin is dict else arguments, key[1:]
+    return set().union(*(_list_keys(argument, key) for argument in arguments)) if arguments else set()

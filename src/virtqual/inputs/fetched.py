@@ -199,7 +199,7 @@ def fetch(declared: Input, *, source: str | None = None, trust: bool = False) ->
         listed = FileList(name=name, url=declared.url, sha256=sha256, files=dict(_list_files(content)))
         if not listed.files:
             raise InfrastructureError(f"the input {name}: {url} has no file")
-        records.write_whole(listed, content / _LIST_FILE, indent=1)
+        records.write_record(listed, content / _LIST_FILE, indent=1)
         shutil.rmtree(paths.inputs() / name, ignore_errors=True)
         content.replace(paths.inputs() / name)
     finally:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files import reading
-from virtqual.files.records import write_whole
+from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
 from virtqual.session.session import Session, SlowRunsRecord
@@ -198,7 +198,7 @@ def summary(directory: Path) -> Summary:
     # Of another user's session it is made each time.
     with suppress(OSError):
         file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
-        write_whole(made, file_of(directory))
+        write_record(made, file_of(directory))
     return made
 
 

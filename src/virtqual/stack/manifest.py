@@ -110,7 +110,7 @@ class Manifest(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
-        return records.write_whole(self, directory / _FILE, indent=2)
+        return records.write_record(self, directory / _FILE, indent=2)
 
 
 def load(path: Path) -> Manifest:
