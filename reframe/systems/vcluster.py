@@ -40,21 +40,21 @@ def hypervisor_class(state):
 
 def kvm_of(state):
     """Return those of KVM's parameters that were asked for, or that change speed most."""
-    wanted = {"npt", "ept", "halt_poll_ns", "avic", *state["options"]["kvm"]}
+    parameters = {"npt", "ept", "halt_poll_ns", "avic", *state["options"]["kvm"]}
     return sorted(
         {
             f"{name}={value}"
             for host in state["hosts"]
             for name, value in host["kvm"].items()
-            if name.partition(".")[2] in wanted
+            if name.partition(".")[2] in parameters
         }
     )
 
 
 def partition(state, side, **extras):
     """Return one partition as the state file describes it."""
-    known, host, guest = state["partitions"][side], state["host"], state["guest"]
-    cpus = known["cpus_per_node"]
+    facts, host, guest = state["partitions"][side], state["host"], state["guest"]
+    cpus = facts["cpus_per_node"]
     # OpenBLAS chooses its kernel by CPUID; one for both sides.  Emulation runs SSE far faster than AVX2.
     kernel = "Nehalem" if emulates(state) else "Haswell"
     return {
@@ -65,7 +65,7 @@ def partition(state, side, **extras):
         # Both sides share one machine: the licence keeps them from running at the same time.
         "access": [f"--partition={side}", f"--licenses={state['slurm']['licence']}"],
         "max_jobs": 1,
-        "features": [side, *(["rdma"] if known.get("rdma") else [])],
+        "features": [side, *(["rdma"] if facts.get("rdma") else [])],
         "processor": {
             "arch": os.uname().machine,
             "num_cpus": cpus,
@@ -82,8 +82,8 @@ def partition(state, side, **extras):
             ["OPENBLAS_CORETYPE", kernel],
         ],
         "extras": {
-            "nodes": len(known["nodes"]),
-            "memory_mib": known["memory_mib"],
+            "nodes": len(facts["nodes"]),
+            "memory_mib": facts["memory_mib"],
             "llc_bytes": host["llc_bytes"],
             "scale": "small",
             "own_scheduler": True,
@@ -93,7 +93,7 @@ def partition(state, side, **extras):
             **({"run_seconds": 0} if state["hypervisor"]["accelerator"] == "tcg" else {}),
             "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},
             # -u: VMs that wait for a CPU lose packets, which are sent again after 17 ms instead of 67.
-            **({"rdma_options": ["-d", known["rdma"], "-u", "12"]} if known.get("rdma") else {}),
+            **({"rdma_options": ["-d", facts["rdma"], "-u", "12"]} if facts.get("rdma") else {}),
             **extras,
         },
     }
@@ -101,8 +101,8 @@ def partition(state, side, **extras):
 
 def emulators(state):
     """Return the build of each QEMU that emulates hosts, with the begin of its checksum."""
-    found = [host["emulator"] for host in state["hosts"] if host["emulator"]]
-    return sorted({f"QEMU {one['build']}, sha256 {one['sha256'][:12]}" for one in found})
+    builds = [host["emulator"] for host in state["hosts"] if host["emulator"]]
+    return sorted({f"QEMU {qemu['build']}, sha256 {qemu['sha256'][:12]}" for qemu in builds})
 
 
 def numa_nodes(state):
@@ -131,16 +131,16 @@ def host(state):
 
 def running(state):
     """Return the system while the cluster is up."""
-    found = state["hypervisor"]
+    qemu = state["hypervisor"]
     hypervisor = {
-        "vendor": found["vendor"],
-        "build": found["build"],
-        "accelerator": found["accelerator"],
-        "machine": found["machine"],
+        "vendor": qemu["vendor"],
+        "build": qemu["build"],
+        "accelerator": qemu["accelerator"],
+        "machine": qemu["machine"],
         "details": {
-            "sha256": found["sha256"],
-            "arguments": found["arguments"],
-            "adapter": found["adapter"],
+            "sha256": qemu["sha256"],
+            "arguments": qemu["arguments"],
+            "adapter": qemu["adapter"],
             "kvm": kvm_of(state),
             "hosts_emulated_by": emulators(state),
         },
@@ -154,7 +154,7 @@ def running(state):
     }
     return {
         "name": "vcluster",
-        "descr": f"one-machine cluster, {found['vendor']} {found['build']} ({found['accelerator']})",
+        "descr": f"one-machine cluster, {qemu['vendor']} {qemu['build']} ({qemu['accelerator']})",
         "hostnames": ["$^"],
         "prefix": f"{state['shared']}/reframe",
         "modules_system": "nomod",

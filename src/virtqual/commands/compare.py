@@ -42,26 +42,26 @@ def command(
     if len(sessions) < 2:
         raise UsageError("name two sessions or more")
     directories = [find(name, paths.sessions()) for name in sessions]
-    found = [load(directory) for directory in directories]
-    for session, directory in zip(found, directories, strict=True):
+    loaded = [load(directory) for directory in directories]
+    for session, directory in zip(loaded, directories, strict=True):
         complain_of(session, directory)
-    rows = compare(found)
+    rows = compare(loaded)
     if not rows:
         raise UsageError("no series was measured on both sides of a session")
     if output is not None:
-        write(page.render_comparison(found), output)
+        write(page.render_comparison(loaded), output)
         _say.print(str(output), soft_wrap=True)
         return
-    names = letters(len(found))
-    each = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for name, session in zip(names, found, strict=True):
+    names = letters(len(loaded))
+    overview = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for name, session in zip(names, loaded, strict=True):
         outcome = str(session.outcome or "")
-        each.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
+        overview.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
     differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     differ.add_column(style="dim")
-    for fact, words in differing(found):
+    for fact, words in differing(loaded):
         differ.add_row(Text(fact), Text("\n".join(f"{who}: {word}" for who, word in shared(words))))
-    _say.print(each, differ, sep="\n")
+    _say.print(overview, differ, sep="\n")
     _say.print(_table(rows, names))
     _say.print(
         "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
@@ -82,7 +82,7 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
         lines = []
         for row in group:
             ratios = (row.overhead, row.native, row.virtual)
-            first, *others = ("-" if x is None else format_ratio(x) for x in ratios)
-            lines.append((names[row.session], first, row.interval, *others, row.mark))
+            overhead, *sides = ("-" if x is None else format_ratio(x) for x in ratios)
+            lines.append((names[row.session], overhead, row.interval, *sides, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table

@@ -26,16 +26,16 @@ def command(
 ) -> None:
     """Set up the registry stack, unless another one will be used; nothing is installed twice."""
     stacks = paths.stacks()
-    used = _used(manifest.find_stacks(stacks), stack)
+    used = _choose_stack(manifest.find_stacks(stacks), stack)
     ours = used == registry.NAME
     todo = registry.plan(stacks, tuple(package or ()), stack=ours)
-    found = registry.load_current(stacks) if ours else None
+    current = registry.load_current(stacks) if ours else None
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
     if todo.wheels:
         _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
-    if found and todo.complete:
-        _say.print(f"registry stack {found.hash} is set up: {', '.join(found.features)}")
+    if current and todo.complete:
+        _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
     if not ours:
         _say.print(f"stack {used} is set up: of the registry stack nothing is installed")
@@ -43,16 +43,16 @@ def command(
         return
     registry.install(stacks, todo)
     if ours:
-        made = registry.write_manifest(stacks)
-        _say.print(f"registry stack {made.hash}:")
-        for program in made.programs:
+        written = registry.write_manifest(stacks)
+        _say.print(f"registry stack {written.hash}:")
+        for program in written.programs:
             _say.print(f"  {program.name} {program.version} ({program.origin})")
 
 
-def _used(there: list[str], asked: str) -> str:
-    if asked and asked != registry.NAME and asked not in there:
+def _choose_stack(names: list[str], name: str) -> str:
+    if name and name != registry.NAME and name not in names:
         raise UsageError(
-            f"no stack {asked!r} is set up (there are: {', '.join(there) or 'none'}); "
-            f"{manifest.name_setup(asked)} sets it up"
+            f"no stack {name!r} is set up (there are: {', '.join(names) or 'none'}); "
+            f"{manifest.name_setup(name)} sets it up"
         )
-    return asked or next(iter(there), registry.NAME)
+    return name or next(iter(names), registry.NAME)

@@ -15,9 +15,12 @@ from virtqual.session.store import find, load
 def command(
     session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
 ) -> None:
-    """Print the table of a session again, with its conclusion.  The exit code is 0 whatever that is."""
+    """Print the table of a session again, with its conclusion.
+
+    The exit code is 0, also if the session is over budget.
+    """
     directory = find(session, paths.sessions())
-    found, terminal = load(directory), Terminal()
-    terminal.begin(found, ())
-    terminal.end(found, str(directory))
-    complain_of(found, directory)
+    loaded, terminal = load(directory), Terminal()
+    terminal.begin(loaded, ())
+    terminal.end(loaded, str(directory))
+    complain_of(loaded, directory)

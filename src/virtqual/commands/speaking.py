@@ -34,8 +34,8 @@ _UNWRITABLE = {
     errno.EPERM,
     errno.EROFS,
 }
-#: As a shell says that a closed pipe (SIGPIPE) ended a command.
-PIPE_CLOSED = 141
+#: A shell's exit code of a command that a closed pipe (SIGPIPE) ended.
+PIPE_CLOSED_CODE = 141
 _errors = verbatim(soft_wrap=True, stderr=True)
 
 
@@ -54,9 +54,9 @@ def speaking() -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
     except (Exception, SystemExit) as error:
         if _pipe_closed(error):
-            # Whoever read the output has enough of it, such as `head`: nothing is wrong.
+            # The reader of the output, such as `head`, has enough: nothing is wrong.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(PIPE_CLOSED) from None
+            raise typer.Exit(PIPE_CLOSED_CODE) from None
         if hasattr(error, "format_message"):
             raise  # of the command line's options: click's own, wherever this version of typer keeps it
         if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
@@ -101,7 +101,7 @@ def write(text: str, file: Path) -> None:
 
 
 def _pipe_closed(error: BaseException) -> bool:
-    """Return whether nobody reads the output any more: rich ends the program then, other writers do not."""
+    """Return whether the output has no reader any more: rich ends the program then, other writers do not."""
     return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
 
 

@@ -15,12 +15,13 @@ from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
 from virtqual.verdict import Verdict
+from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.rule import LOOKS
 
-#: The tag of the checks that it runs.
+#: The tag of the short checks.
 TAG = "sweep"
-#: Columns of the terminal for one figure, such as ``+10.3%``.
-_CELL = 8
+#: Width of one figure, such as ``+10.3%``.
+_CELL_CHARS = 8
 
 
 def command(
@@ -45,43 +46,39 @@ def command(
 
 def _show(session: Session, console: Console) -> None:
     """Print how much slower each host was than the others of its kind, in each metric."""
-    told = [verdict for verdict in session.verdicts if verdict.hosts]
-    if not told:
+    verdicts = [verdict for verdict in session.verdicts if verdict.hosts]
+    if not verdicts:
         console.print(
             "No node can be told from another: a sweep needs nodes that all work at once "
             "(docs/system-file.md, All nodes at once)."
         )
         return
     sides = {
-        side: {h for run in session.runs if run.side == side for h in run.hosts.values()} for side in _SIDES
+        side: {h for run in session.runs if run.side == side for h in run.hosts.values()} for side in SIDES
     }
     kinds = [
         (host, side, hosts) for side, hosts in sides.items() for host in sorted(hosts, key=node_sort_key)
     ]
     console.print("\nTime by host, above (+) or below (-) the others of its kind:")
-    numbered = list(enumerate(told, 1))
+    numbered = list(enumerate(verdicts, 1))
     widest = max(len(f"{host} ({side})") for host, side, _ in kinds)
-    # As many metrics beside each other as are legible.
-    beside = max(1, (console.width - widest) // _CELL)
-    for part in (numbered[at : at + beside] for at in range(0, len(numbered), beside)):
+    columns = max(1, (console.width - widest) // _CELL_CHARS)
+    for part in (numbered[at : at + columns] for at in range(0, len(numbered), columns)):
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim")
         table.add_column("host", no_wrap=True)
         for number, _ in part:
-            table.add_column(f"[{number}]", justify="right", no_wrap=True, min_width=_CELL - 2)
-        for host, side, others in kinds:
-            table.add_row(f"{host} ({side})", *(_beside(verdict, host, others) for _, verdict in part))
+            table.add_column(f"[{number}]", justify="right", no_wrap=True, min_width=_CELL_CHARS - 2)
+        for host, side, hosts in kinds:
+            table.add_row(f"{host} ({side})", *(_compare_host(verdict, host, hosts) for _, verdict in part))
         console.print(table)
         for number, verdict in part:
             console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
 
 
-def _beside(verdict: Verdict, host: str, kind: Collection[str]) -> str:
+def _compare_host(verdict: Verdict, host: str, kind: Collection[str]) -> str:
     """Return by how much a host is slower than the mean of the others of its kind."""
-    known = verdict.hosts.keys() & kind
-    if host not in known or len(known) < 2:
+    hosts = verdict.hosts.keys() & kind
+    if host not in hosts or len(hosts) < 2:
         return "-"
-    # What is known is how much it differs from the mean of all of them, itself among them.
-    return f"{verdict.hosts[host] ** (len(known) / (len(known) - 1)) - 1:+.1%}"
-
-
-_SIDES = ("native", "virtual")
+    # The verdict has its difference from the mean of all hosts, with itself among them.
+    return f"{verdict.hosts[host] ** (len(hosts) / (len(hosts) - 1)) - 1:+.1%}"

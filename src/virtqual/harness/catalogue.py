@@ -1,7 +1,7 @@
 """The list of checks that ``reframe -L`` prints, and the reasons why a check cannot run here.
 
 ReFrame lists every case with the cases that it depends on, which for paired samples is the same check again
-and again.  In this list a check is one entry, whatever the number of its samples.
+and again.  In this list a check is one entry.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
 
 def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
-    """Return an entry for each check, whatever the number of its samples; fixtures are left out."""
+    """Return one entry for all samples of a check; fixtures are left out."""
     entries: dict[str, Entry] = {}
     hashes: dict[str, dict[str, str]] = defaultdict(dict)
     for check in checks:

@@ -147,7 +147,7 @@ def find_previous(slot: Slot, slots: Sequence[Slot], rotation: Rotation = ONE_PL
 def choose_nodes(slot: Slot, places: Sequence[Sequence[str]], rotation: Rotation) -> Sequence[str]:
     """Return the nodes of a run among those of each place of its side: VMs move on by one in each turn.
 
-    So every native node meets every VM, and a slow host is told from a slow hypervisor.
+    Every native node meets every VM, so that a slow host is told from a slow hypervisor.
 
     Examples
     --------

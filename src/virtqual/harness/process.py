@@ -28,15 +28,6 @@ MAX_OUTPUT_CHARS = 500
 
 
 @dataclass(frozen=True)
-class Files:
-    """Where ReFrame leaves its own results of a round."""
-
-    report: Path
-    junit: Path
-    log: Path
-
-
-@dataclass(frozen=True)
 class Ended:
     """The end of a ReFrame process.
 
@@ -65,57 +56,8 @@ def pattern(check: str) -> str:
     return f"^{'(%.*)?'.join(map(re.escape, check.split(' ')))}(%|$)"
 
 
-def command(
-    system: str,
-    files: Files,
-    *,
-    names: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    exclude: str,
-    environment: str,
-    policy: str,
-    settings: dict[str, str],
-    extras: dict[str, str],
-) -> list[str]:
-    """Return the ``reframe`` command of a round.
-
-    Parameters
-    ----------
-    system
-        To run on, both partitions.
-    files
-        Where its reports go.
-    names, tags
-        Patterns of check names, and tags that a check must have, all of them.
-    exclude
-        A tag that no check may have.
-    environment
-        The stack.
-    policy
-        ReFrame's execution policy.
-    settings
-        Variables of checks (``-S``).
-    extras
-        Facts that the results database keeps with the session.
-    """
-    line = [*_reframe(system), "-r", f"--exec-policy={policy}"]
-    line += [f"--report-file={files.report}", f"--report-junit={files.junit}"]
-    for name in names:
-        line += ["-n", name]
-    for tag in tags:
-        line += ["-t", tag]
-    line += [f"--exclude-tag=^{exclude}$", "-p", f"^{environment}$"]
-    for key, value in settings.items():
-        line += ["-S", f"{key}={value}"]
-    return [*line, "--session-extras=" + ",".join(f"{key}={value}" for key, value in extras.items())]
-
-
-def listing(system: str, scope: str) -> list[str]:
-    """Return the ``reframe`` command that lists the checks of a scope on a system."""
-    return [*_reframe(system), "-l", "-S", f"scope={scope}"]
-
-
-def _reframe(system: str) -> list[str]:
+def reframe_command(system: str) -> list[str]:
+    """Return the ``reframe`` command with the project's configuration and checks, for both partitions."""
     beside, root = Path(sys.executable).with_name("reframe"), paths.root()
     line = [str(beside) if beside.exists() else "reframe", "-C", str(root / "reframe/settings.py")]
     return [*line, "-c", str(root / "checks"), "--nocolor", "--system", system]
@@ -129,7 +71,7 @@ def run(
     stop: threading.Event,
     keep: Sequence[int] = (),
 ) -> Ended:
-    """Run ReFrame and report its progress.
+    """Run ReFrame, with its output in the file `log`, and report its progress.
 
     Parameters
     ----------
@@ -137,8 +79,6 @@ def run(
         The command.
     env
         Environment variables besides the present ones.
-    log
-        Its whole output goes here.
     on_event
         Called for every case that begins or ends.
     stop

@@ -120,7 +120,8 @@ def _list_checks(request: Request) -> tuple[Entry, ...]:
     """Return all checks as ReFrame loads them for the system."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / catalogue.FILE
-        line = process.listing(request.system, "full" if request.full else "quick")
+        scope = "full" if request.full else "quick"
+        line = [*process.reframe_command(request.system), "-l", "-S", f"scope={scope}"]
         done = execute.run(line, env={**environment(), "VIRTQUAL_CATALOGUE": str(file)})
         if not file.is_file():
             raise process.output_error(done.stdout + done.stderr)

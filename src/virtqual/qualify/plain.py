@@ -2,7 +2,7 @@
 
 All measuring cases come first, under either execution policy of ReFrame.  The verdict tests
 (``checks/overhead.py``) come after them, and say what the one judgement of the whole run says of their check.
-So one error rate holds for the run, however many checks it has.
+One error rate holds for all checks of the run.
 
 ``VIRTQUAL_SESSION``
     Directory of the session that virtqual runs this ReFrame for: then nothing is judged here.
@@ -154,9 +154,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
         run = _open_run([*measuring, *verdicts], restored, lock)
         recorder = _VerdictsLast(run, measuring, verdicts)
         runner.policy.task_listeners.insert(0, recorder)
-        others = [case for case in testcases if not judges(case)]
         try:
-            result = run_cases([*others, *verdicts])
+            result = run_cases(sorted(testcases, key=judges))
         except (KeyboardInterrupt, ForceExitError):
             run.interrupted = True
             raise

@@ -6,11 +6,11 @@ import re
 import signal
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.harness import catalogue, order, process
 from virtqual.harness.kinds import VERDICT
-from virtqual.harness.process import Files
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import hold_allocations
 from virtqual.qualify.plain import SESSION_VARIABLE
@@ -34,7 +34,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
-    files = Files(base.with_suffix(".json"), base.with_suffix(".junit.xml"), base.with_suffix(".log"))
+    output = base.with_suffix(".log")
     listed = job.log.directory / catalogue.FILE
     # Nodes that were booted since are as cold as those of the first round.
     turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
@@ -48,9 +48,9 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.screen.round_begins(
         part.number, f"{_checks(job.request, part)}: {_pairs(part, job.rotation(1).places)}", seconds
     )
-    line = _command(job, part, files)
+    line = _command(job, part, base)
     try:
-        ended = process.run(line, env, files.log, job.screen.event, job.watch.stop, keep=(job.lock,))
+        ended = process.run(line, env, output, job.screen.event, job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
         if not (job.request.names or job.request.tags):
@@ -58,31 +58,37 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
             missing = catalogue.find_missing(catalogue.read(listed), *job.has)
             job.not_run = catalogue.group_missing(missing)
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
-    _note_end(job, ended, files, catalogue.read(listed))
+    if note := process.database_note(output):
+        job.screen.note(note)
+    _note_end(job, ended, catalogue.read(listed))
+    if not (ended.code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
+        raise process.output_error(output.read_text(encoding="utf-8", errors="replace"))
 
 
-def _command(job: Qualification, part: Round, files: Files) -> list[str]:
+def _command(job: Qualification, part: Round, base: Path) -> list[str]:
+    """Return the ``reframe`` command of a round; `base` is the path of its reports, without a suffix."""
     names = [process.pattern(check) for check in part.checks] or list(job.request.names)
-    return process.command(
-        job.head.system,
-        files,
-        names=["|".join(names)] if names else [],
-        tags=job.request.tags,
-        exclude=VERDICT,
-        environment=job.head.stack["name"],
-        policy="async" if job.rotated else job.request.policy,
-        settings={"scope": "full" if job.request.full else "quick"},
-        extras={
-            "virtqual_session": job.head.session,
-            "hypervisor_class": job.head.hypervisor_class,
-            "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.head.build),
-        },
-    )
+    extras = {
+        "virtqual_session": job.head.session,
+        "hypervisor_class": job.head.hypervisor_class,
+        "hypervisor_build": re.sub(r"[^\w.+:-]+", "_", job.head.build),
+    }
+    return [
+        *process.reframe_command(job.head.system),
+        "-r",
+        f"--exec-policy={'async' if job.rotated else job.request.policy}",
+        f"--report-file={base.with_suffix('.json')}",
+        f"--report-junit={base.with_suffix('.junit.xml')}",
+        *(["-n", "|".join(names)] if names else []),
+        *(f"--tag={tag}" for tag in job.request.tags),
+        f"--exclude-tag=^{VERDICT}$",
+        f"--prgenv=^{job.head.stack['name']}$",
+        *("-S", f"scope={'full' if job.request.full else 'quick'}"),
+        f"--session-extras={','.join(f'{key}={value}' for key, value in extras.items())}",
+    ]
 
 
-def _note_end(
-    job: Qualification, ended: process.Ended, files: Files, entries: Sequence[catalogue.Entry]
-) -> None:
+def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalogue.Entry]) -> None:
     """Note what ended ReFrame, if it did not come to its own end.
 
     Raises
@@ -90,8 +96,6 @@ def _note_end(
     virtqual.errors.UsageError, virtqual.errors.InfrastructureError
         It ended without having begun, and why.
     """
-    if note := process.database_note(files.log):
-        job.screen.note(note)
     if ended.code != 0:
         # The state of a node that failed a job shows after some seconds.
         job.watch.settle()
@@ -114,8 +118,6 @@ def _note_end(
         raise UsageError(f"{reason} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
     elif error:
         raise error.exception
-    elif not files.report.is_file():
-        raise process.output_error(files.log.read_text(encoding="utf-8", errors="replace"))
 
 
 def _checks(request: Request, part: Round) -> str:
