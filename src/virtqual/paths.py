@@ -1,16 +1,16 @@
-"""Where virtqual reads and writes: one place, so that nothing else guesses.
+"""The directories that virtqual reads and writes, and the environment variables that name them.
 
 ``VIRTQUAL_ROOT``
     The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
     directory above ``src/`` of an editable installation, else the working directory.
 ``VIRTQUAL_STATE``
-    What is written: stacks, sessions, the results database.  Default: ``.virtqual`` in the root.
-    On a cluster it must be on a file system that every node sees at the same path.
+    Directory of stacks, sessions and the results database.  Default: ``.virtqual`` in the root.  Every node
+    of a cluster must see it at the same path.
 ``VIRTQUAL_STATE_SHARED``
     ``1``: other users may own the state directory and write to it.  They can then run commands as this user.
 ``VIRTQUAL_SHARED``
-    What several people use and no session changes: stacks and fetched inputs.  It may be read-only to those
-    who only run sessions.  Default: the state directory.
+    Directory of stacks and fetched inputs, which several people use and no session changes.  It may be
+    read-only.  Default: the state directory.
 ``VIRTQUAL_REFERENCES``
     Reviewed data to judge against.  Default: ``references`` in the root.
 """
@@ -25,8 +25,8 @@ from virtqual.errors import InfrastructureError
 
 def root() -> Path:
     """Return the project checkout."""
-    if given := os.environ.get("VIRTQUAL_ROOT"):
-        return Path(given).resolve()
+    if root_name := os.environ.get("VIRTQUAL_ROOT"):
+        return Path(root_name).resolve()
     checkout = Path(__file__).resolve().parents[2]
     return checkout if (checkout / "checks").is_dir() else Path.cwd()
 
@@ -37,7 +37,7 @@ def state() -> Path:
 
 
 def shared() -> Path:
-    """Return the directory of what several people may use (it may not exist yet)."""
+    """Return the directory of stacks and inputs (it may not exist yet)."""
     return Path(os.environ.get("VIRTQUAL_SHARED") or state()).resolve()
 
 
@@ -47,17 +47,17 @@ def references() -> Path:
 
 
 def stacks() -> Path:
-    """Return the directory that holds one directory a software stack."""
+    """Return the directory with a directory for each software stack."""
     return shared() / "stack"
 
 
 def inputs() -> Path:
-    """Return the directory that holds one directory an input that was fetched."""
+    """Return the directory with a directory for each fetched input."""
     return shared() / "inputs"
 
 
 def sessions() -> Path:
-    """Return the directory that holds one directory a session."""
+    """Return the directory with a directory for each session."""
     return state() / "sessions"
 
 
@@ -95,17 +95,18 @@ def make(directory: Path) -> Path:
         The directory cannot be made or written, or other users can write to it.
     """
     try:
-        for missing in [path for path in (*reversed(directory.parents), directory) if not path.exists()]:
-            missing.mkdir(mode=directory_mode(), exist_ok=True)
-        why = "" if os.access(directory, os.W_OK) else "it may not be written"
+        for path in (*reversed(directory.parents), directory):
+            if not path.exists():
+                path.mkdir(mode=directory_mode(), exist_ok=True)
+        reason = None if os.access(directory, os.W_OK) else "it may not be written"
     except OSError as error:
-        why = error.strerror or str(error)
-    if why:
+        reason = error.strerror or str(error)
+    if reason:
         raise InfrastructureError(
-            f"{directory}: {why}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
+            f"{directory}: {reason}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
         )
-    for checked in dict.fromkeys((state(), directory)):
-        _check_owner(checked)
+    for path in dict.fromkeys((state(), directory)):
+        _check_owner(path)
     return directory
 
 
@@ -115,12 +116,15 @@ def _check_owner(directory: Path) -> None:
         return
     status = directory.stat()
     if not is_trusted(status):
-        why, remedy = f"it belongs to user {status.st_uid}", "let VIRTQUAL_STATE name a directory of your own"
+        reason, remedy = (
+            f"it belongs to user {status.st_uid}",
+            "let VIRTQUAL_STATE name a directory of your own",
+        )
     elif status.st_mode & 0o022:
-        why, remedy = "other users can write to it", f"run: chmod go-w {directory}"
+        reason, remedy = "other users can write to it", f"run: chmod go-w {directory}"
     else:
         return
     raise InfrastructureError(
-        f"{directory}: {why}, and its files name commands to run and jobs to cancel; {remedy}. "
+        f"{directory}: {reason}, and its files name commands to run and jobs to cancel; {remedy}. "
         "VIRTQUAL_STATE_SHARED=1 allows it (SECURITY.md)"
     )

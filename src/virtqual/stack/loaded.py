@@ -179,35 +179,34 @@ def _parse_environment(lines: Iterable[str]) -> dict[str, str]:
     return variables
 
 
-def compare(left: LoadedSoftware, right: LoadedSoftware) -> list[SoftwareDifference]:
+def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDifference]:
     """Return all differences between two nodes."""
     differences = []
+    nodes = (reference, other)
 
     def add(kind: Literal["software", "processor"], what: str, first: str, second: str) -> None:
         if first != second:
             differences.append(SoftwareDifference(kind, what, first, second))
 
     for question, what in _QUESTIONS.items():
-        add("software", what, *(node.says.get(question, NOT_OBSERVABLE) for node in (left, right)))
-    for name in sorted(left.files.keys() | right.files.keys()):
-        first, second = (node.files.get(name) for node in (left, right))
-        if (first and first.sha256) != (second and second.sha256) or (name in left.files) != (
-            name in right.files
-        ):
-            add("software", name, *(_describe_file(node, name) for node in (left, right)))
-    add("software", "OPENBLAS_CORETYPE", left.coretype or "unset", right.coretype or "unset")
-    if left.environment is not None and right.environment is not None:
-        for name in sorted(left.environment.keys() | right.environment.keys()):
-            add("software", name, left.environment.get(name, "unset"), right.environment.get(name, "unset"))
-    features = [" ".join(sorted(a.cpu - b.cpu)) or "no other" for a, b in ((left, right), (right, left))]
-    add("processor", "CPU features", *features)
+        add("software", what, *(node.says.get(question, NOT_OBSERVABLE) for node in nodes))
+    for name in sorted(reference.files.keys() | other.files.keys()):
+        files = [node.files[name] or "not found" if name in node.files else "not loaded" for node in nodes]
+        checksums = [file.sha256 if isinstance(file, LoadedFile) else file for file in files]
+        if checksums[0] != checksums[1]:
+            add("software", name, *map(str, files))
+    add("software", "OPENBLAS_CORETYPE", *(node.coretype or "unset" for node in nodes))
+    if reference.environment is not None and other.environment is not None:
+        for name in sorted(reference.environment.keys() | other.environment.keys()):
+            add(
+                "software",
+                name,
+                reference.environment.get(name, "unset"),
+                other.environment.get(name, "unset"),
+            )
+    features = (reference.cpu - other.cpu, other.cpu - reference.cpu)
+    add("processor", "CPU features", *(" ".join(sorted(own)) or "no other" for own in features))
     return differences
-
-
-def _describe_file(node: LoadedSoftware, name: str) -> str:
-    if name not in node.files:
-        return "not loaded"
-    return str(node.files[name] or "not found")
 
 
 def compare_all(

@@ -42,7 +42,7 @@ class InstallPlan:
     packages
         Packages of the distribution.
     stack
-        Whether they are for the stack, or only for other uses.
+        True if they are for the stack, False if only for other uses.
     """
 
     wheels: tuple[str, ...]
@@ -51,7 +51,7 @@ class InstallPlan:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """True if nothing is missing."""
         return not (self.wheels or self.packages)
 
 
@@ -83,7 +83,7 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = Tr
     extra_packages
         Packages of the distribution for other uses, e.g. the one-machine cluster.
     stack
-        Whether the stack itself will be used.
+        True if the stack itself will be used.
 
     Raises
     ------

@@ -33,6 +33,11 @@ class Package:
     prefix: Path
     node: dict[str, Any]
 
+    def has_variants(self, variants: dict[str, str]) -> bool:
+        """Return whether the package was built with these values of variants."""
+        parameters = self.node.get("parameters", {})
+        return all(parameters.get(name) in (value, [value]) for name, value in variants.items())
+
     def __str__(self) -> str:
         return f"{self.name}@{self.version}/{self.hash[:7]}"
 
@@ -73,7 +78,7 @@ def register(environment: Path, directory: Path) -> Manifest:
         (name, entry, package)
         for name, entry in load_recipe()["programs"].items()
         for package in packages.values()
-        if package.name == entry["package"] and _has_variants(package, entry.get("variants", {}))
+        if package.name == entry["package"] and package.has_variants(entry.get("variants", {}))
     ]
     if not programs:
         raise InfrastructureError(f"no program is installed: run `spack -e {environment} install`")
@@ -121,17 +126,12 @@ def _read_packages(spack: list[str]) -> dict[str, Package]:
 def _check_operating_system(spack: list[str], environment: Path, packages: dict[str, Package]) -> None:
     """Refuse packages of another operating system: Spack installs any lock, with this machine's compilers."""
     system = execute.run_checked([spack[0], "arch", "--operating-system"], "spack arch failed").strip()
-    others = {package.node["arch"]["platform_os"] for package in packages.values()} - {system}
-    if others:
+    systems = {package.node["arch"]["platform_os"] for package in packages.values()}
+    if other_systems := " ".join(sorted(systems - {system})):
         raise InfrastructureError(
-            f"{environment}/spack.lock is for {', '.join(sorted(others))}, and this machine is {system}. "
+            f"{environment}/spack.lock is for {other_systems}, and this machine is {system}. "
             f"Run `spack -e {environment} concretize --force` and `spack -e {environment} install`"
         )
-
-
-def _has_variants(package: Package, variants: dict[str, str]) -> bool:
-    parameters = package.node.get("parameters", {})
-    return all(parameters.get(name) in (value, [value]) for name, value in variants.items())
 
 
 def _find_needed(root: Package, packages: dict[str, Package]) -> Iterator[Package]:
