@@ -36,19 +36,7 @@ DataModelT = TypeVar("DataModelT", bound=DataModel)
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """A mistake in a data file.
-
-    Parameters
-    ----------
-    file
-        The file as it was named.
-    line
-        Line of the key, from 1.
-    key
-        The key, such as ``budgets[2].margin``; empty for the whole file.
-    message
-        The mistake, and how to correct it.
-    """
+    """A mistake at a line (from 1) and key of a data file; the key is empty for the whole file."""
 
     file: str
     line: int
@@ -168,14 +156,7 @@ class _Constructor(RoundTripConstructor):  # type: ignore[misc, unused-ignore]
 
 
 def parse(path: Path, text: str | None = None) -> Document:
-    """Read a YAML file with its line numbers.
-
-    Parameters
-    ----------
-    path
-        The file.
-    text
-        Content of the file if it has been read.
+    """Read a YAML file with its line numbers; `text` is its content if it has been read.
 
     Raises
     ------

@@ -26,18 +26,7 @@ def run(
     seconds: float | None = None,
     stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program and return its output and exit code.
-
-    Parameters
-    ----------
-    command
-        The program with its arguments.
-    env
-        The whole environment of the program; None for the environment of this process.
-    seconds
-        The time limit; None for no limit.
-    stdin
-        Text for its standard input; None for no input.
+    """Run a program with the time limit `seconds`, and return its output and exit code.
 
     Raises
     ------
@@ -70,17 +59,12 @@ def run_checked(
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> str:
-    """Run a program and return its standard output; other parameters as for `run`.
-
-    Parameters
-    ----------
-    failure
-        Beginning of the message if the program fails, e.g. ``apt-get update failed``.
+    """Run a program and return its standard output.
 
     Raises
     ------
     InfrastructureError
-        The program cannot be started, failed, or exceeded the time limit; the message has the reason.
+        The program cannot be started, failed, or exceeded the time limit: `failure` with the reason.
     """
     try:
         completed = run(command, env=env, seconds=seconds)
@@ -109,16 +93,7 @@ def read_output(
 
 
 def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> None:
-    """Run a program with all its output in a log file, and end all its processes with it.
-
-    Parameters
-    ----------
-    command
-        The program with its arguments; it reads no input.
-    log
-        The log file, which is replaced.
-    seconds
-        The time limit.
+    """Run a program with its output in a new log file; its child processes end with it.
 
     Raises
     ------

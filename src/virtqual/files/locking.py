@@ -13,15 +13,7 @@ from virtqual import paths
 
 @contextmanager
 def hold_lock(file: Path, flags: int = 0) -> Iterator[int]:
-    """Open a file for reading and writing, wait for its lock, and yield the file descriptor.
-
-    Parameters
-    ----------
-    file
-        The file, which is made if it does not exist. A symbolic link is refused.
-    flags
-        Further flags of ``os.open``.
-    """
+    """Open or make a file (no symbolic link), wait for its lock, and yield the file descriptor."""
     flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(file, flags, paths.file_mode())
     try:

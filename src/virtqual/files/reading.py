@@ -14,16 +14,9 @@ MAX_REVIEWED_BYTES = 2**20
 
 
 def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False, links: bool = True) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file of at most `max_bytes` (default: `MAX_RECORD_BYTES`).
 
-    Parameters
-    ----------
-    max_bytes
-        Largest size of the file; None for `MAX_RECORD_BYTES`.
-    pipes
-        Accept a pipe or a terminal, too, which a person may name on the command line.
-    links
-        Accept a symbolic link to the file.
+    With `pipes` a pipe or a terminal is read, too, which a person may name on the command line.
 
     Raises
     ------

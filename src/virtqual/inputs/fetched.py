@@ -57,15 +57,7 @@ class FileList(BaseModel):
 
 @dataclass(frozen=True)
 class VerifiedInput:
-    """A fetched input that has not changed.
-
-    Attributes
-    ----------
-    sha256
-        Checksum of the downloaded file, which each run records.
-    files
-        The files by path below their common directory.
-    """
+    """A fetched input that has not changed: checksum of the download, and files by relative path."""
 
     sha256: str
     files: dict[str, Path]
@@ -98,12 +90,7 @@ def verify_for_run(declared: Input) -> VerifiedInput:
 
 
 def verify(declared: Input, *, read_files: bool = False) -> VerifiedInput:
-    """Return the files of an input after verifying them.
-
-    Parameters
-    ----------
-    read_files
-        Compare checksums, not only size and time of change.
+    """Return the files of an input after comparing size and time, or checksums if `read_files` is set.
 
     Raises
     ------
@@ -149,12 +136,7 @@ def _find_changes(listed: FileList, directory: Path, read_files: bool) -> Iterat
 def fetch(declared: Input, *, source: str | None = None, trust: bool = False) -> FileList:
     """Download, verify and unpack an input; an earlier one is replaced if that succeeds.
 
-    Parameters
-    ----------
-    source
-        Another URL of the same file.
-    trust
-        Accept a file whose checksum is not known.
+    `source` is another URL of the same file. With `trust` a file is accepted whose checksum is not known.
 
     Raises
     ------

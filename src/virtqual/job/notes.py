@@ -125,16 +125,7 @@ def read_note_text(path: Path) -> str:
 
 
 def read(stage: Path, tasks: int, job: str) -> Notes:
-    """Read the notes of a finished run.
-
-    Parameters
-    ----------
-    stage
-        Stage directory of the run.
-    tasks
-        Number of tasks that were requested.
-    job
-        The scheduler's id of the run's job.
+    """Read the notes of a finished run of a number of tasks in a job, by Slurm's id.
 
     Raises
     ------
@@ -191,7 +182,7 @@ def _check_job(path: Path, writer: str, job: str) -> None:
 
 
 def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
-    """Return the tasks of a step by rank; parameters and errors as for `read`."""
+    """Return the tasks of a step by rank; see `read`."""
     tasks_by_rank: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         text = read_note_text(path)
@@ -213,7 +204,7 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
 def _read_software(stage: Path, node: str) -> LoadedSoftware:
     path = stage / f"virtqual.seen.{node}"
     if not path.is_file():
-        raise NotesError(f"node {node} did not write which libraries it loads (no {path.name})")
+        raise NotesError(f"node {node} did not note its software (no {path.name})")
     try:
         return loaded.parse(read_note_text(path), node)
     except loaded.IncompleteRecordError as error:
@@ -223,7 +214,7 @@ def _read_software(stage: Path, node: str) -> LoadedSoftware:
 def _read_node_files(stage: Path, node: str) -> gather.NodeFiles:
     path = stage / f"virtqual.node.{node}"
     if not path.is_file():
-        raise NotesError(f"node {node} did not write down what it is (no {path.name})")
+        raise NotesError(f"node {node} did not note its identity (no {path.name})")
     try:
         return gather.parse(read_note_text(path))
     except gather.GatherError as error:
@@ -248,15 +239,7 @@ def read_program_seconds(directory: Path) -> float:
 
 
 def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
-    """Return the identity of each node by name, with the CPUs that the run used there.
-
-    Parameters
-    ----------
-    notes
-        Notes of a finished run.
-    host
-        Facts about the hypervisor's host, for virtual nodes.
-    """
+    """Return the identity of each node by name, with the CPUs of the run and the facts of a VM's host."""
     identities = {}
     for node in dict.fromkeys(task.node for task in notes.tasks):
         own_cpus = frozenset[int]().union(*(task.cpus for task in notes.tasks if task.node == node))
@@ -271,20 +254,10 @@ def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
 def check_binding(
     tasks: Sequence[Task], cpus_per_task: int, nodes: int, cores: Cores, *, whole_cores: bool = True
 ) -> None:
-    """Verify that each task had the requested number of CPUs for itself.
+    """Verify that each task had the requested number of cores for itself, and the number of nodes.
 
-    Parameters
-    ----------
-    tasks
-        The tasks of the run.
-    cpus_per_task
-        Number of cores per task; of CPUs (hardware threads) without `whole_cores`.
-    nodes
-        Number of nodes of the run.
-    cores
-        The cores of each node.
-    whole_cores
-        Whether a task may use some or all hardware threads of a core, and shares the core with no other task.
+    With `whole_cores` a task may use some or all hardware threads of a core. Without it, CPUs (hardware
+    threads) are counted, not cores.
 
     Raises
     ------
