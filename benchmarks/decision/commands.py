@@ -20,7 +20,7 @@ from virtqual.references.metrics import Metric
 from virtqual.references.noise import Prior
 from virtqual.verdict.batches import Case
 from virtqual.verdict.estimate import Floats, Noise
-from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.outcome import OUTCOMES
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 from virtqual.verdict.places import recognise
 from virtqual.verdict.rule import LOOKS, Batch, judge
@@ -86,7 +86,7 @@ def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
         ]
         judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
         answers = np.concatenate([state.outcome.reshape(state.shape) for state in judged], axis=1)
-        names = [[Outcome.from_code(int(one)).name for one in row] for row in answers]
+        names = [[OUTCOMES[one].name for one in row] for row in answers]
         found[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
     return found
 

@@ -14,7 +14,7 @@ import noise_models as models
 import numpy as np
 
 from virtqual.references.noise import STATED_BETWEEN_DF
-from virtqual.verdict.estimate import Floats, Noise, history, with_whole
+from virtqual.verdict.estimate import Floats, Noise, append_mean, history
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, recognise
 from virtqual.verdict.rule import LOOKS, Batch, BatchState, decide
@@ -277,7 +277,7 @@ def curve_session(
 def _curve_histories() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(8)
     n, v = models.curves(rng, (300, SESSIONS), PAIRS)
-    d = np.moveaxis(with_whole(v - n), -1, 1)
+    d = np.moveaxis(append_mean(v - n), -1, 1)
     return history(d)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from virtqual.references import Budget
 from virtqual.references.metrics import Metric
 from virtqual.session.measured import COLUMNS
-from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict import Case, Prior, judge_sessions
 from virtqual.verdict.estimate import Noise
 from virtqual.verdict.pairs import Sample, pair_up
 from virtqual.verdict.rule import Batch, judge
@@ -57,7 +57,7 @@ def told(what: str, seconds: float, goal: float, kib: int = 0, most: float = 0) 
 def session(rng: np.random.Generator) -> bool:
     made = cases(rng, 200)
     begin = time.process_time()
-    judge_session(made)
+    judge_sessions([made])
     return told(f"200 metrics, {PAIRS} pairs each", time.process_time() - begin, 1)
 
 

@@ -1,17 +1,23 @@
 """Samples with the differences that a test asks for, and where the project's references are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from virtqual.references import Budget
 from virtqual.references.metrics import Metric
-from virtqual.verdict import Case, Prior, Verdict, judge_session
+from virtqual.verdict import Case, Prior, SessionVerdict, Verdict, judge_sessions
 from virtqual.verdict.pairs import Sample, Series
 from virtqual.verdict.rule import LOOKS
 
 REFERENCES = Path(__file__).parents[2] / "references"
+
+
+def judge_session(cases: Iterable[Case], **more: object) -> SessionVerdict:
+    """Return the verdicts of one session."""
+    (answer,) = judge_sessions([cases], **more)
+    return answer
 
 
 def alone(

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from made_series import judge_session
 from typer.testing import CliRunner
 
 from made_runs import keep, made_run, session_of
@@ -12,7 +13,7 @@ from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.references import Budget
 from virtqual.session.session import Request
-from virtqual.verdict import Case, Outcome, Prior, judge_session
+from virtqual.verdict import Case, Outcome, Prior
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from inspect import cleandoc
 from io import StringIO
 
 import pytest
+from made_series import judge_session
 from rich.console import Console
 from typer.main import get_command
 
@@ -15,7 +16,7 @@ from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
 from virtqual.site.systems import HypervisorBuild
-from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict import Case, Prior
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")

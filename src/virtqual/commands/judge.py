@@ -20,7 +20,7 @@ from virtqual.references.load import known
 from virtqual.report.console import verbatim
 from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
-from virtqual.session.conclusion import EXIT_CODES, slow_runs_record
+from virtqual.session.conclusion import EXIT_CODES
 from virtqual.session.measured import read
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
@@ -119,8 +119,8 @@ def _reasons(answer: SessionVerdict) -> list[str]:
     reasons = [_NOT_THE_CHECKS]
     if answer.confounded:
         reasons.append(answer.confounded)
-    if answer.slow_found:
-        reasons.append(f"slow runs: {answer.slow_text}")
+    if answer.slow_runs.found:
+        reasons.append(f"slow runs: {answer.slow_runs.text}")
     return reasons
 
 
@@ -132,7 +132,7 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
             line = SessionLine(
                 session=name,
                 outcome=answer.outcome,
-                slow_runs=slow_runs_record(answer),
+                slow_runs=answer.slow_runs,
                 reasons=_reasons(answer),
             )
             sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
@@ -146,7 +146,7 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
     terminal = Terminal()
     for name, answer in zip(names, answers, strict=True):
         terminal.console.print(Text("session ").append(name, "bold"))
-        terminal.verdicts(answer.verdicts, slow_runs_record(answer))
+        terminal.verdicts(answer.verdicts, answer.slow_runs)
         native = {host for verdict in answer.verdicts for host in verdict.native_hosts}
         virtual = {host for verdict in answer.verdicts for host in verdict.virtual_hosts}
         terminal.hosts(answer.verdicts, [native, virtual])

@@ -16,7 +16,7 @@ from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
-from virtqual.session.session import Basis, Session, SlowRunsRecord
+from virtqual.session.session import Basis, Session
 from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
@@ -68,7 +68,7 @@ def concluded(
         runs=session.measured,
         looks=tuple(looks),
         share=share,
-        slow_before=SlowRunsRecord.of(_slow_before(session)),
+        slow_before=_slow_before(session),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         interrupted=interrupted,
@@ -106,7 +106,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         # If nothing was measured at all, no single check is the cause.
         if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
-    slow_before = basis.slow_before.counted if basis.slow_before else NO_SLOW_RUNS
+    slow_before = basis.slow_before or NO_SLOW_RUNS
     judged = judge(
         session,
         earlier=earlier,
@@ -143,8 +143,7 @@ def _slow_before(session: Session) -> SlowRuns:
         and summary.stack_hash == session.stack["hash"]
         and summary.created < datetime.fromisoformat(session.created)
     )
-    counted = (slow.counted for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow)
-    return sum(counted, NO_SLOW_RUNS)
+    return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
 
 
 def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from virtqual.session.session import SlowRunsRecord
 from virtqual.verdict import Interval, Outcome, Verdict
+from virtqual.verdict.slow_runs import SlowRuns
 
 Schema = Literal["virtqual-verdict/2"]
 
@@ -65,5 +65,5 @@ class SessionLine(BaseModel):
     session: str
     outcome: Outcome
     qualified: Literal[False] = False
-    slow_runs: SlowRunsRecord
+    slow_runs: SlowRuns
     reasons: list[str]

@@ -17,12 +17,13 @@ from virtqual.files.wording import printable
 from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
-from virtqual.session.session import MAX_LABEL_CHARS, Head, Session, SlowRunsRecord
+from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site.placement import word
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.outcome import format_range, format_ratio, format_value
 from virtqual.verdict.outliers import outliers
 from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.slow_runs import SlowRuns
 
 _STYLE = {
     "WITHIN": "green",
@@ -158,7 +159,7 @@ class Terminal:
         self._say(Text(text, style="dim"))
 
     def verdicts(
-        self, verdicts: Sequence[Verdict], slow_runs: SlowRunsRecord | None, waivers: Sequence[str] = ()
+        self, verdicts: Sequence[Verdict], slow_runs: SlowRuns | None, waivers: Sequence[str] = ()
     ) -> None:
         """Show the table of verdicts, and say below it what is not within budget."""
         if not verdicts:

@@ -9,7 +9,7 @@ from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.files.wording import pluralize
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
-from virtqual.session.session import Session, SlowRunsRecord
+from virtqual.session.session import Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 
 #: The exit code of each outcome (docs/exit-codes.md).
@@ -92,8 +92,8 @@ def conclude(
     elif verdict is not None:
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
         session.conclusion = _sentence(session, answer, session.verdicts)
-    if verdict and verdict.slow_found and not (interrupted or broken):
-        session.conclusion += f" Slow runs: {verdict.slow_text}."
+    if verdict and verdict.slow_runs.found and not (interrupted or broken):
+        session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
     if session.lost:
         session.conclusion += f" {_lost(session)}"
     session.missing = []
@@ -111,14 +111,9 @@ def _keep(session: Session, judged: Judged | None) -> None:
     session.refused = judged.admitted.refused
     if judged.verdict:
         session.verdicts = list(judged.verdict.verdicts)
-        session.slow_runs = slow_runs_record(judged.verdict)
+        session.slow_runs = judged.verdict.slow_runs
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
-
-
-def slow_runs_record(verdict: SessionVerdict) -> SlowRunsRecord:
-    """Return what a session file keeps of slow runs."""
-    return SlowRunsRecord.of(verdict.slow_runs, verdict.slow_text if verdict.slow_found else "")
 
 
 def _first_reason(session: Session) -> str:

@@ -23,7 +23,7 @@ from virtqual.references.load import known as references
 from virtqual.runs import Run
 from virtqual.session.pairing import Before, cases_of, series_of
 from virtqual.session.session import Session
-from virtqual.verdict import SessionVerdict, judge_session
+from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
@@ -115,8 +115,8 @@ def judge(
             before=before,
             interrupted=interrupted(session),
         )
-        verdict = judge_session(
-            cases,
+        (verdict,) = judge_sessions(
+            [cases],
             hypervisor_class=known.hypervisor_class(name),
             waivers=known.waivers,
             build=session.build,

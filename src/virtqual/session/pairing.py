@@ -13,7 +13,7 @@ from virtqual.references import Budget, Gate, NoReferenceError, Prior, Reference
 from virtqual.references.metrics import Metric
 from virtqual.runs import Declared, Result, Run
 from virtqual.verdict import Case
-from virtqual.verdict.batches import counted, places_of
+from virtqual.verdict.batches import choose_pairs, places_of
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
 #: Noise of a metric that no reviewed file knows: that of most families of references/noise/default.yaml, and
@@ -149,7 +149,7 @@ def _host_bound(series: Series | None, references: References, system: str) -> f
     """Return how much the hosts of both sides differ at most, log units; infinity if no survey says."""
     if series is None or not series.valid:
         return math.inf
-    places = places_of(series, counted(series))
+    places = places_of(series, choose_pairs(series))
     if places.kind not in ("fixed", "rotated"):
         return math.inf
     return references.host_bound(series, system, *places.roles, rotated=places.kind == "rotated")

@@ -317,51 +317,6 @@ class Failure(BaseModel):
         return f"{self.partition}: {self.reason}"
 
 
-class SlowRunsRecord(BaseModel):
-    """Runs that were slow, counted by side; see `virtqual.verdict.slow_runs`.
-
-    Attributes
-    ----------
-    virtual, virtual_runs, native, native_runs
-        Slow runs of this session, and how many there were.
-    factor
-        How many times as long as a typical one a slow virtual run took, the median; 0 where none was slow.
-    found
-        Whether virtual runs are slow more often than native ones, here and in earlier sessions of this build
-        together.
-    text
-        The same in words; empty where it was not found.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    virtual: int
-    virtual_runs: int
-    native: int
-    native_runs: int
-    factor: float
-    found: bool = False
-    text: str = ""
-
-    @classmethod
-    def of(cls, counted: SlowRuns, text: str = "") -> SlowRunsRecord:
-        """Return counted runs as a record; the text is empty if virtual runs are not slow more often."""
-        return cls(
-            virtual=counted.virtual,
-            virtual_runs=counted.virtual_runs,
-            native=counted.native,
-            native_runs=counted.native_runs,
-            factor=counted.factor,
-            found=bool(text),
-            text=text,
-        )
-
-    @property
-    def counted(self) -> SlowRuns:
-        """The counts alone."""
-        return SlowRuns(self.virtual, self.virtual_runs, self.native, self.native_runs, self.factor)
-
-
 class Basis(BaseModel):
     """The arguments of a judgement besides the session: with these it can be made again.
 
@@ -389,7 +344,7 @@ class Basis(BaseModel):
     looks: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
     share: int = Field(default=1, ge=1)
     earlier: str = ""
-    slow_before: SlowRunsRecord | None = None
+    slow_before: SlowRuns | None = None
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()
@@ -450,7 +405,7 @@ class Conclusion(BaseModel):
     canaries: list[Canary] = []
     not_run: list[str] = []
     verdicts: list[Verdict] = []
-    slow_runs: SlowRunsRecord | None = None
+    slow_runs: SlowRuns | None = None
     waivers: list[str] = []
     basis: Basis | None = None
 

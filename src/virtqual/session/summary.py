@@ -23,10 +23,11 @@ from virtqual.files import reading
 from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
-from virtqual.session.session import Session, SlowRunsRecord
+from virtqual.session.session import Session
 from virtqual.session.store import each, find, is_of_the_future, load
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
+from virtqual.verdict.slow_runs import SlowRuns
 
 #: Sessions that tell how long runs take.
 MAX_RECENT_SESSIONS = 10
@@ -87,7 +88,7 @@ class Summary(BaseModel):
     stack: str = ""
     stack_hash: str = ""
     durations: dict[str, CaseDurations] = {}
-    slow_runs: SlowRunsRecord | None = None
+    slow_runs: SlowRuns | None = None
     facts: dict[str, str]
     verdicts: tuple[Verdict, ...]
 

@@ -7,7 +7,6 @@ from virtqual.verdict.session import (
     Need,
     SessionError,
     SessionVerdict,
-    judge_session,
     judge_sessions,
     worst_outcome,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "SessionVerdict",
     "Verdict",
     "first_of",
-    "judge_session",
     "judge_sessions",
     "worst_outcome",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from virtqual.references.budgets import Budget, Gate
 from virtqual.references.noise import Prior
 from virtqual.verdict.estimate import Floats, Noise
-from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.pairs import Pair, Series, Side
 from virtqual.verdict.places import Places, everywhere_alike, recognise
 from virtqual.verdict.rule import SHARED_BOOT, Batch, BatchState, Cause
@@ -78,7 +78,7 @@ class Question:
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs that count."""
-        return counted(self.case.series)
+        return choose_pairs(self.case.series)
 
     @cached_property
     def places(self) -> Places:
@@ -96,7 +96,7 @@ class Question:
         series = self.case.baseline
         if series is None or not self.is_change:
             return None
-        pairs = counted(series)
+        pairs = choose_pairs(series)
         return *costs(series, pairs), places_of(series, pairs, self.case.earlier_bound)
 
     @property
@@ -109,8 +109,8 @@ class Question:
 
     @cached_property
     def sigma(self) -> Floats:
-        """Known standard deviation of a pair; see `known_sigma`."""
-        return known_sigma(self.case.prior, self.case.series.width)
+        """Known standard deviation of a pair; see `sigma_of`."""
+        return sigma_of(self.case.prior, self.case.series.width)
 
     @property
     def key(self) -> Hashable:
@@ -126,7 +126,7 @@ class Question:
 
 
 @lru_cache(maxsize=4096)
-def known_sigma(prior: Prior, width: int) -> Floats:
+def sigma_of(prior: Prior, width: int) -> Floats:
     """Return the known standard deviation of a pair, for each size and for their mean."""
     covariance = prior.covariance(width)
     sigma = np.sqrt(np.diagonal(covariance))
@@ -166,18 +166,13 @@ def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) ->
         places = _recognised(native, virtual, boots, bound)
         if places.kind in ("exchanged", "rotated"):
             return places
-    return _untold(boots)
-
-
-@lru_cache(maxsize=4096)
-def _untold(boots: tuple[str, ...]) -> Places:
-    return replace(everywhere_alike(len(boots)), boot=recognise(boots, boots, boots).boot)
+    return replace(everywhere_alike(len(boots)), boot=_recognised(boots, boots, boots).boot)
 
 
 _recognised = lru_cache(maxsize=4096)(recognise)
 
 
-def counted(series: Series) -> tuple[Pair, ...]:
+def choose_pairs(series: Series) -> tuple[Pair, ...]:
     """Return the valid pairs; of a rotation, complete turns of the same hosts.
 
     If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
@@ -272,7 +267,7 @@ class Ruling:
     @property
     def outcome(self) -> Outcome:
         """The answer."""
-        return Outcome.from_code(int(self.state.outcome[self.row]))
+        return OUTCOMES[int(self.state.outcome[self.row])]
 
     @property
     def cause(self) -> Cause:

@@ -2,7 +2,7 @@
 
 All values are natural logarithms, signed so that positive is worse. An array of differences has the shape
 (..., n_pairs, n_columns): leading axes are independent series, a scalar has one column, a curve has one for
-each size and a last one for its mean over the sizes (`with_whole`).
+each size and a last one for its mean over the sizes (`append_mean`).
 
 The variance of an estimate has several *parts*, each with its own degrees of freedom. Bounds are Student's t
 with the degrees of freedom of the sum (Satterthwaite 1946, doi:10.2307/3002019).
@@ -176,7 +176,7 @@ class Estimate:
         )
 
 
-def with_whole(values: Floats) -> Floats:
+def append_mean(values: Floats) -> Floats:
     """Append the mean over the sizes as a last column; a scalar stays as it is.
 
     The shape (..., n_points) becomes (..., n_points + 1), or stays (..., 1).

@@ -12,7 +12,7 @@ import numpy as np
 from virtqual.references.budgets import BudgetError
 from virtqual.verdict import rule, texts
 from virtqual.verdict.batches import Case, Question, Ruling, batch_of
-from virtqual.verdict.estimate import Floats, with_whole
+from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError
 from virtqual.verdict.places import host_effects
@@ -215,7 +215,7 @@ def _geometric_mean(values: Floats) -> float:
 def _intervals(ruling: Ruling) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
     better = ruling.question.case.series.metric.better
-    return [Interval.of(*bounds, better) for bounds in ruling.bounds]
+    return [Interval.build(*bounds, better) for bounds in ruling.bounds]
 
 
 def _findings(ruling: Ruling, scalar: Interval, looks: Sequence[int]) -> tuple[OverRange, ...]:
@@ -239,7 +239,7 @@ def _findings(ruling: Ruling, scalar: Interval, looks: Sequence[int]) -> tuple[O
         sizes = slice(found.start, found.stop)
         low, high = series.points[found.start], series.points[found.stop - 1]
         upper = float(np.mean([bounds[2] for bounds in ruling.bounds[sizes]]))
-        judged = Interval.of(found.mean, found.low, max(found.mean, upper), series.metric.better)
+        judged = Interval.build(found.mean, found.low, max(found.mean, upper), series.metric.better)
         limit = float(np.mean(question.limit[sizes]))
         findings.append(
             (
@@ -263,6 +263,6 @@ def _host_factors(question: Question) -> dict[str, float]:
     places = question.places
     if places.kind not in ("exchanged", "rotated"):
         return {}
-    native, virtual = map(with_whole, question.costs)
+    native, virtual = map(append_mean, question.costs)
     effects, is_known = host_effects(native, virtual, places)
     return {places.hosts[host]: math.exp(effects[host, -1]) for host in np.flatnonzero(is_known)}

@@ -24,15 +24,11 @@ class Outcome(Enum):
     @property
     def code(self) -> int:
         """The number that stands for the outcome in arrays."""
-        return _OUTCOMES.index(self)
-
-    @classmethod
-    def from_code(cls, code: int) -> Outcome:
-        """Return the outcome that a number in an array stands for."""
-        return _OUTCOMES[code]
+        return OUTCOMES.index(self)
 
 
-_OUTCOMES = tuple(Outcome)
+#: The outcomes by their codes.
+OUTCOMES = tuple(Outcome)
 #: The outcome of a set of verdicts is the first of these that occurs.
 _PRECEDENCE = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Outcome.WITHIN)
 

@@ -18,7 +18,7 @@ from virtqual.references.published import CaseEntry, ClaimEntry, Published, Stat
 from virtqual.verdict.batches import Case
 from virtqual.verdict.outcome import Outcome, first_of, format_ratio
 from virtqual.verdict.pairs import Sample, Series, pair_up
-from virtqual.verdict.session import judge_session
+from virtqual.verdict.session import judge_sessions
 from virtqual.verdict.verdict import Verdict
 
 # How far a native value may lie from what it is known to be before nothing may be judged by it.
@@ -129,7 +129,7 @@ def _row(
         measured = series(case, study.prior, references)
         budget = references.budget(measured, hypervisor_class, gate="overhead")
         alone = [Case(measured, budget, prior, refused=_refusals(case))]
-        verdicts += judge_session(alone, looks=[study.prior.pairs]).verdicts
+        verdicts += judge_sessions([alone], looks=[study.prior.pairs])[0].verdicts
     return Row(study.study.id, claim, tuple(verdicts), _why(claim, published))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from virtqual.references.budgets import MOST_MARGIN
-from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, with_whole
+from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, everywhere_alike, overhead
 
@@ -85,7 +85,7 @@ class Batch:
         Budget and margin in log units, broadcastable to (n_sessions, n_series, n_points).
     noise
         Known before the first pair, one column for each size and a last one for their mean
-        (`virtqual.verdict.estimate.with_whole`); broadcastable to (n_sessions, n_series, n_columns).
+        (`virtqual.verdict.estimate.append_mean`); broadcastable to (n_sessions, n_series, n_columns).
     places
         Where the pairs ran; None: all on one host in one boot.
     refused_native, refused_virtual
@@ -138,11 +138,11 @@ class BatchState:
         self.shape = (sessions, series)
         self.rows = sessions * series
         self.points = points
-        self.native = with_whole(batch.native.reshape(self.rows, pairs, points))
-        self.virtual = with_whole(batch.virtual.reshape(self.rows, pairs, points))
+        self.native = append_mean(batch.native.reshape(self.rows, pairs, points))
+        self.virtual = append_mean(batch.virtual.reshape(self.rows, pairs, points))
         self.columns = self.virtual.shape[-1]
-        self.limit = with_whole(self._rows(batch.limit, points))
-        self.margin = with_whole(self._rows(batch.margin, points))
+        self.limit = append_mean(self._rows(batch.limit, points))
+        self.margin = append_mean(self._rows(batch.margin, points))
         noise = batch.noise
         self.noise = Noise(
             self._rows(noise.sigma, self.columns), self._rows(noise.df, 1), self._rows(noise.between, 1),
@@ -167,14 +167,14 @@ class BatchState:
             places = batch.earlier_places or everywhere_alike(count)
             count_in_rounds = count - count % places.width
             before_native, before_virtual = (
-                with_whole(values.reshape(self.rows, count, points)[:, :count_in_rounds])
+                append_mean(values.reshape(self.rows, count, points)[:, :count_in_rounds])
                 for values in batch.earlier
             )
             self.earlier = (before_native, before_virtual)
             self.earlier_places = places.first(count_in_rounds)
             last = max(looks[-1], LOOKS[-1]) * self.places.width
             resolved = resolved_margin(self.noise, last, count_in_rounds, beta / len(looks))
-            widest = np.maximum(with_whole(self._rows(batch.max_margin, points)), self.margin)
+            widest = np.maximum(append_mean(self._rows(batch.max_margin, points)), self.margin)
             self.unresolved = np.any(resolved > widest, axis=-1)
             self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
         # With one look no earlier one has picked what is tried, so all pairs count and all series share.

@@ -11,7 +11,7 @@ from functools import cached_property
 from virtqual.references.budgets import HypervisorClass
 from virtqual.references.waivers import Waiver
 from virtqual.verdict import texts
-from virtqual.verdict.batches import Case, counted
+from virtqual.verdict.batches import Case, choose_pairs
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.rule import ALPHA, LOOKS
@@ -55,10 +55,8 @@ class SessionVerdict:
         One for each case, in their order.
     needs
         Pairs still to be run, by series.
-    slow_runs, slow_in_all
-        Slow runs of this session, and together with earlier sessions.
-    slow_found
-        Whether virtual runs are slow more often than native ones: tested once no more pairs are needed.
+    slow_runs
+        Slow runs of this session; they are tested once no more pairs are needed.
     hypervisor_class
         The class it was judged under; None if budgets were given by hand.
     waivers
@@ -70,8 +68,6 @@ class SessionVerdict:
     verdicts: tuple[Verdict, ...]
     needs: tuple[Need, ...] = ()
     slow_runs: SlowRuns = NO_SLOW_RUNS
-    slow_in_all: SlowRuns = NO_SLOW_RUNS
-    slow_found: bool = False
     hypervisor_class: HypervisorClass | None = None
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
@@ -88,13 +84,7 @@ class SessionVerdict:
         A waived OVER does not count. Slow runs are OVER. A session without verdicts is INVALID.
         """
         answer = worst_outcome(self.verdicts)
-        return Outcome.OVER if self.slow_found and answer is not Outcome.INVALID else answer
-
-    @property
-    def slow_text(self) -> str:
-        """The slow runs in words, with a note if earlier sessions are counted."""
-        has_earlier = self.slow_in_all.virtual_runs != self.slow_runs.virtual_runs
-        return self.slow_in_all.text + (", with earlier sessions of this build" if has_earlier else "")
+        return Outcome.OVER if self.slow_runs.found and answer is not Outcome.INVALID else answer
 
     @property
     def accepted(self) -> int:
@@ -126,8 +116,8 @@ class SessionVerdict:
         return "nobody says which hosts carry the virtual machines" if confounded else ""
 
 
-def judge_session(
-    cases: Iterable[Case],
+def judge_sessions(
+    sessions: Iterable[Iterable[Case]],
     *,
     looks: Sequence[int] = LOOKS,
     share: int = 1,
@@ -136,19 +126,17 @@ def judge_session(
     build: str = "",
     slow_before: SlowRuns = NO_SLOW_RUNS,
     today: date | None = None,
-) -> SessionVerdict:
-    """Judge the series of a session together.
+) -> list[SessionVerdict]:
+    """Judge the series of each session together, and each session for itself.
 
     Parameters
     ----------
-    cases
-        In the order in which they are to be shown.
+    sessions
+        Cases of each session, in the order in which they are to be shown.
     looks
         After how many pairs a decision is tried; one number if it was fixed before the first pair.
     share
         How many sessions share the error rates.
-    hypervisor_class
-        The class under which it is judged.
     waivers
         All waivers; those for another class or build are left aside.
     build
@@ -165,31 +153,6 @@ def judge_session(
     PairingError, BudgetError
         See `virtqual.verdict.judge.judge_all`.
     """
-    (answer,) = judge_sessions(
-        [cases],
-        looks=looks,
-        share=share,
-        hypervisor_class=hypervisor_class,
-        waivers=waivers,
-        build=build,
-        slow_before=slow_before,
-        today=today,
-    )
-    return answer
-
-
-def judge_sessions(
-    sessions: Iterable[Iterable[Case]],
-    *,
-    looks: Sequence[int] = LOOKS,
-    share: int = 1,
-    hypervisor_class: HypervisorClass | None = None,
-    waivers: Sequence[Waiver] = (),
-    build: str = "",
-    slow_before: SlowRuns = NO_SLOW_RUNS,
-    today: date | None = None,
-) -> list[SessionVerdict]:
-    """Judge several sessions, each for itself; parameters and errors as `judge_session`."""
     cases_by_session = [list(cases) for cases in sessions]
     today = today or date.today()
     for cases in cases_by_session:
@@ -211,10 +174,10 @@ def judge_sessions(
         slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
         together = slow + slow_before
         # Earlier sessions count only together with a slow run of this one: they were judged in their time.
-        found = not needs and slow.virtual > 0 and together.p <= SLOW_ALPHA / share
-        answers.append(
-            SessionVerdict(verdicts, needs, slow, together, found, hypervisor_class, tuple(relevant), today)
-        )
+        if not needs and slow.virtual > 0 and together.p <= SLOW_ALPHA / share:
+            note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
+            slow = slow.model_copy(update={"found": True, "text": together.describe() + note})
+        answers.append(SessionVerdict(verdicts, needs, slow, hypervisor_class, tuple(relevant), today))
     return answers
 
 
@@ -237,7 +200,7 @@ def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], toda
 
 def _needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[Need]:
     for case, verdict in zip(cases, verdicts, strict=True):
-        missing = (verdict.next_pairs or 0) - len(counted(case.series))
+        missing = (verdict.next_pairs or 0) - len(choose_pairs(case.series))
         if missing > 0:
             first = case.series.next_number
             yield Need(case.series.id, first, first + missing - 1)

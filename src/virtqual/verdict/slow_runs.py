@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict
 
-from virtqual.verdict.batches import Case, costs, known_sigma
-from virtqual.verdict.estimate import Floats, Ints, with_whole
+from virtqual.verdict.batches import Case, costs, sigma_of
+from virtqual.verdict.estimate import Floats, Ints, append_mean
 from virtqual.verdict.pairs import SIDES, Series, Side
 
 SLOW = math.log(1.25)
@@ -77,11 +77,10 @@ def p_value(
     return np.asarray(stats.hypergeom.sf(np.subtract(virtual, 1), runs, virtual_runs, slow))
 
 
-@dataclass(frozen=True)
-class SlowRuns:
+class SlowRuns(BaseModel):
     """The slow runs of each side in one session or several.
 
-    Parameters
+    Attributes
     ----------
     virtual, native
         Number of slow runs.
@@ -89,21 +88,29 @@ class SlowRuns:
         Number of all runs.
     factor
         How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
+    found
+        Virtual runs are slow more often than native ones, in this session and earlier ones of its build.
+    text
+        The finding in words; empty if there is none.
     """
 
-    virtual: int
-    virtual_runs: int
-    native: int
-    native_runs: int
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    virtual: int = 0
+    virtual_runs: int = 0
+    native: int = 0
+    native_runs: int = 0
     factor: float = 0.0
+    found: bool = False
+    text: str = ""
 
     def __add__(self, other: SlowRuns) -> SlowRuns:
         return SlowRuns(
-            self.virtual + other.virtual,
-            self.virtual_runs + other.virtual_runs,
-            self.native + other.native,
-            self.native_runs + other.native_runs,
-            self.factor or other.factor,
+            virtual=self.virtual + other.virtual,
+            virtual_runs=self.virtual_runs + other.virtual_runs,
+            native=self.native + other.native,
+            native_runs=self.native_runs + other.native_runs,
+            factor=self.factor or other.factor,
         )
 
     @property
@@ -111,9 +118,8 @@ class SlowRuns:
         """See `p_value`."""
         return float(p_value(self.virtual, self.virtual_runs, self.native, self.native_runs))
 
-    @property
-    def text(self) -> str:
-        """Such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
+    def describe(self) -> str:
+        """Return such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
         rate = f"1 in {round(self.virtual_runs / self.virtual)}" if self.virtual else "none"
         return (
             f"{rate} virtual runs takes {self.factor:.1f}x as long ({self.virtual} of {self.virtual_runs}); "
@@ -121,7 +127,7 @@ class SlowRuns:
         )
 
 
-NO_SLOW_RUNS = SlowRuns(0, 0, 0, 0)
+NO_SLOW_RUNS = SlowRuns()
 
 
 def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
@@ -138,16 +144,20 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         if case.series.valid:
             shapes[len(case.series.valid), case.series.width].append(case)
     for members in shapes.values():
-        sigma = np.array([known_sigma(case.prior, case.series.width) for case in members])
+        sigma = np.array([sigma_of(case.prior, case.series.width) for case in members])
         values = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
         for side, side_values in zip(SIDES, values, strict=True):
-            excesses = slowness(with_whole(np.array(side_values)), sigma).tolist()
+            excesses = slowness(append_mean(np.array(side_values)), sigma).tolist()
             for case, case_excesses in zip(members, excesses, strict=True):
                 _note_slowness(slowest[side], case.series, side, case_excesses)
     slow = {side: [excess for excess in runs.values() if excess > 0] for side, runs in slowest.items()}
     factor = math.exp(min(float(np.median(slow["virtual"])), MAX_LOG)) if slow["virtual"] else 0.0
     return SlowRuns(
-        len(slow["virtual"]), len(slowest["virtual"]), len(slow["native"]), len(slowest["native"]), factor
+        virtual=len(slow["virtual"]),
+        virtual_runs=len(slowest["virtual"]),
+        native=len(slow["native"]),
+        native_runs=len(slowest["native"]),
+        factor=factor,
     )
 
 

@@ -38,7 +38,7 @@ class Interval(_Stored):
     high: float | None
 
     @classmethod
-    def of(cls, log: float, lower: float, upper: float, better: Better) -> Interval:
+    def build(cls, log: float, lower: float, upper: float, better: Better) -> Interval:
         """Return the interval of a metric of which lower or higher values are better."""
         ends = (lower, upper) if better == "lower" else (-upper, -lower)
         low, high = (finite_or_none(_exp(end)) for end in ends)

@@ -21,7 +21,7 @@ def made_verdict(metric, log, outcome="WITHIN", native=1.0, setting="s"):
         better="lower",
         native=native,
         virtual=native * math.exp(log),
-        overhead=Interval.of(log, -math.inf, math.inf, "lower"),
+        overhead=Interval.build(log, -math.inf, math.inf, "lower"),
         budget="<= 1.05x",
         spread=0.02,
         pairs=4,

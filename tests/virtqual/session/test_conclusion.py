@@ -3,6 +3,7 @@
 from datetime import date
 
 import pytest
+from made_series import judge_session
 
 from made_runs import STACK, made_run
 from virtqual.preflight.admit import Admitted
@@ -11,7 +12,7 @@ from virtqual.runs import Result
 from virtqual.session import conclusion
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session
-from virtqual.verdict import Case, Prior, judge_session
+from virtqual.verdict import Case, Prior
 
 KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
 PRIOR = Prior(0.02, 20, "A/A history")

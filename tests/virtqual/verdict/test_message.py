@@ -120,23 +120,23 @@ def test_budgets_by_size(references, metrics, make):
     ],
 )
 def test_ratios_of_every_size(metrics, log, text):
-    assert Interval.of(log, log - 0.1, log + 0.1, "lower").text == text
+    assert Interval.build(log, log - 0.1, log + 0.1, "lower").text == text
 
 
 def test_bounds_near_a_budget_are_as_fine_as_it_is(metrics):
     """Else a bound of 1.053x looks as if it touched a budget of 1.05x."""
-    estimate = Interval.of(0.076, 0.0516, 0.1, "lower")
+    estimate = Interval.build(0.076, 0.0516, 0.1, "lower")
     assert estimate.text == "1.079x worse (1.053x to 1.105x)"
 
 
 def test_an_interval_that_nothing_bounds_has_no_bounds(metrics):
     """Before the first decision there are none."""
-    assert Interval.of(0.1, -1.0, float("inf"), "lower").text == "1.105x worse"
+    assert Interval.build(0.1, -1.0, float("inf"), "lower").text == "1.105x worse"
 
 
 def test_bounds_beyond_all_numbers_have_a_word(metrics, make):
-    assert Interval.of(0.0, -1.0, 900.0, "lower").text == "1.000x (0.37x to infinite)"
-    assert Interval.of(0.0, -900.0, 1.0, "higher").text == "1.000x (0.37x to infinite)"
+    assert Interval.build(0.0, -1.0, 900.0, "lower").text == "1.000x (0.37x to infinite)"
+    assert Interval.build(0.0, -900.0, 1.0, "higher").text == "1.000x (0.37x to infinite)"
     text = alone(make(metrics["lammps_loop_time"], [-300, 300] * 2), FIVE, PRIOR).message
     assert "to infinite)" in text
 
@@ -167,5 +167,5 @@ def test_numbers(value, text):
     ],
 )
 def test_findings(metrics, low, high, text):
-    judged = Interval.of(0.0, -0.1, 0.1, "lower")
+    judged = Interval.build(0.0, -0.1, 0.1, "lower")
     assert range_text(judged, low, high, metrics["mpi_latency"]) == text

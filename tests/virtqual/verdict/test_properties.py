@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from made_series import REFERENCES, alone, samples_of
+from made_series import REFERENCES, alone, judge_session, samples_of
 
 from virtqual.references import Budget
 from virtqual.references.metrics import load_metrics
@@ -17,7 +17,6 @@ from virtqual.verdict import (
     Outcome,
     Prior,
     Verdict,
-    judge_session,
     judge_sessions,
 )
 from virtqual.verdict.pairs import Pair, Series, pair_up
@@ -257,7 +256,7 @@ def alike(one, other, where=""):
 
 
 def alike_sessions(one, other):
-    for name in ("needs", "slow_found", "outcome", "qualified", "confounded"):
+    for name in ("needs", "outcome", "qualified", "confounded"):
         assert getattr(one, name) == getattr(other, name), name
     assert one.slow_runs == other.slow_runs
     for mine, yours in zip(one.verdicts, other.verdicts, strict=True):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from virtqual.verdict.estimate import MAX_HISTORY_DF, Noise, history, pulled_in, timer_noise, with_whole
+from virtqual.verdict.estimate import MAX_HISTORY_DF, Noise, append_mean, history, pulled_in, timer_noise
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
@@ -410,21 +410,25 @@ def test_a_timer_that_shows_no_noise_has_some() -> None:
         history(np.full((3, 4), np.nan))
 
 
+def counts(virtual: int, runs: int, native: int) -> SlowRuns:
+    return SlowRuns(virtual=virtual, virtual_runs=runs, native=native, native_runs=runs)
+
+
 def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
     runs = np.zeros((20, 1))
     assert not slowness(runs + math.log(3), [0.02]).any()  # a steady overhead is none
     runs[[3, 7, 11, 15]] = math.log(1.9)
     assert np.count_nonzero(slowness(runs, [0.02])) == 4
     assert not slowness(runs, [0.4]).any()  # where such runs are everyday noise
-    counts = SlowRuns(9, 132, 0, 132)
+    nine = counts(9, 132, 0)
     table = [[9, 123], [0, 132]]
-    assert counts.p == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
-    assert counts.p <= SLOW_ALPHA
-    assert SlowRuns(8, 132, 0, 132).p > SLOW_ALPHA
-    assert SlowRuns(30, 132, 30, 132).p > SLOW_ALPHA
-    assert (SlowRuns(5, 44, 0, 44) + SlowRuns(5, 88, 0, 88)).p <= SLOW_ALPHA
+    assert nine.p == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
+    assert nine.p <= SLOW_ALPHA
+    assert counts(8, 132, 0).p > SLOW_ALPHA
+    assert counts(30, 132, 30).p > SLOW_ALPHA
+    assert (counts(5, 44, 0) + counts(5, 88, 0)).p <= SLOW_ALPHA
 
 
 def test_the_whole_curve_is_a_column() -> None:
-    assert with_whole(np.array([[1.0, 2.0, 6.0]])).tolist() == [[1.0, 2.0, 6.0, 3.0]]
-    assert with_whole(np.array([[1.0]])).tolist() == [[1.0]]
+    assert append_mean(np.array([[1.0, 2.0, 6.0]])).tolist() == [[1.0, 2.0, 6.0, 3.0]]
+    assert append_mean(np.array([[1.0]])).tolist() == [[1.0]]

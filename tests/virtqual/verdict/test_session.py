@@ -5,7 +5,7 @@ from datetime import date
 
 import numpy as np
 import pytest
-from made_series import samples_of
+from made_series import judge_session, samples_of
 
 from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.verdict import (
@@ -14,7 +14,6 @@ from virtqual.verdict import (
     Outcome,
     Prior,
     SessionError,
-    judge_session,
     judge_sessions,
 )
 from virtqual.verdict.pairs import pair_up
@@ -30,6 +29,10 @@ TODAY = date(2026, 6, 1)
 def around(level, pairs, spread=0.01):
     wiggle = spread * np.resize([1, -1], pairs)
     return level + wiggle - (wiggle.mean() if pairs else 0)
+
+
+def counts(virtual, runs, native):
+    return SlowRuns(virtual=virtual, virtual_runs=runs, native=native, native_runs=runs, factor=1.9)
 
 
 def verdict_on(session, series):
@@ -370,28 +373,29 @@ def test_virtual_runs_that_are_slow_more_often_are_found_and_make_it_over(case):
         session = judge_session(cases, hypervisor_class=KVM)
         assert {verdict.outcome for verdict in session.verdicts} == {Outcome.WITHIN}
         assert (session.slow_runs.virtual, session.slow_runs.virtual_runs) == (slow, 132)
-        assert session.slow_found == found
+        assert session.slow_runs.found == found
         assert session.outcome is (Outcome.OVER if found else Outcome.WITHIN)
         assert session.qualified == ((False, "over") if found else (True, ""))
 
 
 def test_slow_runs_of_earlier_sessions_are_added(case):
     cases = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 5)]
-    before = SlowRuns(5, 88, 0, 88, 1.9)
+    before = counts(5, 88, 0)
     alone, together = judge_session(cases), judge_session(cases, slow_before=before)
-    assert (alone.slow_found, together.slow_found) == (False, True)
-    assert (together.slow_runs.virtual, together.slow_in_all.virtual) == (5, 10)
-    assert together.slow_in_all.virtual_runs == 168
-    assert together.slow_text.endswith("(10 of 168); natively 0 of 168, with earlier sessions of this build")
-    assert "earlier" not in alone.slow_text
+    assert (alone.slow_runs.found, together.slow_runs.found) == (False, True)
+    assert together.slow_runs.virtual == 5
+    assert together.slow_runs.text.endswith(
+        "(10 of 168); natively 0 of 168, with earlier sessions of this build"
+    )
+    assert "earlier" not in alone.slow_runs.text
     assert together.outcome is Outcome.OVER
     # Where native runs were as slow, the machine is.
-    native = judge_session(cases, slow_before=SlowRuns(5, 88, 8, 88, 1.9))
-    assert not native.slow_found
+    native = judge_session(cases, slow_before=counts(5, 88, 8))
+    assert not native.slow_runs.found
     # A session without any is not OVER for those before it.
     quiet = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 0)]
-    after = judge_session(quiet, slow_before=SlowRuns(20, 88, 0, 88, 1.9))
-    assert float(after.slow_in_all.p) < 0.001
+    after = judge_session(quiet, slow_before=counts(20, 88, 0))
+    assert (after.slow_runs + before).p < 0.001
     assert after.outcome is Outcome.WITHIN
 
 
@@ -399,15 +403,15 @@ def test_slow_runs_are_asked_for_once_when_nothing_is_left_to_run(case):
     cases = of_many(case, 33, 12)
     session = judge_session(cases)
     assert session.needs
-    assert float(session.slow_in_all.p) < 0.001
-    assert not session.slow_found
+    assert session.slow_runs.p < 0.001
+    assert not session.slow_runs.found
     assert session.outcome is Outcome.UNDECIDED
 
 
 def test_sessions_that_share_the_error_rate_share_that_of_slow_runs(case):
     cases = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 33, 9)]
-    assert judge_session(cases).slow_found
-    assert not judge_session(cases, share=2).slow_found
+    assert judge_session(cases).slow_runs.found
+    assert not judge_session(cases, share=2).slow_runs.found
 
 
 # -- waivers -----------------------------------------------------------------------------------------
