@@ -17,8 +17,9 @@ invalid - a fact of the session
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -342,20 +343,42 @@ def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
     reasons: dict[int, dict[str, None]] = defaultdict(dict)
     runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
     runs.sort(key=lambda sample: (sample.start, sample.end))
+    # Runs are compared only with runs of their hosts, or with all runs if the host of a run is unknown.
+    has_hosts = all(run.host for run in runs)
+    hosts = [set(run.host.split("+")) if has_hosts else {""} for run in runs]
+    indices: dict[str, list[int]] = defaultdict(list)
+    for index, names in enumerate(hosts):
+        for name in names:
+            indices[name].append(index)
+
+    def later(name: str, index: int) -> Iterator[int]:
+        """Return the indices of the later runs of a host."""
+        own = indices[name]
+        return map(own.__getitem__, range(bisect_right(own, index), len(own)))
+
     first_index: dict[int, int] = {}
     for index, run in enumerate(runs):
-        for later in range(index + 1, len(runs)):
-            other = runs[later]
-            if other.start >= run.end:
-                break
-            if run.can_disturb(other):
-                for a, b in ((run, other), (other, run)):
-                    text = f"its {a.side} run overlaps the {b.side} run of pair {b.number}"
-                    reasons[a.number][text] = None
+        overlapping = set()
+        for name in hosts[index]:
+            for other in later(name, index):
+                if runs[other].start >= run.end:
+                    break
+                if run.can_disturb(runs[other]):
+                    overlapping.add(other)
+        for other in sorted(overlapping):
+            for a, b in ((run, runs[other]), (runs[other], run)):
+                text = f"its {a.side} run overlaps the {b.side} run of pair {b.number}"
+                reasons[a.number][text] = None
         # The two runs of a pair must be neighbours, or another run lay between them.
         start = first_index.setdefault(run.number, index)
-        for between in runs[start + 1 : index]:
-            if between.can_disturb(run) or between.can_disturb(runs[start]):
-                reasons[run.number][f"a run of pair {between.number} lies between its two runs"] = None
-                break
+        between = index
+        for name in hosts[index] | hosts[start]:
+            for other in later(name, start):
+                if other >= between:
+                    break
+                if runs[other].can_disturb(run) or runs[other].can_disturb(runs[start]):
+                    between = other
+                    break
+        if between < index:
+            reasons[run.number][f"a run of pair {runs[between].number} lies between its two runs"] = None
     return {number: list(texts) for number, texts in reasons.items()}

@@ -394,8 +394,9 @@ def test_slow_runs_of_earlier_sessions_are_added(case):
     assert not native.slow_runs.found
     # A session without any is not OVER for those before it.
     quiet = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 0)]
-    after = judge_session(quiet, slow_before=counts(20, 88, 0))
-    assert (after.slow_runs + before).p < 0.001
+    many = counts(20, 88, 0)
+    after = judge_session(quiet, slow_before=many)
+    assert (after.slow_runs + many).p < 0.001
     assert after.outcome is Outcome.WITHIN
 
 
