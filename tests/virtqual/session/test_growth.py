@@ -41,7 +41,7 @@ def steps_of_judging(session):
         lambda size: {"turns": 25 * size},
         lambda size: {"turns": 5, "nodes": 5 * size},
         lambda size: {"turns": 5 * size, "nodes": 5},
-        lambda size: {"turns": 5, "nodes": size, "checks": 5},
+        lambda size: {"turns": 5, "nodes": 4 * size, "checks": 2},
         lambda size: {"turns": 5 * size, "checks": 5},
     ],
 )
