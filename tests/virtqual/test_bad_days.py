@@ -106,7 +106,7 @@ def test_while_it_imports_a_signal_raises_nothing(site, command):
         "import signal, sys\n"
         "class Seen:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name in ('numpy', 'scipy.stats'):\n"
+        "        if name == 'numpy':\n"
         "            print(name, signal.getsignal(signal.SIGINT).__name__, flush=True)\n"
         "sys.meta_path.insert(0, Seen())\n"
         f"sys.argv = ['virtqual', *{command}]\n"
@@ -114,8 +114,7 @@ def test_while_it_imports_a_signal_raises_nothing(site, command):
         "app()\n"
     )
     done = subprocess.run([sys.executable, "-c", seen], env=site.env, capture_output=True, text=True)
-    assert {"numpy _end", "scipy.stats _end"} <= set(done.stdout.splitlines())
-    assert "default_int_handler" not in done.stdout
+    assert done.stdout.splitlines() == ["numpy _end"]
 
 
 def test_a_reframe_that_is_killed_loses_no_sample(site):

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from virtqual.references.load import known
-from virtqual.session.judge import judge, policy_in
+from virtqual.session.judge import admitted_of, policy_in
 from virtqual.session.log import Log
+from virtqual.session.pairing import series_of
+from virtqual.verdict.batches import places_of
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # Gathers what the node is with the boot that a test states, as a VM that was created anew has another one.
@@ -76,8 +78,8 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     # By the same rules as the session: what else the machine of the tests does refuses no run.
     rules = policy_in(Path(site.env["VIRTQUAL_REFERENCES"]), known())
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
-    (verdict,) = judge(session).verdict.verdicts
-    assert verdict.places.boot.tolist() == [0] * 4 + [1] * 4
+    (series,) = series_of(admitted_of(session).runs, known()).values()
+    assert places_of(series, series.valid).boot.tolist() == [0] * 4 + [1] * 4
 
 
 def test_a_session_of_one_round_creates_nothing_anew(recreated):
