@@ -60,7 +60,7 @@ def check(
             _console.print(f"  {program.name} {program.version}{mpi}: {features}", markup=False)
     changes = []
     for stack in stacks:
-        if sentences := list(stack.changed()):
+        if sentences := list(stack.find_changes()):
             changes += [*sentences, f"{manifest.name_setup(stack.name)} sets it up again"]
     if changes:
         raise InfrastructureError("\n  ".join(["files have changed:", *changes]))

@@ -418,7 +418,7 @@ def find_stack(name: str) -> Manifest:
     if name and name not in stacks:
         raise UsageError(f"no stack {name!r}; set up are: {', '.join(stacks)}")
     stack = stacks[name] if name else next(iter(stacks.values()))
-    if changed := list(stack.changed()):
+    if changed := list(stack.find_changes()):
         again = manifest.name_setup(stack.name)
         raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
     return stack

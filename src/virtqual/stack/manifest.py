@@ -64,7 +64,7 @@ class Program(BaseModel):
     sums: dict[str, str] = {}
     purl: str | None = None
 
-    def changed(self) -> Iterator[str]:
+    def find_changes(self) -> Iterator[str]:
         """Yield a sentence for each file or directory whose checksum is another one or is not known."""
         recorded = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
         for name, path in self.data.items():
@@ -103,10 +103,10 @@ class Manifest(BaseModel):
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def changed(self) -> Iterator[str]:
+    def find_changes(self) -> Iterator[str]:
         """Yield a sentence for each file or directory whose checksum is another one or is not known."""
         for program in self.programs:
-            yield from program.changed()
+            yield from program.find_changes()
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""

@@ -183,7 +183,7 @@ def load_current(stacks: Path) -> Manifest | None:
         stack = manifest.load(directory(stacks) / "manifest.json")
     except InfrastructureError:
         return None
-    return stack if stack.pins == compute_pins() and not list(stack.changed()) else None
+    return stack if stack.pins == compute_pins() and not list(stack.find_changes()) else None
 
 
 def _describe_program(

@@ -111,19 +111,19 @@ def test_changed_files_are_named(fake, environment, tmp_path):
     stream, osu = find_program(stack, "stream"), find_program(stack, "osu")
     stream = stream.model_copy(update={"data": {"bench": bench}, "sums": {"bench": manifest.checksum(bench)}})
     stack = stack.model_copy(update={"programs": (stream, osu)})
-    assert list(stack.changed()) == []
+    assert list(stack.find_changes()) == []
     osu.data["osu_bw"].write_bytes(b"another")
     (bench / "sub/in.lj").write_text("run 101")
-    assert list(stack.changed()) == [
+    assert list(stack.find_changes()) == [
         f"stream: {bench} has changed since the stack was set up",
         f"osu: {osu.data['osu_bw']} has changed since the stack was set up",
     ]
     osu.data["osu_bw"].unlink()
-    assert f"osu: {osu.data['osu_bw']} is gone" in list(stack.changed())
+    assert f"osu: {osu.data['osu_bw']} is gone" in list(stack.find_changes())
     other = stream.model_copy(update={"sums": {"bench": manifest.checksum(bench)}})
     assert stack.model_copy(update={"programs": (other, osu)}).hash != stack.hash
     without = stream.model_copy(update={"sums": {}})
-    assert list(without.changed()) == [f"stream: {bench} has no checksum in the manifest"]
+    assert list(without.find_changes()) == [f"stream: {bench} has no checksum in the manifest"]
 
 
 def test_the_commands(fake, environment, tmp_path, monkeypatch):
