@@ -57,7 +57,6 @@ COMMANDS = (
     "judge",
     "preflight",
     "record",
-    "replay",
     "report",
     "setup",
     "stack",

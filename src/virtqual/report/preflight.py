@@ -62,7 +62,7 @@ def explain_claims(findings: Sequence[Finding], canaries: Sequence[Canary], cons
     """Say what the ids of claims are, where one was printed."""
     shown = any(finding.action != "unseen" for finding in findings)
     if shown or any(canary.state == "missing" for canary in canaries):
-        told = "Claims are results of published studies; `virtqual replay` lists them."
+        told = "Claims are results of published studies; docs/studies.md lists them."
         console.print(Text(told, style="dim"))
 
 

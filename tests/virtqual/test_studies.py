@@ -1,17 +1,23 @@
-import json
+"""The published studies, judged by `benchmarks/studies`: which conclusions follow from their numbers."""
+
+import importlib.util
 import re
+import shutil
+import sys
 
 import pytest
 from made_series import REFERENCES
-from typer.testing import CliRunner
 
-from virtqual.commands.replay import app
+from virtqual import paths
+from virtqual.errors import VirtqualError
 from virtqual.files.datafile import DataError
 from virtqual.references.published import CaseEntry, load_published
 from virtqual.verdict import Outcome
-from virtqual.verdict.replay import replay
 from virtqual.verdict.texts import TOO_GOOD
 
+_spec = importlib.util.spec_from_file_location("studies", paths.root() / "benchmarks/studies/run.py")
+studies = sys.modules["studies"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(studies)
 PUBLISHED = REFERENCES / "published"
 
 
@@ -22,7 +28,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def rows(published, references):
-    return {row.claim.id: row for row in replay(published, references)}
+    return {row.claim.id: row for row in studies.judge_claims(published, references)}
 
 
 def every_case(published):
@@ -68,18 +74,18 @@ def test_the_shape_is_found_where_the_study_saw_it(rows):
 
 
 def test_a_difference_of_opinion_has_a_reason(rows):
-    differing = {name: row.why for name, row in rows.items() if not row.agrees}
+    differing = {name: row.note for name, row in rows.items() if not row.agrees}
     assert set(differing) == {"N04", "N06", "N09", "N12", "S13", "D07"}
     assert all(re.match(r"I\d+: ", why) for why in differing.values())
 
 
 def test_a_guest_that_a_study_calls_slightly_faster_may_be_too_good_to_be_true(rows):
     """STREAM Add at 4 threads is 12.6 % faster than native; the study's own words do not fit it."""
-    assert rows["S13"].why.startswith('I3: "just slightly greater" holds at 2/8/16 threads')
+    assert rows["S13"].note.startswith('I3: "just slightly greater" holds at 2/8/16 threads')
     (verdict,) = rows["S13"].verdicts
     assert verdict.outcome is Outcome.INVALID
     assert verdict.reasons == (TOO_GOOD,)
-    assert rows["S13"].shown == "1.126x"
+    assert rows["S13"].overheads == "1.126x"
     # Its neighbours are faster, too, and not surely by more than a tenth.
     assert [rows[name].outcome for name in ("S03", "S08", "S12", "S14")] == [Outcome.WITHIN] * 4
 
@@ -110,10 +116,10 @@ def test_each_judged_number_past_its_budget_changes_its_row(published, reference
         cases[index] = flipped(case, before.outcome is Outcome.OVER)
         changed = claim.model_copy(update={"cases": cases})
         alone = type(study)(study.study, study.prior, (changed,))
-        (row,) = replay(type(published)((alone,), published.inconsistencies), references)
+        (row,) = studies.judge_claims(type(published)((alone,), published.inconsistencies), references)
         after = row.verdicts[index].outcome
         assert {before.outcome, after} == {Outcome.WITHIN, Outcome.OVER}, (claim.id, case.setting)
-        assert row.shown != rows[claim.id].shown
+        assert row.overheads != rows[claim.id].overheads
         flips += 1
     assert flips == sum(
         verdict.outcome is not Outcome.INVALID for row in rows.values() for verdict in row.verdicts
@@ -129,47 +135,34 @@ def test_an_assumed_native_latency_does_not_decide(published, references, rows):
             highest = case.model_copy(update={"reference": float(claimed[1])})
             changed = claim.model_copy(update={"cases": [highest]})
             alone = type(study)(study.study, study.prior, (changed,))
-            (row,) = replay(type(published)((alone,), published.inconsistencies), references)
+            (row,) = studies.judge_claims(type(published)((alone,), published.inconsistencies), references)
             assert row.outcome is Outcome.OVER
 
 
-def test_the_command_prints_every_claim():
-    result = CliRunner().invoke(app, ["--references", str(REFERENCES)])
-    assert result.exit_code == 0
-    assert len(re.findall(r"^[SNJRD]\d\d ", result.output, re.MULTILINE)) == 96
-    assert "96 claims: 65 judged, 31 listed" in result.output
-    assert "no reason is known" not in result.output
-    assert re.search(r"^S13 .* WITHIN +INVALID \*", result.output, re.MULTILINE)
-    assert max(map(len, result.output.splitlines())) <= 80
+def test_the_page_in_docs_is_what_the_studies_come_to(tmp_path):
+    assert studies.main(["--output", str(tmp_path / "studies.md")]) == 0
+    page = (tmp_path / "studies.md").read_text("utf-8")
+    assert page == (paths.root() / "docs/studies.md").read_text("utf-8")
+    assert len(re.findall(r"^\| [SNJRD]\d\d ", page, re.MULTILINE)) == 96
+    assert "96 claims: 65 judged, 31 listed" in page
+    assert "no reason is known" not in page
+    assert re.search(r"^\| S13 .* \| WITHIN \| \*\*INVALID\*\* \|", page, re.MULTILINE)
 
 
-def test_the_command_prints_json(tmp_path, monkeypatch):
-    # The project's own references, wherever one is.
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VIRTQUAL_ROOT", str(REFERENCES.parent))
-    result = CliRunner().invoke(app, ["--json"])
-    rows = json.loads(result.output)
-    assert len(rows) == 96
-    assert [row["virtqual"] for row in rows if row["id"] == "D01"] == ["OVER"]
-
-
-def test_an_unknown_class_is_a_usage_error():
-    result = CliRunner().invoke(app, ["--references", str(REFERENCES), "--class", "prod"])
-    assert result.exit_code == 2
-    assert "did you mean production" in result.output
+def test_an_unknown_class_is_an_error(tmp_path):
+    with pytest.raises(VirtqualError, match="did you mean production"):
+        studies.main(["--class", "prod", "--output", str(tmp_path / "studies.md")])
 
 
 def test_a_conclusion_that_differs_without_reason_is_an_error(tmp_path):
-    import shutil
-
     copy = tmp_path / "references"
     shutil.copytree(REFERENCES, copy)
     study = copy / "published" / "openstack-kvm.yaml"
     text = study.read_text()
     study.write_text(text.replace("concluded: OVER", "concluded: WITHIN", 1))
-    result = CliRunner().invoke(app, ["--references", str(copy)])
-    assert result.exit_code == 1
-    assert "D01: no reason is known" in result.output
+    page = tmp_path / "studies.md"
+    assert studies.main(["--references", str(copy), "--output", str(page)]) == 1
+    assert "D01: no reason is known" in page.read_text("utf-8")
 
 
 GOOD = (PUBLISHED / "openstack-kvm.yaml").read_text()

@@ -1,0 +1,191 @@
+"""The claims of published studies, judged by the code that judges sessions.
+
+    . ci/activate && python benchmarks/studies/run.py [--references DIR] [--class production]
+
+Writes ``docs/studies.md``. A study prints one value where a session has pairs: the value stands for as many
+pairs, with the spread, as the study's file in ``references/published/`` states. Ends with 1 if a conclusion
+differs and no reason is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from virtqual import paths
+from virtqual.references.load import References, load_references
+from virtqual.references.noise import Prior
+from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study, load_published
+from virtqual.verdict import Case, Outcome, Verdict, first_of, judge_sessions
+from virtqual.verdict.outcome import format_ratio
+from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
+
+NATIVE_TOLERANCE = 0.05
+"""How far a native value may lie from its reference before nothing may be judged by it."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedClaim:
+    """A claim with its verdicts.
+
+    Attributes
+    ----------
+    study
+        Id of the study.
+    verdicts
+        One for each case of the claim; empty if nothing can be judged.
+    note
+        Why the conclusions differ, or what else a reader must know; empty if nothing.
+    """
+
+    study: str
+    claim: ClaimEntry
+    verdicts: tuple[Verdict, ...]
+    note: str
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome of all cases; None if nothing can be judged."""
+        return first_of(verdict.outcome for verdict in self.verdicts) if self.verdicts else None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether study and virtqual conclude the same; true if nothing can be judged."""
+        return self.outcome is None or self.outcome.value == self.claim.concluded
+
+    @property
+    def overheads(self) -> str:
+        """The overheads of the cases."""
+        return ", ".join(_overhead_text(verdict) for verdict in self.verdicts)
+
+
+def judge_claims(
+    published: Published, references: References, hypervisor_class: str = "production"
+) -> list[JudgedClaim]:
+    """Judge every published claim that has numbers, in the order of the files."""
+    return [
+        _judge_claim(study, claim, published, references, hypervisor_class)
+        for study in published.studies
+        for claim in study.claims
+    ]
+
+
+def _judge_claim(
+    study: Study, claim: ClaimEntry, published: Published, references: References, hypervisor_class: str
+) -> JudgedClaim:
+    prior = Prior(study.prior.sigma, study.prior.df, study.prior.source)
+    verdicts: list[Verdict] = []
+    for entry in claim.cases:
+        series = make_series(entry, study.prior, references)
+        budget = references.budget(series, hypervisor_class, gate="overhead")
+        case = Case(series, budget, prior, refused=_refusals(entry))
+        (session,) = judge_sessions([[case]], looks=[study.prior.pairs])
+        verdicts += session.verdicts
+    return JudgedClaim(study.study.id, claim, tuple(verdicts), _note(claim, published))
+
+
+def make_series(case: CaseEntry, stated: StatedPrior, references: References) -> Series:
+    """Return the pairs for which a printed comparison stands."""
+    metric = references.metrics[case.metric]
+    points = tuple(case.sizes or ())
+    reference, candidate = case.values
+    native = np.full(max(len(points), 1), reference)
+    virtual = np.full(len(native), candidate)
+    if case.bump is not None:
+        is_outside = [not case.bump.low <= size <= case.bump.high for size in points]
+        virtual[is_outside] = reference
+    return pair_up(metric, case.setting, points, _samples(native, virtual, stated.pairs))
+
+
+def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int) -> Iterator[Sample]:
+    values = {"native": tuple(native.tolist()), "virtual": tuple(virtual.tolist())}
+    for number in range(pairs):
+        for position, side in enumerate(SIDES if number % 2 == 0 else SIDES[::-1]):
+            start = 2.0 * number + position
+            yield Sample(side, number, values[side], start, start + 1)
+
+
+def _refusals(case: CaseEntry) -> tuple[str, ...]:
+    refusals = [] if case.refused is None else [case.refused]
+    if case.reference_expected is not None:
+        off = case.values[0] / case.reference_expected - 1
+        if abs(math.log1p(off)) > NATIVE_TOLERANCE:
+            refusals.append(f"native is {off:+.1%} off its own reference of {case.reference_expected:g}")
+    return tuple(refusals)
+
+
+def _note(claim: ClaimEntry, published: Published) -> str:
+    notes = []
+    if claim.inconsistency is not None:
+        notes.append(f"{claim.inconsistency}: {published.inconsistencies[claim.inconsistency].what}")
+    notes += [text for case in claim.cases for text in (case.refused, case.assumption) if text]
+    return "; ".join(dict.fromkeys(notes))
+
+
+def _overhead_text(verdict: Verdict) -> str:
+    if verdict.findings:
+        finding = verdict.findings[0]
+        is_range = finding.low is not None and finding.high is not None
+        sizes = f" at {finding.low:g} to {finding.high:g}" if is_range else ""
+        return f"{format_ratio(finding.judged.ratio)}{sizes}"
+    return format_ratio(verdict.overhead.ratio) if verdict.overhead else "-"
+
+
+def make_page(claims: Sequence[JudgedClaim], published: Published) -> str:
+    """Return the page: a table for each study, and a note for each claim that needs one."""
+    judged = [claim for claim in claims if claim.outcome is not None]
+    differing = [claim for claim in judged if not claim.agrees]
+    lines = [
+        "# Published studies",
+        "",
+        "Written by `python benchmarks/studies/run.py`: the numbers that the studies print, judged by the",
+        "code that judges sessions.",
+        "",
+        f"{len(claims)} claims: {len(judged)} judged, {len(claims) - len(judged)} listed as what they are;",
+        f"{len(judged) - len(differing)} as the study concludes, {len(differing)} otherwise (**bold**).",
+    ]
+    for study in published.studies:
+        entry, stated = study.study, study.prior
+        lines += ["", f"## {entry.title}", ""]
+        lines += [f"{entry.publisher}, {entry.date}; build: {entry.build}. A printed value stands for"]
+        lines += [f"{stated.pairs} pairs that vary by {stated.sigma:.1%}.", ""]
+        lines += ["| id | claim | study | virtqual | virtual/native |", "|---|---|---|---|---|"]
+        own = [claim for claim in claims if claim.study == entry.id]
+        for claim in own:
+            outcome = "-" if claim.outcome is None else claim.outcome.value
+            cells = (
+                claim.claim.id,
+                claim.claim.claim,
+                claim.claim.concluded or "-",
+                outcome if claim.agrees else f"**{outcome}**",
+                claim.overheads or claim.claim.listed_as or "",
+            )
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+        notes = [f"- {claim.claim.id}: {claim.note}" for claim in own if claim.note]
+        notes += [
+            f"- {claim.claim.id}: no reason is known" for claim in own if not (claim.agrees or claim.note)
+        ]
+        lines += ["", *notes] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Judge the claims of published studies.")
+    parser.add_argument("--references", type=Path, default=paths.references())
+    parser.add_argument("--class", dest="hypervisor_class", default="production")
+    parser.add_argument("--output", type=Path, default=paths.root() / "docs/studies.md")
+    options = parser.parse_args(arguments)
+    published = load_published(options.references / "published")
+    claims = judge_claims(published, load_references(options.references), options.hypervisor_class)
+    options.output.write_text(make_page(claims, published), encoding="utf-8")
+    return int(any(not claim.agrees and not claim.note for claim in claims))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
