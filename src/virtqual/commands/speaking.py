@@ -80,10 +80,11 @@ def _complain(text: str, style: str = "red") -> None:
 
 def complain_of(session: Session, directory: Path) -> None:
     """Say where the conclusion of a session from elsewhere does not follow from its runs."""
-    from virtqual.qualify.checking import doubts_from_elsewhere
+    from virtqual.qualify.checking import check_conclusion, is_from_elsewhere
 
-    for doubt in doubts_from_elsewhere(session, directory):
-        _complain(f"virtqual: {doubt}")
+    if is_from_elsewhere(directory):
+        for doubt in check_conclusion(session, directory).doubts:
+            _complain(f"virtqual: {doubt}")
 
 
 def write(text: str, file: Path) -> None:

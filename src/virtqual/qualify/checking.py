@@ -55,11 +55,6 @@ def is_from_elsewhere(directory: Path) -> bool:
     return directory.resolve().parent != paths.sessions().resolve()
 
 
-def doubts_from_elsewhere(session: Session, directory: Path) -> list[str]:
-    """Return what speaks against the conclusion of a session that is none of the state directory."""
-    return check_conclusion(session, directory).doubts if is_from_elsewhere(directory) else []
-
-
 def check_session(directory: Path) -> CheckResult:
     """Check the log of a session, judge its runs again, and compare the documents with it."""
     state = Log(directory).state()
@@ -86,7 +81,8 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
     basis, name = session.basis, session.session
     checked = CheckResult([], [], [])
-    if session.exit_code == 0 and not all(map(_may_pass, session.verdicts)):
+    can_pass = (v.passes or v.outcome is Outcome.BASELINE for v in session.verdicts)
+    if session.exit_code == 0 and not all(can_pass):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if basis and basis.runs != session.measured:
         why = "its conclusion was drawn from other runs or another head than the log has"
@@ -101,7 +97,9 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     again = session.model_copy()
     for field_name, field in Conclusion.model_fields.items():
         setattr(again, field_name, field.get_default(call_default_factory=True))
-    again.basis = basis or Basis(runs=session.measured, looks=_find_looks(session))
+    # A plain run looks once, after its only round.
+    looks = LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
+    again.basis = basis or Basis(runs=session.measured, looks=looks)
     again.not_run = session.not_run
     earlier, why = _find_earlier(session, directory)
     if why:
@@ -122,15 +120,6 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
         sentence = f"{name}: recorded with another {', '.join(fields)} than follows from its runs"
         (checked.notes if is_by_others else checked.problems).append(sentence)
     return checked
-
-
-def _may_pass(verdict: Verdict) -> bool:
-    return verdict.passes or verdict.outcome is Outcome.BASELINE
-
-
-def _find_looks(session: Session) -> tuple[int, ...]:
-    """Return after how many pairs a session without a basis was judged: a plain run looks once."""
-    return LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
 
 
 def _find_earlier(session: Session, directory: Path) -> tuple[Session | None, str]:

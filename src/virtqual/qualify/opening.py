@@ -6,7 +6,6 @@ import datetime
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,7 @@ GOOD_NAME = "good"
 
 
 def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
-    """Open the session of a request, and show its begin.
-
-    Parameters
-    ----------
-    request, screen
-        What is measured, and where the session is shown.
-    held
-        Keeps the lock of the system as long as the session measures.
+    """Open the session of a request, and show its begin; `held` keeps the lock of the system.
 
     Raises
     ------
@@ -96,25 +88,12 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
 
 
 def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification:
-    """Take up a session that has ended before it came to a conclusion, on the same system and build.
-
-    Parameters
-    ----------
-    name
-        Its id, or another name of `virtqual.session.store.find`.
-    on
-        Name of its system; empty for any.
-    screen, held
-        As of `prepare`.
+    """Take up a session that has ended too early, on the same system (`on`, empty for any) and build.
 
     Raises
     ------
-    UsageError
-        There is no such session, or none that can go on.
-    RefusedError
-        The system or the stack has changed since the session began.
-    InfrastructureError
-        It cannot go on now.
+    UsageError, RefusedError, InfrastructureError
+        It is no session that can go on, the system or the stack has changed, or it cannot go on now.
     """
     log, request = _find_resumable(name, on)
     begun = log.session()
@@ -222,15 +201,7 @@ def check(request: Request, resumed: str | None = None) -> None:
     _find_earlier_or_good(request, system, chosen)
 
 
-@dataclass(frozen=True)
-class Opened:
-    """The sessions of a plain ReFrame run: their logs by name of the stack, and the earlier session."""
-
-    logs: dict[str, Log]
-    earlier: Session | None
-
-
-def plain(
+def open_plain_run(
     system: str,
     stacks: Sequence[str],
     *,
@@ -238,26 +209,19 @@ def plain(
     hypervisor_class: str,
     held: ExitStack | None,
     say: Callable[[str], None],
-) -> Opened:
-    """Open the sessions of a plain ReFrame run, one for each stack that it runs.
+) -> tuple[dict[str, Log], Session | None]:
+    """Open the sessions of a plain ReFrame run; return their logs by stack, and the earlier session.
 
     Parameters
     ----------
-    system
-        Name of the system.
-    stacks
-        Names of the stacks.
+    system, stacks
+        Names.
     against, hypervisor_class
         The earlier session, and the class; empty for none, and for the system file's.
     held
         Keeps the lock of the system; None if nothing is measured.
     say
         Shows notes.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        As `prepare`.
     """
     loaded = load_system(system)
     if held is not None:
@@ -275,7 +239,7 @@ def plain(
         if name in installed:
             stack = _stack_facts(find_stack(name))
         logs[name] = _open(loaded, chosen, stack, earlier, None)[1]
-    return Opened(logs, earlier)
+    return logs, earlier
 
 
 def _open(

@@ -187,7 +187,7 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) ->
 
     stacks = list(dict.fromkeys(case.environ.name for case in cases))
     is_pipeline_job = bool(os.environ.get(PIPELINE))
-    opened = opening.plain(
+    logs, earlier = opening.open_plain_run(
         runtime.runtime().system.name,
         stacks,
         against=cases[0].check.against,
@@ -195,14 +195,14 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) ->
         held=None if is_pipeline_job else lock,
         say=getlogger().info,
     )
-    for log in opened.logs.values():
+    for log in logs.values():
         catalogue.write(loaded_entries(), log.directory / catalogue.FILE)
         repetitions.take_over(log.session())
     share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
-    run = PlainRun.current = PlainRun(opened.logs, opened.earlier, share)
+    run = PlainRun.current = PlainRun(logs, earlier, share)
     for case in filter(_is_sample, restored):
         run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
-    _stage_in(next(iter(opened.logs.values())).directory.name)
+    _stage_in(next(iter(logs.values())).directory.name)
     return run
 
 
