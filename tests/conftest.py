@@ -1,5 +1,6 @@
 """Fixtures that every room of the tests may use."""
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from following import until
+from made_runs import read_session
+from virtqual.session.log import Log
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
@@ -52,6 +55,26 @@ class Site:
 
     def virtqual(self, *options: str, **env: str):
         return self.run("virtqual", *options, **env)
+
+    @staticmethod
+    def words(done: subprocess.CompletedProcess[str]) -> str:
+        """Return what a command printed, without line breaks."""
+        return " ".join((done.stdout + (done.stderr or "")).split())
+
+    def directory(self, number: int = -1) -> Path:
+        """Return the directory of a session, by default of the latest."""
+        return sorted((self.path / "state/sessions").glob("2*"))[number]
+
+    def log(self, number: int = -1) -> Log:
+        return Log(self.directory(number))
+
+    def session(self, number: int = -1) -> dict:
+        return read_session(self.directory(number))
+
+    def events(self, kind: str = "", number: int = -1) -> list[dict]:
+        """Return the lines of a session's log, of one kind or all."""
+        lines = (self.directory(number) / "log.jsonl").read_text("utf-8").splitlines()
+        return [event for event in map(json.loads, lines) if kind in ("", event["event"])]
 
     def start(self, *options: str, **env: str) -> subprocess.Popen[str]:
         """Start `virtqual`, to be followed by `until` and ended by the test."""

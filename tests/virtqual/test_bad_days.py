@@ -14,20 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from made_runs import read_session
 from virtqual.session.seal import intact_lines, seal
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
-
-
-def session(site, number=-1):
-    directory = sorted((site.path / "state/sessions").glob("2*"))[number]
-    return read_session(directory)
-
-
-def log(site, number=-1):
-    directory = sorted((site.path / "state/sessions").glob("2*"))[number]
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
 
 
 def reframe_of(process):
@@ -46,10 +35,10 @@ def reframe_of(process):
 def test_a_job_that_lost_its_node_ends_the_session(site, word, why):
     site.fault("ended.cloud", word)
     done = site.virtqual(*ON)
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert done.returncode == 5, said
     assert f"ended as {word} ({why})" in said.partition("Infrastructure failed")[2]
-    found = session(site)
+    found = site.session()
     assert [run["side"] for run in found["runs"]] == ["native"]
     assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}
 
@@ -67,11 +56,11 @@ def test_a_job_that_slurm_ended_leaves_its_check_invalid_in_slurms_word(site, wo
     """M6, M12, M1d: it was a job script that did not reach its end."""
     site.fault("ended.cloud", word)
     done = site.virtqual(*ON)
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert done.returncode == 4, said
     assert says in said
     assert "launch option" not in said
-    found = session(site)
+    found = site.session()
     assert [run["side"] for run in found["runs"]] == ["native"]
     assert {failure["kind"] for failure in found["failures"]} == {"failed"}
     assert (found["outcome"], [one["outcome"] for one in found["verdicts"]]) == ("INVALID", ["INVALID"])
@@ -94,7 +83,7 @@ def test_a_session_can_be_interrupted_at_any_moment(site, number, moment, runs):
     assert "nterrupted" in said
     assert "Traceback" not in said
     if runs is not None:
-        found = session(site)
+        found = site.session()
         assert found["outcome"] == "INTERRUPTED"
         assert len(found["runs"]) >= runs
 
@@ -125,7 +114,7 @@ def test_a_reframe_that_is_killed_loses_no_sample(site):
     said = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == 5, said
     assert "ReFrame was killed (SIGKILL)" in said
-    assert len(session(site)["runs"]) >= 2
+    assert len(site.session()["runs"]) >= 2
 
 
 def test_a_session_that_is_killed_is_looked_after_by_the_next_one(site):
@@ -138,8 +127,8 @@ def test_a_session_that_is_killed_is_looked_after_by_the_next_one(site):
     done = site.virtqual(*ON)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not Path(f"/proc/{reframe}").exists()
-    first, second = session(site, 0), session(site, 1)
-    assert f"session {first['session']} had ended without a conclusion" in " ".join(done.stdout.split())
+    first, second = site.session(0), site.session(1)
+    assert f"session {first['session']} had ended without a conclusion" in site.words(done)
     assert (first["outcome"], first["exit_code"]) == ("BROKEN", 5)
     assert len(first["runs"]) >= 2
     assert not {run["job"] for run in first["runs"]} & {run["job"] for run in second["runs"]}
@@ -156,9 +145,9 @@ def test_of_two_sessions_at_once_the_second_is_refused(site, other):
     else:
         done = site.reframe("-n", "lammps.*lj")
         assert done.returncode == 1, done.stdout
-    assert "measures on this system now" in " ".join((done.stdout + done.stderr).split())
+    assert "measures on this system now" in site.words(done)
     assert process.wait(timeout=120) == 0
-    runs = session(site)["runs"]
+    runs = site.session()["runs"]
     assert len({run["job"] for run in runs}) == len(runs) == 8
 
 
@@ -168,14 +157,14 @@ def test_each_session_has_stage_directories_of_its_own(site):
         site.virtqual(*ON)
         time.sleep(1.1)
     stages = sorted((site.path / "slurm/reframe/stage").iterdir())
-    assert [stage.name for stage in stages] == [session(site, n)["session"] for n in (0, 1)]
+    assert [stage.name for stage in stages] == [site.session(n)["session"] for n in (0, 1)]
 
 
 def test_a_run_is_in_the_log_when_it_ends(site):
     """Not when ReFrame has ended: each sample is kept before the next one begins."""
     process = site.start(*ON)
     site.until(process, " 5/10")
-    events = [event["event"] for event in log(site)]
+    events = [event["event"] for event in site.events()]
     assert events.count("finished") >= 3
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -186,8 +175,8 @@ def test_a_database_that_cannot_be_written_is_said(site):
     (site.path / "state/results.db").write_bytes(b"no database" * 100)
     done = site.virtqual(*ON)
     assert done.returncode == 0, done.stdout
-    assert "ReFrame's results database was not written" in " ".join(done.stdout.split())
-    assert len(session(site)["runs"]) == 8
+    assert "ReFrame's results database was not written" in site.words(done)
+    assert len(site.session()["runs"]) == 8
 
 
 DAMAGES = {
@@ -213,7 +202,7 @@ def test_a_broken_earlier_session_is_refused_before_anything_is_measured(site):
         file.write_bytes(content)
         done = site.virtqual(*ON, "--against", str(file.parent))
         assert done.returncode == 2, name + done.stdout + done.stderr
-        assert says in " ".join(done.stderr.split()), name
+        assert says in site.words(done), name
         assert len(list((site.path / "state/sessions").glob("2*"))) == 1
 
 
@@ -223,7 +212,7 @@ def test_a_label_is_text(site):
     done = site.virtqual(*ON, "--label", label)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
-    assert (len(session(site)["label"]), session(site)["label"][:2]) == (200, "a\ufffd")
+    assert (len(site.session()["label"]), site.session()["label"][:2]) == (200, "a\ufffd")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from virtqual.references.load import known
 from virtqual.session.judge import admitted_of, policy_in
-from virtqual.session.log import Log
 from virtqual.session.pairing import series_of
 from virtqual.verdict.batches import places_of
 
@@ -27,10 +26,6 @@ AWAY = """
 echo booting > "$FAKE_SLURM/down.cloud"
 (sleep 12; rm "$FAKE_SLURM/down.cloud") > /dev/null 2>&1 &
 """
-
-
-def latest(site):
-    return Log(sorted((site.path / "state/sessions").glob("2*"))[-1])
 
 
 def submitted(log):
@@ -57,7 +52,7 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     site.fault("slow.cloud", "1.5")
     done = site.virtqual(*ON, **extras)
     assert done.returncode == 1, done.stdout + done.stderr
-    log = latest(site)
+    log = site.log()
     session = log.session()
     assert [(one.first, one.last, one.recreated is None) for one in session.rounds] == [
         (0, 3, True),
@@ -94,7 +89,7 @@ def test_a_command_that_fails_is_named_with_its_last_line(recreated):
     site.fault("fault.recreate")
     done = site.virtqual(*ON, **extras)
     assert done.returncode == 5, done.stdout
-    session = latest(site).session()
+    session = site.log().session()
     # Not as it is printed: the path of the command may be folded there.
     assert "recreate --all ended with exit code 3: no room on esx01" in session.conclusion
     assert session.outcome == "BROKEN"
@@ -111,12 +106,12 @@ def test_a_node_that_is_booting_is_waited_for_and_is_not_lost(recreated):
     done = site.virtqual(*ON, **extras)
     assert done.returncode == 1, done.stdout + done.stderr
     assert time.monotonic() - begun > 12
-    assert latest(site).session().rounds[1].recreated > 11
+    assert site.log().session().rounds[1].recreated > 11
 
 
 def test_a_command_that_is_not_there_is_said_before_anything_runs(site):
     extras = {"FAKE_EXTRAS_cloud": json.dumps({"recreate_vms": ["no-such-command"]})}
     done = site.virtqual(*ON, **extras)
     assert done.returncode == 2
-    assert "extras.recreate_vms: 'no-such-command' is no program" in " ".join(done.stderr.split())
+    assert "extras.recreate_vms: 'no-such-command' is no program" in site.words(done)
     assert not (site.path / "state/sessions").exists()

@@ -8,7 +8,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from made_runs import read_session
 from virtqual.errors import InfrastructureError
 from virtqual.qualify import allocations
 from virtqual.session.log import Log
@@ -22,42 +21,27 @@ HELD = {
 }
 
 
-def session(site):
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    return read_session(directory)
-
-
-def events(site, kind):
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    lines = map(json.loads, (directory / "log.jsonl").read_text("utf-8").splitlines())
-    return [line for line in lines if line["event"] == kind]
-
-
 def left(site):
     return list((site.path / "slurm").glob("held.*"))
 
 
-def in_words(done):
-    return " ".join((done.stdout + (done.stderr or "")).split())
-
-
 def test_all_runs_are_steps_of_one_job_a_side(site):
     done = site.virtqual(*ON, **HELD)
-    assert done.returncode == 0, in_words(done)
-    found = session(site)
+    assert done.returncode == 0, site.words(done)
+    found = site.session()
     assert found["outcome"] == "WITHIN"
     assert {run["clock"] for run in found["runs"]} == {"harness"}
     jobs = {(run["side"], run["job"].split(".")[0]) for run in found["runs"]}
     assert sorted(side for side, _ in jobs) == ["native", "virtual"]
     assert len({run["job"] for run in found["runs"]}) == 8
-    assert {line["job"] for line in events(site, "released")} == {job for _, job in jobs}
+    assert {line["job"] for line in site.events("released")} == {job for _, job in jobs}
     assert left(site) == []
 
 
 def test_what_the_shell_has_set_reaches_no_run(site):
     done = site.virtqual(*ON, **HELD, UCX_TLS="rc")
-    assert done.returncode == 0, in_words(done)
-    seen = [seen for run in session(site)["runs"] for seen in run["software"]]
+    assert done.returncode == 0, site.words(done)
+    seen = [seen for run in site.session()["runs"] for seen in run["software"]]
     assert len(seen) == 8
     assert all("UCX_TLS" not in one["environment"] for one in seen)
 
@@ -72,9 +56,9 @@ def test_an_end_gives_the_nodes_back_and_a_resumption_asks_anew(site, number):
         assert left(site) == []
     (directory,) = (site.path / "state/sessions").glob("2*")
     done = site.virtqual("qualify", "--resume", directory.name, **HELD)
-    assert done.returncode == 0, in_words(done)
+    assert done.returncode == 0, site.words(done)
     assert left(site) == []
-    assert len({run["job"].split(".")[0] for run in session(site)["runs"]}) == 4
+    assert len({run["job"].split(".")[0] for run in site.session()["runs"]}) == 4
 
 
 def test_a_job_that_has_ended_before_the_session(site):
@@ -85,15 +69,15 @@ def test_a_job_that_has_ended_before_the_session(site):
     said = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == 5, said
     assert "ended as CANCELLED (it was cancelled)" in said
-    assert f"--resume {session(site)['session']}` goes on with it" in said
-    assert len(session(site)["runs"]) >= 1
+    assert f"--resume {site.session()['session']}` goes on with it" in said
+    assert len(site.session()["runs"]) >= 1
 
 
 def test_an_allocation_that_never_begins(site):
     site.fault("allocation", "CANCELLED")
     done = site.virtqual(*ON, **HELD)
-    assert done.returncode == 5, in_words(done)
-    assert "Slurm says that allocation 1 is CANCELLED" in in_words(done)
+    assert done.returncode == 5, site.words(done)
+    assert "Slurm says that allocation 1 is CANCELLED" in site.words(done)
     assert left(site) == []
 
 
@@ -175,22 +159,22 @@ def test_a_run_that_a_restarted_controller_did_not_begin_is_begun_again(site, mo
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 0, said
     assert not (site.path / "slurm/restarted").exists()
-    assert session(site)["failures"] == []
+    assert site.session()["failures"] == []
 
 
 def test_async_is_for_runs_that_wait(site):
     done = site.virtqual(*ON, "--policy", "async", **HELD)
     assert done.returncode == 2
-    assert "extras.session_access" in in_words(done)
+    assert "extras.session_access" in site.words(done)
 
 
 def test_plain_reframe_takes_a_job_a_run(site):
     done = site.reframe("-n", "lammps.*lj", **HELD)
-    assert done.returncode == 0, in_words(done)
-    assert {run["clock"] for run in session(site)["runs"]} == {"slurmctld"}
+    assert done.returncode == 0, site.words(done)
+    assert {run["clock"] for run in site.session()["runs"]} == {"slurmctld"}
 
 
 def test_both_sides_or_none(site):
     done = site.virtqual(*ON, FAKE_EXTRAS_bare=HELD["FAKE_EXTRAS_bare"])
     assert done.returncode == 2
-    assert "extras.session_access: state it for both partitions, or for none" in in_words(done)
+    assert "extras.session_access: state it for both partitions, or for none" in site.words(done)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from made_runs import keep, read_session
+from made_runs import keep
 from virtqual.runs import Run
 from virtqual.session.session import Session
 
@@ -20,15 +20,10 @@ ROOT = Path(__file__).parents[2]
 ON = ("qualify", "--system", "testsite")
 
 
-def session(site):
-    files = sorted((site.path / "state/sessions").glob("*/session.json"))
-    return read_session(files[-1].parent)
-
-
 def test_within_budget(site):
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = session(site)
+    found = site.session()
     assert (found["schema"], found["outcome"]) == ("virtqual-session/3", "WITHIN")
     assert len(found["provenance"]["commit"]) in (0, 40)
     assert found["basis"]["provenance"] == found["provenance"]
@@ -72,7 +67,7 @@ def test_qualified_needs_all_that_is_asked_for_and_hosts_that_are_known(site, ex
     (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED)
     done = site.virtqual(*ON, "-n", "lj", FAKE_EXTRAS_cloud=json.dumps(extras))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert session(site)["qualified"] == says
+    assert site.session()["qualified"] == says
     assert f"qualified: {says}" in done.stdout
 
 
@@ -90,7 +85,7 @@ def test_over_budget_names_the_metric_and_by_how_much(site):
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "OVER lammps_loop_time@lj: overhead 1.5" in done.stdout
-    found = session(site)
+    found = site.session()
     assert found["qualified"] == "no (over)"
     # What is flagged after four pairs is OVER by the four after them.
     assert [(one["first"], one["last"]) for one in found["rounds"]] == [(0, 3), (4, 7)]
@@ -113,14 +108,14 @@ def test_a_program_that_fails_is_infrastructure(site):
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 5
     assert "exit code" in done.stdout
-    assert session(site)["outcome"] == "BROKEN"
+    assert site.session()["outcome"] == "BROKEN"
 
 
 def test_a_scheduler_that_fails_is_named(site):
     site.fault("fault.sacct")
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 5, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert "ReFrame gave up: " in said
     assert "accounting storage is disabled" in said
 
@@ -142,13 +137,13 @@ def test_kvm_on_emulated_hosts_is_judged_by_overhead_and_never_qualified(site):
     on = {"FAKE_CLASS": "kvm-on-emulated-hosts"}
     done = site.virtqual(*ON, "-n", "lj", **on)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = session(site)
+    found = site.session()
     assert (found["outcome"], found["qualified"]) == ("WITHIN", "no (emulated hosts)")
-    assert "Under class kvm-on-emulated-hosts no build is qualified" in " ".join(done.stdout.split())
+    assert "Under class kvm-on-emulated-hosts no build is qualified" in site.words(done)
     for options in (("--class", "kvm"), ("--class", "production")):
         done = site.virtqual(*ON, "-n", "lj", *options, **on)
         assert done.returncode == 4, done.stdout
-        assert "stands for no other" in " ".join(done.stderr.split())
+        assert "stands for no other" in site.words(done)
 
 
 @pytest.mark.parametrize(
@@ -198,18 +193,18 @@ def test_against_an_earlier_session(site):
     (site.path / "references/systems/testsite").mkdir(parents=True)
     (site.path / "references/systems/testsite/noise.yaml").write_text(QUIET)
     assert site.virtqual(*ON, "-n", "lj").returncode == 0
-    first = session(site)["session"]
+    first = site.session()["session"]
     time.sleep(1.1)
     site.fault("slow.cloud", "1.5")
     # "last" is the session before this one, in every round: never this one itself.
     done = site.virtqual(*ON, "-n", "lj", "--against", "last")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"last session of testsite that measured something is {first}." in " ".join(done.stdout.split())
+    assert f"last session of testsite that measured something is {first}." in site.words(done)
     assert "change of the overhead since the earlier session 1.5" in done.stdout
     # Two answers: over its budget, and worse than before.
     assert "OVER lammps_loop_time@lj: overhead 1.5" in done.stdout
-    assert f"over the allowed change since session {first}" in " ".join(done.stdout.split())
-    assert {v["gate"] for v in session(site)["verdicts"]} == {"overhead", "change"}
+    assert f"over the allowed change since session {first}" in site.words(done)
+    assert {v["gate"] for v in site.session()["verdicts"]} == {"overhead", "change"}
     site.mend("slow.cloud")
     time.sleep(1.1)
     done = site.virtqual(*ON, "-n", "lj", "--against", first)
@@ -247,7 +242,7 @@ def test_another_placement_of_the_vms_is_another_partition(site, before, now, na
     keep(earlier, site.path / "state/sessions")
     done = site.virtqual(*ON, "-n", "lj", "--against", "last", FAKE_HOST=json.dumps(now))
     assert done.returncode == 4, done.stdout + done.stderr
-    assert f"placed otherwise ({named})" in " ".join(done.stderr.split())
+    assert f"placed otherwise ({named})" in site.words(done)
 
 
 def test_ctrl_c_keeps_what_was_measured(site):
@@ -266,7 +261,7 @@ def test_ctrl_c_keeps_what_was_measured(site):
     rest = "".join(lines)
     assert process.wait(timeout=60) == 130
     assert "Interrupted" in rest
-    found = session(site)
+    found = site.session()
     assert found["outcome"] == "INTERRUPTED"
     assert len(found["runs"]) >= 4
 
@@ -301,7 +296,7 @@ def test_a_number_that_is_none_makes_its_check_invalid_and_not_the_session_broke
     check.write_text(text)
     done = site.virtqual(*ON, "-n", "lj", VIRTQUAL_ROOT=str(root))
     assert done.returncode == 4, done.stdout + done.stderr
-    assert session(site)["outcome"] == "INVALID"
-    failures = session(site)["failures"]
+    assert site.session()["outcome"] == "INVALID"
+    failures = site.session()["failures"]
     assert {failure["kind"] for failure in failures} == {"refused"}
     assert all(says in failure["reason"] for failure in failures)

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from made_runs import read_session
-
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # A stand-in for `grep` on one partition: its node is another one.
 OTHER = "#!/bin/sh\n{when}\n/usr/bin/env PATH=/usr/bin:/bin grep \"$@\" | sed '{edit}'\n"
@@ -21,18 +19,13 @@ def other_node(site, edit, when=""):
     grep.chmod(0o755)
 
 
-def session(site):
-    (file,) = (site.path / "state/sessions").glob("*/session.json")
-    return read_session(file.parent)
-
-
 def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
     other_node(site, "s|clocksource0/current_clocksource:.*|clocksource0/current_clocksource:acpi_pm|")
     done = site.virtqual(*ON, "--label", "Überlast", **ASCII)
     assert done.returncode == 4, done.stdout + done.stderr
     assert "refused clock-source" in done.stdout
     assert "before anything was measured" in done.stdout
-    found = session(site)
+    found = site.session()
     assert (found["outcome"], found["exit_code"], found["runs"]) == ("INVALID", 4, [])
     assert found["label"] == "Überlast"
     refused = [one for one in found["preflight"] if one["action"] == "refuse"]
@@ -49,7 +42,7 @@ def test_what_only_a_run_sees_refuses_too(site):
     done = site.virtqual(*ON, SLURM_JOB_ID="7")
     assert done.returncode == 4, done.stdout + done.stderr
     assert "INVALID lammps_loop_time@lj" in done.stdout
-    found = session(site)
+    found = site.session()
     assert found["runs"]
     (cpu,) = (one for one in found["preflight"] if one["item"] == "cpu-model")
     assert (cpu["action"], cpu["protects"]) == ("refuse", ["D16"])
@@ -72,7 +65,7 @@ def test_every_run_carries_what_its_nodes_were(site):
     survey.write_text(SURVEY.format(here=own))
     done = site.virtqual(*ON, FAKE_EXTRAS_cloud=table)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = session(site)
+    found = site.session()
     for run in found["runs"]:
         assert run["hosts"] == dict.fromkeys(run["nodes"], own if run["side"] == "native" else "esx1")
         (identity,) = run["identity"].values()

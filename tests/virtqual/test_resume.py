@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from made_runs import keep, read_session, session_of
+from made_runs import keep, session_of
 from virtqual.qualify import leftovers
 from virtqual.session.log import LOG
 
@@ -37,44 +37,30 @@ def interrupted(site, moment, number=signal.SIGINT):
     site.until(process, moment)
     os.kill(process.pid, number)
     process.communicate(timeout=60)
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    return directory.name
+    return site.directory().name
 
 
-def document(site, name):
-    return read_session(site.path / "state/sessions" / name)
-
-
-def log(site, name):
-    lines = (site.path / "state/sessions" / name / "log.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def finished(site, name):
-    """Return the jobs whose runs are in a session's log."""
-    return [event["run"]["job"] for event in log(site, name) if event["event"] == "finished"]
-
-
-def in_words(done):
-    return " ".join((done.stdout + (done.stderr or "")).split())
+def finished(site):
+    """Return the jobs whose runs are in the session's log."""
+    return [event["run"]["job"] for event in site.events("finished")]
 
 
 def test_it_goes_on_with_the_pairs_that_are_left(site):
     name = interrupted(site, " 6/10")
-    assert f"`virtqual qualify --resume {name}` goes on with it" in document(site, name)["next_step"]
-    before = finished(site, name)
+    assert f"`virtqual qualify --resume {name}` goes on with it" in site.session()["next_step"]
+    before = finished(site)
     assert len(before) >= 3
     done = site.virtqual("qualify", "--resume", name)
-    assert done.returncode == 0, in_words(done)
-    assert f"{len(before)} runs of it count. Interrupted" in in_words(done)
-    session = document(site, name)
+    assert done.returncode == 0, site.words(done)
+    assert f"{len(before)} runs of it count. Interrupted" in site.words(done)
+    session = site.session()
     assert session["outcome"] == "WITHIN"
     assert [one["ended"] for one in session["resumed"]] == [
         "Interrupted: what was measured is kept, nothing is concluded from it."
     ]
     # Every run is there once, those from before among them; each pair has its runs one after the other.
-    assert set(before) <= set(finished(site, name))
-    assert len(finished(site, name)) == len(set(finished(site, name)))
+    assert set(before) <= set(finished(site))
+    assert len(finished(site)) == len(set(finished(site)))
     runs = sorted((run["start"], run["pair"], run["side"]) for run in session["runs"])
     pairs = [pair for _, pair, _ in runs]
     whole = {pair for pair in pairs if pairs.count(pair) == 2}
@@ -92,31 +78,30 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
     site.until(process, " 4/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    done = site.virtqual("qualify", "--resume", directory.name)
-    assert done.returncode == 1, in_words(done)
-    (verdict,) = document(site, directory.name)["verdicts"]
+    done = site.virtqual("qualify", "--resume", site.directory().name)
+    assert done.returncode == 1, site.words(done)
+    (verdict,) = site.session()["verdicts"]
     assert (verdict["outcome"], verdict["pairs"]) == ("OVER", 8)
 
 
 def test_after_a_kill(site):
     name = interrupted(site, " 4/10", signal.SIGKILL)
-    before = finished(site, name)
+    before = finished(site)
     done = site.virtqual("qualify", "--resume", name[:15])
-    assert done.returncode == 0, in_words(done)
-    assert set(before) <= set(finished(site, name))
-    assert len({(run["pair"], run["side"]) for run in document(site, name)["runs"]}) >= 8
+    assert done.returncode == 0, site.words(done)
+    assert set(before) <= set(finished(site))
+    assert len({(run["pair"], run["side"]) for run in site.session()["runs"]}) >= 8
 
 
 def test_before_its_first_run(site):
     name = interrupted(site, "round 1")
     done = site.virtqual("qualify", "--resume", "last", "--system", "testsite")
-    assert done.returncode in (0, 2), in_words(done)
+    assert done.returncode in (0, 2), site.words(done)
     if done.returncode == 2:
         # `last` is one that measured something.
         done = site.virtqual("qualify", "--resume", name)
-        assert done.returncode == 0, in_words(done)
-    assert len(document(site, name)["runs"]) == 8
+        assert done.returncode == 0, site.words(done)
+    assert len(site.session()["runs"]) == 8
 
 
 @pytest.mark.slow
@@ -139,9 +124,8 @@ def test_ten_random_moments(site):
         time.sleep(0.1)
     else:
         done = site.virtqual(*options)
-        assert done.returncode == 0, in_words(done)
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    runs = document(site, directory.name)["runs"]
+        assert done.returncode == 0, site.words(done)
+    runs = site.session()["runs"]
     assert len({run["job"] for run in runs}) == len(runs)
     pairs = [run["pair"] for run in runs]
     assert sum(pairs.count(pair) == 2 for pair in set(pairs)) == 4
@@ -149,17 +133,16 @@ def test_ten_random_moments(site):
 
 def test_what_cannot_go_on_is_said(site):
     done = site.virtqual(*ON)
-    assert done.returncode == 0, in_words(done)
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    done = site.virtqual("qualify", "--resume", directory.name)
+    assert done.returncode == 0, site.words(done)
+    done = site.virtqual("qualify", "--resume", site.directory().name)
     assert done.returncode == 2
-    assert "is concluded (WITHIN): there is nothing left of it to run" in in_words(done)
-    done = site.virtqual("qualify", "--resume", directory.name, "--full")
+    assert "is concluded (WITHIN): there is nothing left of it to run" in site.words(done)
+    done = site.virtqual("qualify", "--resume", site.directory().name, "--full")
     assert done.returncode == 2
-    assert "--resume takes no option but --system" in in_words(done)
-    done = site.virtqual("qualify", "--resume", directory.name, "--system", "other")
+    assert "--resume takes no option but --system" in site.words(done)
+    done = site.virtqual("qualify", "--resume", site.directory().name, "--system", "other")
     assert done.returncode == 2
-    assert "is of system 'testsite', not of 'other'" in in_words(done)
+    assert "is of system 'testsite', not of 'other'" in site.words(done)
     assert site.virtqual("qualify").returncode == 2
 
 
@@ -167,14 +150,13 @@ def test_another_build_is_no_part_of_it(site):
     name = interrupted(site, " 4/10")
     other = {"hypervisor": {"vendor": "KVM", "build": "9.9", "accelerator": "kvm", "machine": None}}
     done = site.virtqual("qualify", "--resume", name, FAKE_EXTRAS_cloud=json.dumps(other))
-    assert done.returncode == 4, in_words(done)
-    assert "the system file states another hypervisor of the virtual partition" in in_words(done)
-    assert document(site, name)["outcome"] == "INTERRUPTED"
+    assert done.returncode == 4, site.words(done)
+    assert "the system file states another hypervisor of the virtual partition" in site.words(done)
+    assert site.session()["outcome"] == "INTERRUPTED"
 
 
 def test_a_plain_run_of_reframe_is_none(site):
     assert site.reframe("-n", "lammps.*lj").returncode == 0
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    done = site.virtqual("qualify", "--resume", directory.name)
+    done = site.virtqual("qualify", "--resume", site.directory().name)
     assert done.returncode == 2
-    assert "was a plain ReFrame run" in in_words(done)
+    assert "was a plain ReFrame run" in site.words(done)

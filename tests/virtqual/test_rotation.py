@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from following import ended
-from made_runs import read_session
 from virtqual.harness import catalogue
 from virtqual.harness.steps import NodeQueue
 from virtqual.qualify import allocations, plan
@@ -38,11 +37,6 @@ ON_THREE = {
 }
 
 
-def session(site):
-    (directory,) = (site.path / "state/sessions").glob("2*")
-    return read_session(directory)
-
-
 def overlap(one, other):
     return one["start"] < other["end"] and other["start"] < one["end"]
 
@@ -50,10 +44,10 @@ def overlap(one, other):
 def test_every_native_node_meets_every_vm_and_both_hosts_work_at_once(site):
     site.fault("nodes", "2")
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **ON_TWO)
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert done.returncode == 0, said + done.stderr
     assert "pairs 0 to 3 on each of 2 nodes" in said
-    found = session(site)
+    found = site.session()
     runs = found["runs"]
     counted = Counter((run["side"], *run["nodes"]) for run in runs)
     assert set(counted) == {
@@ -81,9 +75,9 @@ def test_where_each_run_is_a_job_they_rotate_all_the_same(site):
     hosts = {"nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]}}
     env = {"FAKE_NODES": "2", "FAKE_EXTRAS_cloud": json.dumps(hosts)}
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **env)
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert done.returncode == 0, said + done.stderr
-    runs = session(site)["runs"]
+    runs = site.session()["runs"]
     assert len({run["job"] for run in runs}) == len(runs)
     where = {(run["pair"], run["side"]): run["nodes"][0] for run in runs}
     met = {(where[pair, "native"], where[pair, "virtual"]) for pair in range(8)}
@@ -124,8 +118,8 @@ def test_where_hosts_are_not_known_to_be_apart_one_node_works_at_a_time(site, ho
     held = {"session_access": ["--partition=cloud"], "nodes_of_hosts": hosts}
     env = {**ON_TWO, "FAKE_EXTRAS_cloud": json.dumps(held)}
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **env)
-    assert "pairs 0 to 3 (" in " ".join(done.stdout.split()), done.stdout + done.stderr
-    runs = session(site)["runs"]
+    assert "pairs 0 to 3 (" in site.words(done), done.stdout + done.stderr
+    runs = site.session()["runs"]
     assert len(runs) == 8
     assert not [(a, b) for a in runs for b in runs if a is not b and overlap(a, b)]
 
@@ -144,7 +138,7 @@ def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
     assert code == 0, said
     assert "node cloud-1 is down: host died: set aside; the session goes on with 2 nodes of each side" in said
     assert "1 node was lost and set aside: cloud-1." in said
-    found = session(site)
+    found = site.session()
     ((loss, verdict),) = zip(found["lost"], found["verdicts"], strict=True)
     assert (loss["round"], list(loss["nodes"])) == (1, ["cloud-1"])
     assert found["failures"] == []
@@ -163,10 +157,10 @@ def test_a_node_that_is_drained_beforehand_is_left_out_and_named(site):
     site.fault("nodes", "3")
     site.fault("down.cloud", "maintenance")
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", **ON_THREE)
-    said = " ".join(done.stdout.split())
+    said = site.words(done)
     assert done.returncode == 0, said + done.stderr
     assert "2 of 3 nodes can run jobs: cloud-1 is down (maintenance): the session uses 2 of each side" in said
-    assert "cloud-1" not in {node for run in session(site)["runs"] for node in run["nodes"]}
+    assert "cloud-1" not in {node for run in site.session()["runs"] for node in run["nodes"]}
 
 
 def test_more_than_half_of_the_nodes_must_be_left(site):
