@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking, write
+from virtqual.commands.speaking import write
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
@@ -39,33 +39,32 @@ def command(
     nothing changed, 1 % of histories show a step or a drift. The report decides
     nothing: each session judges its own build.
     """
-    with speaking():
-        found = list(_read(paths.sessions()))
-        known = [one for one in found if isinstance(one, Summary) and system in ("", one.system)]
-        known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
-        left = [one for one in found if isinstance(one, VirtqualError)]
-        if not known:
-            unread = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
-            raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
-        places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
-        marks = load_marks(paths.references())
-        if output is not None:
-            write(page.render_history(places, marks, [str(one) for one in left]), output)
-            _say.print(str(output), soft_wrap=True)
-            return
-        for place in places:
-            _say.print(Text(place.title, "bold"))
-            for change in told(place, marks):
-                _say.print(Text(f"\n{change.where}"))
-                for name, size in change.metrics:
-                    _say.print(_indented(Text(f"{name}: ", "bold").append(size, "default")))
-                for note in change.notes:
-                    _say.print(_indented(Text(note, "dim")))
-            _say.print("", _table(place))
-            for note in notes(place, marks, references().waivers):
-                _say.print(note, style="dim")
-        for unreadable in left:
-            _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
+    found = list(_read(paths.sessions()))
+    known = [one for one in found if isinstance(one, Summary) and system in ("", one.system)]
+    known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
+    left = [one for one in found if isinstance(one, VirtqualError)]
+    if not known:
+        unread = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
+        raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
+    places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
+    marks = load_marks(paths.references())
+    if output is not None:
+        write(page.render_history(places, marks, [str(one) for one in left]), output)
+        _say.print(str(output), soft_wrap=True)
+        return
+    for place in places:
+        _say.print(Text(place.title, "bold"))
+        for change in told(place, marks):
+            _say.print(Text(f"\n{change.where}"))
+            for name, size in change.metrics:
+                _say.print(_indented(Text(f"{name}: ", "bold").append(size, "default")))
+            for note in change.notes:
+                _say.print(_indented(Text(note, "dim")))
+        _say.print("", _table(place))
+        for note in notes(place, marks, references().waivers):
+            _say.print(note, style="dim")
+    for unreadable in left:
+        _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
 
 
 def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
@@ -100,7 +99,3 @@ def _table(place: Place) -> Table:
         first, last = one.levels[0], one.levels[-1]
         table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.outcome)
     return table
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

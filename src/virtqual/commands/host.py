@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from virtqual.commands.identity import read_with
-from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.identity import gather, kvm_host
 from virtqual.identity import host as hosts
@@ -45,28 +44,23 @@ def command(
     fields: hosts.Fields = {}
     given = {"--from": gathered, "libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
     source = [name for name, file in given.items() if file] + (["this machine"] if here else [])
-    with speaking():
-        if not source:
-            raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
-        if here and gathered:
-            raise UsageError("--here and --from: give one of them")
-        if vm and not (here or gathered):
-            raise UsageError("--vm names a VM of what --here or --from say")
-        if here or gathered:
-            if gathered:
-                fields |= read_with(lambda text: kvm_host.of_script(gather.parse(text), vm), gathered)
-            else:
-                fields |= kvm_host.of_script(gather.here(kvm_host.script()), vm)
-        if libvirt:
-            fields |= read_with(hosts.of_libvirt, libvirt)
-        if qemu:
-            fields |= read_with(lambda text: hosts.of_qemu(text.rstrip("\0").split("\0")), qemu)
-        if vmx:
-            fields |= read_with(hosts.of_vmx, vmx)
-        if esxcli:
-            fields |= read_with(hosts.of_esxcli, esxcli)
-        typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
+    if not source:
+        raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
+    if here and gathered:
+        raise UsageError("--here and --from: give one of them")
+    if vm and not (here or gathered):
+        raise UsageError("--vm names a VM of what --here or --from say")
+    if here or gathered:
+        if gathered:
+            fields |= read_with(lambda text: kvm_host.of_script(gather.parse(text), vm), gathered)
+        else:
+            fields |= kvm_host.of_script(gather.here(kvm_host.script()), vm)
+    if libvirt:
+        fields |= read_with(hosts.of_libvirt, libvirt)
+    if qemu:
+        fields |= read_with(lambda text: hosts.of_qemu(text.rstrip("\0").split("\0")), qemu)
+    if vmx:
+        fields |= read_with(hosts.of_vmx, vmx)
+    if esxcli:
+        fields |= read_with(hosts.of_esxcli, esxcli)
+    typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)

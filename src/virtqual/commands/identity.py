@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
@@ -62,19 +61,20 @@ def command(
     if script:
         typer.echo(gather.script(), nl=False)
         return
-    with speaking():
-        gathered = gathered or look
-        if gathered and root:
-            raise UsageError("--from and --root: give one of them")
-        if gathered:
-            files = read_with(gather.parse, gathered)
-        else:
-            files = gather.of_root(root) if root else gather.here()
-        if not files.texts:
-            raise InfrastructureError(f"{root or '/'}: holds none of the files that say what a node is")
-        identity = readers.read(files)
-        if host:
-            identity = identity.on(hosts.load(host))
+    gathered = gathered or look
+    if gathered and root:
+        raise UsageError("--from and --root: give one of them")
+    if gathered:
+        files = read_with(gather.parse, gathered)
+    elif root:
+        files = gather.of_root(root)
+    else:
+        files = gather.here()
+    if not files.texts:
+        raise InfrastructureError(f"{root or '/'}: holds none of the files that say what a node is")
+    identity = readers.read(files)
+    if host:
+        identity = identity.on(hosts.load(host))
     if as_json:
         typer.echo(json.dumps(identity.plain(), indent=1))
         return
@@ -82,7 +82,3 @@ def command(
     from virtqual.report import identity as report
 
     report.show(identity, verbatim())
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
@@ -41,8 +40,7 @@ def command(
     Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be
     examined.
     """
-    with speaking():
-        chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
+    chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = {
@@ -101,7 +99,3 @@ def _load(file: Path) -> Identity:
         return records.load(Identity, file, "identity", pipes=True)
     except UsageError as error:
         raise UsageError(f"{error}; write it by `virtqual identity --json`") from None
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
@@ -98,15 +97,14 @@ def command(
     shown.
     """
     directory = references or paths.references()
-    with speaking():
-        known = load_references(directory)
-        policy = policy_in(directory, known)
-        stored = [store.find(name, paths.sessions()) for name in sessions]
-        found = [recorded(path, known, policy, survey=hosts) for path in stored]
-        if hosts:
-            proposals = propose_hosts(found, directory / "systems", carrying_vms(found[0].system))
-        else:
-            proposals = propose(found, directory / "systems", false_alarms)
+    known = load_references(directory)
+    policy = policy_in(directory, known)
+    stored = [store.find(name, paths.sessions()) for name in sessions]
+    found = [recorded(path, known, policy, survey=hosts) for path in stored]
+    if hosts:
+        proposals = propose_hosts(found, directory / "systems", carrying_vms(found[0].system))
+    else:
+        proposals = propose(found, directory / "systems", false_alarms)
     for note in dict.fromkeys(note for session in found for note in session.left_out):
         typer.echo(printable(f"# {note}"), err=True)
     show(proposals, write)
@@ -146,7 +144,3 @@ def show(proposals: Sequence[Proposal], write: bool) -> None:
         typer.echo("# nothing to change", err=True)
     elif not write:
         typer.echo(f"# {len(changed)} files proposed; --write writes them", err=True)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

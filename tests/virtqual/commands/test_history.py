@@ -5,13 +5,13 @@ from datetime import date, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from virtqual.commands import history
+from virtqual.cli import app
 
 FIRST = date(2026, 1, 1)
 
 
 def said(*options):
-    done = CliRunner().invoke(history.app, options)
+    done = CliRunner().invoke(app, ["history", *options])
     return done.exit_code, done.output
 
 
