@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import records
 
-_FILE = "manifest.json"
+FILE = "manifest.json"
 NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
 
 
@@ -64,18 +64,21 @@ class Program(BaseModel):
     sums: dict[str, str] = {}
     purl: str | None = None
 
+    @property
+    def checksums_by_path(self) -> dict[Path, str]:
+        """The checksums of the program, its libraries and its data."""
+        checksums = {self.path: self.sha256}
+        checksums |= {Path(path): checksum for path, checksum in self.libraries.items()}
+        return checksums | {self.data[name]: checksum for name, checksum in self.sums.items()}
+
     def find_changes(self) -> Iterator[str]:
         """Yield a sentence for each file or directory whose checksum is another one or is not known."""
-        recorded = {self.path: self.sha256, **{Path(path): sum_ for path, sum_ in self.libraries.items()}}
-        for name, path in self.data.items():
-            if name in self.sums:
-                recorded[path] = self.sums[name]
-            else:
-                yield f"{self.name}: {path} has no checksum in the manifest"
-        for path, sum_ in recorded.items():
+        for name in self.data.keys() - self.sums.keys():
+            yield f"{self.name}: {self.data[name]} has no checksum in the manifest"
+        for path, recorded in self.checksums_by_path.items():
             if not path.exists():
                 yield f"{self.name}: {path} is gone"
-            elif checksum(path) != sum_:
+            elif checksum(path) != recorded:
                 yield f"{self.name}: {path} has changed since the stack was set up"
 
 
@@ -110,7 +113,7 @@ class Manifest(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
-        return records.write_record(self, directory / _FILE, indent=2)
+        return records.write_record(self, directory / FILE, indent=2)
 
 
 def load(path: Path) -> Manifest:
@@ -130,12 +133,12 @@ def load(path: Path) -> Manifest:
 
 def load_all(stacks: Path) -> list[Manifest]:
     """Return the manifests below a directory, in the order of `find_stacks`."""
-    return [load(stacks / name / _FILE) for name in find_stacks(stacks)]
+    return [load(stacks / name / FILE) for name in find_stacks(stacks)]
 
 
 def find_stacks(stacks: Path) -> list[str]:
     """Return the names of the stacks that are set up; ``spack`` is first, because it is the exact stack."""
-    names = (path.parent.name for path in stacks.glob(f"*/{_FILE}"))
+    names = (path.parent.name for path in stacks.glob(f"*/{FILE}"))
     return sorted(names, key=lambda name: (name != "spack", name))
 
 

@@ -180,7 +180,7 @@ def write_manifest(stacks: Path) -> Manifest:
 def load_current(stacks: Path) -> Manifest | None:
     """Return the manifest if the stack is set up by today's recipe and no file has changed."""
     try:
-        stack = manifest.load(directory(stacks) / "manifest.json")
+        stack = manifest.load(directory(stacks) / manifest.FILE)
     except InfrastructureError:
         return None
     return stack if stack.pins == compute_pins() and not list(stack.find_changes()) else None

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -65,8 +65,8 @@ def register(environment: Path, directory: Path) -> Manifest:
     UsageError
         There is no lock, or no Spack.
     InfrastructureError
-        Spack fails, the lock is for another operating system, no program is installed, or a file has
-        changed since Spack installed it.
+        Spack fails, the lock is for another operating system, no program is installed, or a file of a
+        package has changed since it was registered.
     """
     lock = environment / "spack.lock"
     if not lock.is_file():
@@ -83,17 +83,12 @@ def register(environment: Path, directory: Path) -> Manifest:
     if not programs:
         raise InfrastructureError(f"no program is installed: run `spack -e {environment} install`")
     needed = {package.hash: package for *_, root in programs for package in _find_needed(root, packages)}
-    hashes = [f"/{package.hash}" for package in needed.values() if "external" not in package.node]
-    # Otherwise a file that was changed would get a new checksum, and be measured.
-    failure = (
-        "files have changed since their installation; `spack install --overwrite /HASH` builds them anew"
-    )
-    execute.run_checked([*spack, "verify", "manifest", *hashes], failure)
     stack = Manifest(
         name=NAME,
         pins=hashlib.sha256(" ".join(sorted(needed)).encode()).hexdigest()[:16],
         programs=tuple(_describe_program(*program, packages) for program in programs),
     )
+    _check_unchanged(stack, directory / manifest.FILE, needed.values())
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("spack.lock", "spack.yaml"):
         shutil.copy(environment / name, directory / name)
@@ -131,6 +126,29 @@ def _check_operating_system(spack: list[str], environment: Path, packages: dict[
         raise InfrastructureError(
             f"{environment}/spack.lock is for {other_systems}, and this machine is {system}. "
             f"Run `spack -e {environment} concretize --force` and `spack -e {environment} install`"
+        )
+
+
+def _check_unchanged(stack: Manifest, file: Path, packages: Iterable[Package]) -> None:
+    """Refuse files that have another checksum in the earlier manifest: a path in Spack's store has a hash."""
+    try:
+        earlier = manifest.load(file)
+    except InfrastructureError:
+        return
+    recorded = {
+        path: sum_ for program in earlier.programs for path, sum_ in program.checksums_by_path.items()
+    }
+    prefixes = [package.prefix for package in packages if "external" not in package.node]
+    changes = [
+        path
+        for program in stack.programs
+        for path, sum_ in program.checksums_by_path.items()
+        if recorded.get(path, sum_) != sum_ and any(path.is_relative_to(prefix) for prefix in prefixes)
+    ]
+    if changes:
+        raise InfrastructureError(
+            f"{', '.join(map(str, changes))}: changed since the stack was registered. Install the package "
+            f"again (`spack install --overwrite /HASH`), or remove {file} if the change is intended"
         )
 
 

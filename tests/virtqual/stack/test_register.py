@@ -30,16 +30,24 @@ def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
     assert files == {"manifest.json", "sbom.cdx.json", "spack.lock", "spack.yaml"}
 
 
-def test_spack_verifies_its_packages_and_no_external_one(fake, environment, tmp_path):
-    register(environment, tmp_path / "spack-stack")
-    (command,) = (line for line in fake.commands if " verify manifest " in line)
-    assert {word for word in command.split() if word[0] == "/" and len(word) == 33} == {
-        f"/{letter * 32}" for letter in "mosw"
-    }
-    (fake.root / "verify").write_text("==> In package stream/sssssss\nstream_c.exe: hash", encoding="utf-8")
-    with pytest.raises(InfrastructureError, match=r"(?s)--overwrite.*stream_c\.exe: hash"):
-        register(environment, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+def test_a_changed_program_of_the_same_package_is_refused(fake, environment, tmp_path):
+    stack = register(environment, tmp_path / "stacks/spack")
+    program = find_program(stack, "stream").path
+    content = program.read_bytes()
+    program.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(
+        InfrastructureError, match=rf"{program}: changed since .*--overwrite.*remove .*manifest"
+    ):
+        register(environment, tmp_path / "stacks/spack")
+    assert manifest.load_all(tmp_path / "stacks") == [stack]
+    # Files outside Spack's store, such as those of the C library, may change.
+    program.write_bytes(content)
+    library = next(iter(find_program(stack, "stream").libraries))
+    older = [program.model_copy(update={"libraries": {library: "0" * 64}}) for program in stack.programs]
+    stack.model_copy(update={"programs": tuple(older)}).write(tmp_path / "stacks/spack")
+    assert register(environment, tmp_path / "stacks/spack") == stack
+    (tmp_path / "stacks/spack/manifest.json").write_text("{}")
+    assert register(environment, tmp_path / "stacks/spack") == stack
 
 
 @pytest.mark.parametrize(
