@@ -51,7 +51,7 @@ class Case:
 
     @property
     def gate(self) -> Gate:
-        """Whether the overhead is judged, or its change: a session may judge both of a series."""
+        """The quantity that is judged: a session may judge both the overhead and its change."""
         return self.budget.gate if self.baseline is None else "change"
 
 
@@ -82,7 +82,7 @@ class Question:
 
     @cached_property
     def places(self) -> Places:
-        """Where the pairs ran."""
+        """The places of the pairs."""
         return places_of(self.case.series, self.pairs, self.case.bound)
 
     @cached_property

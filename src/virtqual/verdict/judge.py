@@ -59,8 +59,8 @@ def judge_all(
         ]
         for cases, answers in zip(sessions, settled, strict=True)
     ]
-    asked = [[question for question in row if question is not None] for row in questions]
-    rulings = {row.question: row for row in _rule(asked, looks, alpha)}
+    judged = [[question for question in row if question is not None] for row in questions]
+    rulings = {ruling.question: ruling for ruling in _rule(judged, looks, alpha)}
     # Overheads that are only shown are judged each as a session of its own.
     shown = [
         [_question(case, False)]
@@ -68,7 +68,7 @@ def judge_all(
         for case, answer in zip(cases, answers, strict=True)
         if case.series.valid and (answer is not None or case.gate == "change")
     ]
-    overheads = {row.question.case: row for row in _rule(shown, looks, alpha)}
+    overheads = {ruling.question.case: ruling for ruling in _rule(shown, looks, alpha)}
     return [
         [
             _verdict(case, answer, rulings[question] if question else None, overheads.get(case), looks)
@@ -161,19 +161,19 @@ def _verdict(
     )
     note = ""
     if overhead is not None:
-        asked = ruling or overhead
-        verdict = verdict.model_copy(update=_numbers(verdict, asked, overhead, looks))
-        note = texts.margin_note(asked)
+        judged = ruling or overhead
+        verdict = verdict.model_copy(update=_numbers(judged, overhead, answer.outcome))
+        note = texts.margin_note(judged)
     return verdict.model_copy(update={"message": texts.message(verdict, metric, note)})
 
 
-def _numbers(verdict: Verdict, asked: Ruling, overhead: Ruling, looks: Sequence[int]) -> dict[str, object]:
-    """Return the fields of a verdict that are numbers: of the question that was asked, and its overhead."""
-    question = asked.question
+def _numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[str, object]:
+    """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
+    question = ruling.question
     series, places = question.case.series, question.deciding_places
     native, virtual = series.medians("native"), series.medians("virtual")
     overheads = _intervals(overhead)
-    changes = _intervals(asked) if question.is_change else None
+    changes = _intervals(ruling) if question.is_change else None
     judged = changes or overheads
     points = tuple(
         Point(
@@ -183,7 +183,7 @@ def _numbers(verdict: Verdict, asked: Ruling, overhead: Ruling, looks: Sequence[
             overhead=overheads[i],
             judged=judged[i],
             limit=finite_or_none(question.limit[i]),
-            margin=finite_or_none(asked.margin[i]),
+            margin=finite_or_none(ruling.margin[i]),
         )
         for i, size in enumerate(series.points)
     )
@@ -196,11 +196,11 @@ def _numbers(verdict: Verdict, asked: Ruling, overhead: Ruling, looks: Sequence[
         "native": _geometric_mean(native),
         "virtual": _geometric_mean(virtual),
         "limit": float(min(question.limit)) if has_budget else None,
-        "margin": float(min(asked.margin)) if has_budget else None,
-        "pairs": asked.pairs * question.places.width or len(question.pairs),
+        "margin": float(min(ruling.margin)) if has_budget else None,
+        "pairs": ruling.pairs * question.places.width or len(question.pairs),
         "spread": None if spread is None else float(spread),
         "points": points,
-        "findings": _findings(asked, judged[0], looks) if verdict.outcome is Outcome.OVER else (),
+        "findings": _findings(ruling, judged[0]) if outcome is Outcome.OVER else (),
         "hosts": _host_factors(overhead.question),
         "native_hosts": native_hosts,
         "virtual_hosts": virtual_hosts,
@@ -218,44 +218,34 @@ def _intervals(ruling: Ruling) -> list[Interval]:
     return [Interval.build(*bounds, better) for bounds in ruling.bounds]
 
 
-def _findings(ruling: Ruling, scalar: Interval, looks: Sequence[int]) -> tuple[OverRange, ...]:
+def _findings(ruling: Ruling, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
-    question, series = ruling.question, ruling.question.case.series
-    native, virtual = series.medians("native"), series.medians("virtual")
+    series, limit = ruling.question.case.series, ruling.question.limit
+    metric, native, virtual = series.metric, series.medians("native"), series.medians("virtual")
+
+    def build(judged: Interval, sizes: slice, low: float | None, high: float | None, text: str) -> OverRange:
+        return OverRange(
+            low=low,
+            high=high,
+            judged=judged,
+            limit=float(np.mean(limit[sizes])),
+            native=_geometric_mean(native[sizes]),
+            virtual=_geometric_mean(virtual[sizes]),
+            text=text,
+        )
+
     if not series.points:
-        return (
-            OverRange(
-                low=None,
-                high=None,
-                judged=scalar,
-                limit=float(question.limit[0]),
-                native=float(native[0]),
-                virtual=float(virtual[0]),
-                text=scalar.text,
-            ),
-        )
+        return (build(scalar, slice(1), None, None, scalar.text),)
+    ranges = rule.find_ranges(ruling.state, ruling.row)
     findings = []
-    for found in rule.find_ranges(ruling.state, ruling.row):
-        sizes = slice(found.start, found.stop)
-        low, high = series.points[found.start], series.points[found.stop - 1]
+    for size_range in sorted(ranges, key=lambda part: np.mean(limit[part.sizes]) - part.mean):
+        sizes = size_range.sizes
         upper = float(np.mean([bounds[2] for bounds in ruling.bounds[sizes]]))
-        judged = Interval.build(found.mean, found.low, max(found.mean, upper), series.metric.better)
-        limit = float(np.mean(question.limit[sizes]))
-        findings.append(
-            (
-                limit - found.mean,
-                OverRange(
-                    low=low,
-                    high=high,
-                    judged=judged,
-                    limit=limit,
-                    native=_geometric_mean(native[sizes]),
-                    virtual=_geometric_mean(virtual[sizes]),
-                    text=texts.range_text(judged, low, high, series.metric),
-                ),
-            )
-        )
-    return tuple(finding for _, finding in sorted(findings, key=lambda entry: entry[0]))
+        bounds = (size_range.mean, size_range.low, max(size_range.mean, upper))
+        judged = Interval.build(*bounds, metric.better)
+        low, high = series.points[sizes][0], series.points[sizes][-1]
+        findings.append(build(judged, sizes, low, high, texts.range_text(judged, low, high, metric)))
+    return tuple(findings)
 
 
 def _host_factors(question: Question) -> dict[str, float]:

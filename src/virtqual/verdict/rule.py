@@ -192,7 +192,7 @@ class BatchState:
         return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
 
     def _shares_hosts_or_boots(self, looks: Sequence[int]) -> bool:
-        """Whether pairs before and after a look share a host or a boot that differs from others."""
+        """Return whether pairs before and after a look share a host or a boot that differs from others."""
         if self.places.kind == "rotated":
             return True
         boot = self.places.boot
@@ -343,7 +343,7 @@ def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int, level: float
         state.flagged[rows] = np.where(state.flagged[rows] == 0, pairs, state.flagged[rows])
         return
     within = np.all(estimate.above(state.limit[rows] + state.margin[rows]) < level, axis=-1)
-    # Of a curve the mean decides: at one size the guest may be faster by another protocol.
+    # The mean of a curve decides: at one size the guest may be faster by another protocol.
     too_good = estimate.above(state.floor)[..., -1] < level
     within &= ~state.unresolved[rows]
     state.flagged[rows] = np.where((state.flagged[rows] == 0) & ~within, pairs, state.flagged[rows])
@@ -459,15 +459,14 @@ class SizeRange:
 
     Parameters
     ----------
-    start, stop
-        Half-open range of points.
+    sizes
+        Range of points.
     mean, low
         Mean overhead over the range, and the highest lower bound of its sizes (of the whole curve if none
         is over by itself), in log units.
     """
 
-    start: int
-    stop: int
+    sizes: slice
     mean: float
     low: float
 
@@ -494,7 +493,7 @@ def find_ranges(state: BatchState, row: int) -> list[SizeRange]:
             key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
         )
         lower = float(np.max(low[i:j])) if np.any(alone[i:j]) else float(low[-1])
-        ranges.append(SizeRange(i, j, float(np.mean(mean[i:j])), lower))
+        ranges.append(SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower))
         free[max(i - 1, 0) : j + 1] = False
         if not np.any(free):
             break

@@ -93,7 +93,7 @@ class SessionVerdict:
 
     @property
     def qualified(self) -> tuple[bool, str]:
-        """Whether the build may be called qualified for production, and why not."""
+        """The answer to whether the build is qualified for production, and why it is not."""
         if self.hypervisor_class is None:
             return False, "no hypervisor class"
         if why := self.hypervisor_class.unqualified:

@@ -52,7 +52,7 @@ def slowness(values: Floats, sigma: ArrayLike) -> Floats:
         Log units, shape (..., n_runs).
     """
     run = np.asarray(values[..., -1], dtype=np.float64)
-    known = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
+    run_sigma = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
     n = run.shape[-1]
     ordered = np.sort(run, axis=-1)
     typical = ordered[..., (n - 1) // 2 : (n - 1) // 2 + 1]
@@ -60,7 +60,7 @@ def slowness(values: Floats, sigma: ArrayLike) -> Floats:
     below = np.sort(np.maximum(typical - run, 0), axis=-1)[..., -((n + 3) // 4) : None]
     observed = below.mean(axis=-1, keepdims=True)
     excess: Floats = run - typical
-    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(known, observed)), excess, 0.0)
+    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(run_sigma, observed)), excess, 0.0)
 
 
 def p_value(

@@ -202,7 +202,7 @@ class Verdict(_Stored):
 
     @property
     def estimate(self) -> Interval | None:
-        """What was judged, or the overhead that was recorded."""
+        """The judged interval, or the overhead that was recorded."""
         return self.judged or self.overhead
 
     @property
@@ -219,7 +219,7 @@ class Verdict(_Stored):
 
     @property
     def passes(self) -> bool:
-        """Whether it is WITHIN, or OVER and accepted by a waiver."""
+        """The verdict is WITHIN, or OVER and accepted by a waiver."""
         return self.outcome is Outcome.WITHIN or (self.outcome is Outcome.OVER and self.waived)
 
     def without_details(self) -> Verdict:

@@ -214,7 +214,7 @@ def test_a_finding_names_the_contiguous_ranges() -> None:
     worse[4:8], worse[15] = 0.15, 0.25
     result = curve(worse)
     found = find_ranges(result, 0)
-    assert [(one.start, one.stop) for one in found] == [(4, 8), (15, 16)]
+    assert [(one.sizes.start, one.sizes.stop) for one in found] == [(4, 8), (15, 16)]
     assert all(one.low > LIMIT for one in found)
 
 
@@ -222,7 +222,7 @@ def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
     result = curve(np.full(23, LIMIT + 0.015))
     assert result.outcome[0] == OVER
     (found,) = find_ranges(result, 0)
-    assert found.stop - found.start > 11
+    assert found.sizes.stop - found.sizes.start > 11
 
 
 def test_a_curve_within_needs_every_size() -> None:
