@@ -67,7 +67,7 @@ class Sampled(Guarded):
 
     @property
     def warm_up(self):
-        """Whether this run precedes the first pair: it must be right, and its values are not kept."""
+        """Return whether this run precedes the first pair: it must be right, and its values are not kept."""
         return self.slot.warm_up
 
     def read(self):

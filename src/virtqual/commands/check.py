@@ -24,9 +24,9 @@ def command(
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
-    The exit code is 0, or 4 if a log is damaged, a conclusion does not follow
-    from its runs, a document differs from the log, or other users can write to
-    the state directory.
+    The exit code is 4 if a log is damaged, a conclusion does not follow from its
+    runs, or a document differs from the log. It is also 4 if other users can
+    write to the state directory. Else it is 0.
     """
     say, state = verbatim(), paths.sessions()
     directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]

@@ -9,13 +9,14 @@ function                       what ReFrame would have to offer instead         
 =============================  ===========================================================  ===============
 ``Runner.runall``              an error if no case is selected; a hook before a run         reframe#3599
 ``RegressionCheckLoader``      an error if a file or a test cannot be loaded                reframe#3598
-``dependencies.build_deps``    an error if a dependency cannot be resolved                  reframe#2558
-``cli.list_checks``            a list with one entry for a check, whatever its parameters   reframe#2248
+``dependencies.build_deps``    an error if a dependency cannot be resolved                  reframe#1594
+``cli.list_checks``            a list with one entry for all samples of a check             reframe#2248
 ``slurm_state_completed``      an end for preempted jobs that are not requeued              reframe#3608
 ``VarSpace.inject``            no walk over the stack for a warning that is suppressed      reframe#2544
 =============================  ===========================================================  ===============
 
-The last one is half of the time that ReFrame takes to start.
+The numbers are of issues and pull requests of https://github.com/reframe-hpc/reframe.  The last function
+takes half of the time in which ReFrame starts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class _Loaded:
-    """The checks that ReFrame has loaded, before any selection."""
+    """The checks that this ReFrame has loaded, before any selection."""
 
     entries: tuple[catalogue.Entry, ...] = ()
 

@@ -138,3 +138,25 @@ def test_a_class_for_which_no_file_says_what_it_asks_for_qualifies_nothing(concl
 def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
     session = concluded(asked=CheckSet("full", (Asked("milc"),)))
     assert (session.qualified, session.missing) == ("no (over)", [])
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        ({"lj": ("vm: job 7 ended as TIMEOUT", "more")}, "1 metric could not be judged (lj: vm: job 7 ended"),
+        ({"lj": ("one",), "eam": ("two",)}, "2 metrics could not be judged (the first: lj: one)."),
+    ],
+)
+def test_a_refusal_has_its_first_reason_since_it_is_also_sent_by_mail(refused, says):
+    """It said that the reasons are above, where there was nothing above."""
+    session = Session(
+        session="s",
+        created="2026-06-01T00:00:00+00:00",
+        system="x",
+        hypervisor_class="kvm",
+        identity={"native": {}, "virtual": {}},
+        stack=STACK,
+    )
+    conclusion.conclude(session, Judged(Admitted((), refused, ()), (), None))
+    assert session.exit_code == 4
+    assert says in session.conclusion
