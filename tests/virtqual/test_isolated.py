@@ -92,25 +92,3 @@ def test_what_else_needs_packages_is_told_of_them_alone(setup, monkeypatch):
     told = setup("--package", "missing", code=5)
     assert "this machine is no Debian (it has no dpkg-query), and these packages are needed: missing" in told
     assert "no Debian" in setup("--stack", "registry", code=5)
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("WARNING: Retrying\nERROR: no such wheel", "ERROR: no such wheel"),
-        ("not a word of it", "\nnot a word of it"),
-    ],
-)
-def test_of_what_an_installer_says_the_reason_is_told(said, told):
-    with pytest.raises(InfrastructureError) as caught:
-        execute.run_checked(["sh", "-c", f"printf '{said}'; exit 1"], "pip failed")
-    assert str(caught.value) == f"pip failed (exit code 1): {told}"
-
-
-def test_a_program_that_is_not_there_or_does_not_end():
-    for command, told in (
-        (["/none/apt-get"], "no: /none/apt-get: No such file"),
-        (["sleep", "9"], "no: sleep: no end"),
-    ):
-        with pytest.raises(InfrastructureError, match=told):
-            execute.run_checked(command, "no", seconds=0.1)

@@ -24,6 +24,29 @@ def test_a_program_that_is_not_there_or_does_not_end_is_named():
     assert execute.read_output(["sleep", "9"], seconds=0.1) is None
 
 
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("WARNING: Retrying\nERROR: no such wheel", "ERROR: no such wheel"),
+        ("no reason", "\nno reason"),
+        ("", "it printed nothing"),
+    ],
+)
+def test_a_failure_has_the_reason_of_the_program(output, reason):
+    with pytest.raises(InfrastructureError) as caught:
+        execute.run_checked(["sh", "-c", f"printf '{output}'; exit 1"], "pip failed")
+    assert str(caught.value) == f"pip failed (exit code 1): {reason}"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [(["/none/apt-get"], "/none/apt-get: No such file"), (["sleep", "9"], "sleep: no end")],
+)
+def test_a_program_that_cannot_be_run_to_its_end_is_a_failure(command, reason):
+    with pytest.raises(InfrastructureError, match=f"no: {reason}"):
+        execute.run_checked(command, "no", seconds=0.1)
+
+
 def test_what_a_command_prints_is_kept_and_what_it_has_started_ends_with_it(tmp_path):
     log, after = tmp_path / "log", tmp_path / "after"
     with pytest.raises(InfrastructureError, match="ended with exit code 3: err"):

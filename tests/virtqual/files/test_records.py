@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from virtqual.files import records
+from virtqual.files.locking import hold_lock
 from virtqual.files.records import open_no_link, write_file
 
 
@@ -102,3 +103,22 @@ def test_a_log_that_is_written_piece_by_piece_follows_no_link(tmp_path):
     ):
         pass
     assert target.read_text("utf-8") == "mine"
+
+
+def test_a_lock_waits_for_its_holder_and_follows_no_link(tmp_path):
+    events = []
+
+    def hold_later():
+        with hold_lock(tmp_path / "lock"):
+            events.append("second")
+
+    with hold_lock(tmp_path / "lock"):
+        thread = threading.Thread(target=hold_later)
+        thread.start()
+        thread.join(0.2)
+        events.append("first")
+    thread.join()
+    assert events == ["first", "second"]
+    (tmp_path / "link").symlink_to(tmp_path / "lock")
+    with pytest.raises(OSError, match="symbolic links"), hold_lock(tmp_path / "link"):
+        pass
