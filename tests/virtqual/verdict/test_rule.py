@@ -4,21 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from virtqual.verdict.estimate import MAX_HISTORY_DF, Noise, append_mean, history, pulled_in, timer_noise
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.places import Places, change, host_effects, overhead, recognise
+from virtqual.verdict.places import change, host_effects, overhead, recognise
 from virtqual.verdict.rule import (
     LOOKS,
     Batch,
     BatchState,
     Cause,
     decide,
-    earlier_pairs_needed,
-    find_ranges,
     judge,
 )
 from virtqual.verdict.slow_runs import SLOW_ALPHA, SlowRuns, slowness
@@ -55,38 +51,10 @@ def wobble(pairs: int, sd: float, mean: float = 0.0) -> np.ndarray:
 # --- WITHIN, OVER and what is neither -----------------------------------------------------------------------
 
 
-def test_all_pairs_that_were_run_count() -> None:
-    late = np.array([0.0, 0.0, *[math.log(4)] * 10])
-    assert outcomes(late) == [OVER]
-    assert outcomes(late[:4]) == [UNDECIDED]
-
-
-def test_a_conviction_needs_pairs_after_the_flag() -> None:
-    result = judged(wobble(4, 0.004, 0.3))
-    assert (result.outcome[0], result.flagged[0]) == (UNDECIDED, 4)
-    assert result.next_pairs()[0] == 8
-    unlucky = np.concatenate([wobble(4, 0.004, 0.3), wobble(14, 0.004, 0.0)])
-    assert outcomes(unlucky) != [OVER]
-
-
-@pytest.mark.parametrize(("pairs", "used"), [(3, 0), (4, 4), (7, 7), (10, 10), (18, 18), (30, 30)])
-def test_pairs_between_two_looks_are_not_thrown_away(pairs: int, used: int) -> None:
-    result = judged(wobble(pairs, 0.03, LIMIT + 0.018), sigma=0.03)
-    assert result.used[0] == used
-
-
 def test_a_steady_overhead_is_found_although_the_stated_noise_is_large() -> None:
     steady = wobble(18, 0.004, math.log(1.07))
     assert outcomes(steady, sigma=0.03) == [OVER]
     assert outcomes(steady[:4], sigma=0.03) == [UNDECIDED]
-
-
-def test_noise_refuses_a_session_only_by_its_own_spread_and_from_six_pairs_on() -> None:
-    loud = wobble(18, 0.2, LIMIT)
-    assert outcomes(loud[:4], sigma=0.01) == [UNDECIDED]
-    result = judged(loud, sigma=0.01)
-    assert (result.outcome[0], result.cause[0]) == (INVALID, Cause.NOISE)
-    assert outcomes(wobble(18, 0.001, LIMIT), sigma=0.3)[0] != INVALID
 
 
 def test_one_slow_virtual_run_is_never_pulled_in_to_acquit_and_a_native_one_never_helps() -> None:
@@ -113,50 +81,6 @@ def test_too_good_to_be_true(factor: float) -> None:
     result = judged(wobble(4, 0.01, -math.log(factor)))
     assert (result.outcome[0], result.cause[0]) == (INVALID, Cause.TOO_GOOD)
     assert outcomes(wobble(4, 0.01, -0.05)) == [WITHIN]
-
-
-@pytest.mark.parametrize(
-    ("virtual", "native", "outcome"), [(2, 1, UNDECIDED), (2, 2, WITHIN), (1, 0, WITHIN)]
-)
-def test_what_is_left_out_does_not_decide(virtual: int, native: int, outcome: int) -> None:
-    assert outcomes(wobble(4, 0.005), refused_virtual=virtual, refused_native=native) == [outcome]
-    assert outcomes(wobble(18, 0.005, 0.2), refused_virtual=virtual, refused_native=native) == [OVER]
-
-
-def test_the_shown_bounds_are_those_that_decided() -> None:
-    d = np.stack([wobble(18, 0.01, 0.0), wobble(18, 0.01, 0.12), wobble(18, 0.03, LIMIT + 0.018)])
-    result = judged(d, sigma=0.03)
-    assert result.outcome.tolist() == [WITHIN, OVER, UNDECIDED]
-    assert np.array_equal(result.low[:, 0] > LIMIT, [False, True, False])
-    assert np.array_equal(result.high[:, 0] < LIMIT + MARGIN, [True, False, False])
-
-
-# --- properties ---------------------------------------------------------------------------------------------
-
-differences = st.lists(st.floats(-0.2, 0.3), min_size=4, max_size=20)
-
-
-@given(d=differences, shift=st.floats(-5, 5), worse=st.floats(0, 0.5))
-@settings(max_examples=60, deadline=None)
-def test_units_do_not_matter_and_a_worse_guest_never_passes_more_easily(
-    d: list[float], shift: float, worse: float
-) -> None:
-    given_ = batch(d)
-    moved = Batch(given_.native + shift, given_.virtual + shift, LIMIT, MARGIN, given_.noise)
-    first = judge([given_])[0].outcome[0]
-    # Rounding may move what lies on a bound; nothing else may.
-    if np.ptp(d) > 1e-6:
-        assert judge([moved])[0].outcome[0] == first
-    if outcomes(np.add(d, worse)) == [WITHIN]:
-        assert first in (WITHIN, INVALID)
-
-
-@given(d=st.lists(st.lists(st.floats(-0.05, 0.25), min_size=12, max_size=12), min_size=2, max_size=6))
-@settings(max_examples=60, deadline=None)
-def test_company_never_convicts_and_never_acquits(d: list[list[float]]) -> None:
-    together, alone = outcomes(d), [outcomes(one)[0] for one in d]
-    for mine, other in zip(together, alone, strict=True):
-        assert mine == other or (mine != OVER and other == OVER)
 
 
 def test_batches_of_a_session_share_its_error_rate() -> None:
@@ -199,39 +123,6 @@ def test_no_more_false_alarms_than_promised() -> None:
     assert stats.beta.ppf(0.95, alarms + 1, 3000 - alarms) <= 0.01
 
 
-# --- curves -------------------------------------------------------------------------------------------------
-
-
-def curve(overheads: np.ndarray, pairs: int = 12) -> BatchState:
-    rng = np.random.default_rng(4)
-    d = rng.normal(0, 0.02, (1, 1, pairs, len(overheads))) + overheads
-    sigma = np.append(np.full(len(overheads), 0.02), 0.006)
-    return judge([Batch(np.zeros_like(d), d, LIMIT, MARGIN, Noise(sigma))])[0]
-
-
-def test_a_finding_names_the_contiguous_ranges() -> None:
-    worse = np.zeros(23)
-    worse[4:8], worse[15] = 0.15, 0.25
-    result = curve(worse)
-    found = find_ranges(result, 0)
-    assert [(one.sizes.start, one.sizes.stop) for one in found] == [(4, 8), (15, 16)]
-    assert all(one.low > LIMIT for one in found)
-
-
-def test_a_small_overhead_at_every_size_is_found_by_the_whole_curve() -> None:
-    result = curve(np.full(23, LIMIT + 0.015))
-    assert result.outcome[0] == OVER
-    (found,) = find_ranges(result, 0)
-    assert found.sizes.stop - found.sizes.start > 11
-
-
-def test_a_curve_within_needs_every_size() -> None:
-    worse = np.zeros(23)
-    assert curve(worse).outcome[0] == WITHIN
-    worse[6] = 0.12
-    assert curve(worse, 4).outcome[0] == UNDECIDED
-
-
 # --- places -------------------------------------------------------------------------------------------------
 
 
@@ -271,20 +162,9 @@ def test_an_exchange_cancels_hosts_and_names_them() -> None:
     assert one_way is None
 
 
-def test_hosts_in_fixed_roles_need_a_bound_that_is_added() -> None:
-    d = wobble(8, 0.002)
-
-    def fixed(pairs: int, bound: float = math.inf) -> Places:
-        return recognise(["a"] * pairs, ["b"] * pairs, bound=bound)
-
-    result = judged(d, places=fixed(8))
-    assert (result.outcome[0], result.cause[0]) == (INVALID, Cause.HOSTS)
-    assert outcomes(d, places=fixed(8, 0.02)) == [WITHIN]
-    assert outcomes(d + 0.065, places=fixed(8, 0.02)) != [WITHIN]
-    assert outcomes(wobble(18, 0.002, LIMIT + 0.03), places=fixed(18, 0.02)) == [OVER]
-    assert outcomes(wobble(18, 0.002, LIMIT + 0.03), places=fixed(18, 0.04)) != [OVER]
+def test_each_pair_needs_its_place() -> None:
     with pytest.raises(ValueError, match="8 pairs, places of 4"):
-        judged(d, places=fixed(4))
+        judged(wobble(8, 0.002), places=recognise(["a"] * 4, ["b"] * 4))
 
 
 def test_a_rotation_is_judged_on_its_hosts() -> None:
@@ -326,29 +206,12 @@ def against(now: np.ndarray, earlier: np.ndarray, sigma: float = 0.01, **more: o
     return judged(now, sigma=sigma, earlier=(np.zeros_like(before), before), **more)
 
 
-def test_a_change_is_what_is_judged() -> None:
-    earlier = wobble(12, 0.005, 0.30)
-    assert against(wobble(4, 0.005, 0.30), earlier).outcome[0] == WITHIN
-    assert against(wobble(4, 0.005, 0.45), earlier).outcome[0] == OVER
-    assert against(wobble(4, 0.005, 0.10), earlier).outcome[0] == WITHIN
-
-
-def test_an_earlier_session_of_too_few_pairs_says_how_many_it_takes() -> None:
-    result = against(wobble(4, 0.02, 0.0), wobble(4, 0.02), sigma=0.03)
-    assert (result.outcome[0], result.cause[0]) == (INVALID, Cause.MARGIN)
+def test_more_pairs_are_run_only_if_a_change_might_be_over_despite_few_earlier_ones() -> None:
     suspect = against(wobble(4, 0.02, 0.08), wobble(4, 0.02), sigma=0.03)
     assert suspect.outcome[0] == UNDECIDED
-    needed = int(earlier_pairs_needed(Noise([0.03])))
-    assert against(wobble(4, 0.02, 0.0), wobble(needed, 0.02), sigma=0.03).cause[0] != Cause.MARGIN
-    assert math.isinf(earlier_pairs_needed(Noise([0.03], between=0.03)))
 
 
-def test_the_same_hosts_cancel_and_others_do_not() -> None:
-    d, places = wobble(12, 0.002, 0.2), recognise(["a"] * 12, ["b"] * 12)
-    same = against(d, d, places=places, earlier_places=places)
-    assert same.outcome[0] == WITHIN
-    other = against(d, d, places=places, earlier_places=recognise(["a"] * 12, ["c"] * 12))
-    assert (other.outcome[0], other.cause[0]) == (INVALID, Cause.HOSTS)
+def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
     turned = recognise(list("abab"), list("xyyx")), recognise(list("abab"), list("yxxy"))
     assert turned[0].cancels(turned[1])
     assert not recognise(list("aabb"), list("xxyy")).cancels(recognise(list("aabb"), list("yyxx")))
