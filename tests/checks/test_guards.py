@@ -156,12 +156,6 @@ def test_foreign_load_leaves_the_verdict_open(site):
     assert "ranks went without a CPU" in " ".join(outcome(done).split())
 
 
-def write_reference(site, text: str) -> None:
-    directory = site.path / "references/systems/testsite"
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "lammps.yaml").write_text(text)
-
-
 REFERENCE = """
 lammps:
   $index: [$system, problem]
@@ -171,24 +165,22 @@ lammps:
 """
 
 
-def test_native_within_its_absolute_reference_passes(site):
-    write_reference(site, REFERENCE.format(problem="lj", value=0.5))
+@pytest.mark.parametrize(
+    ("problem", "value", "says", "verdict"),
+    [
+        pytest.param("lj", 0.5, "WITHIN lammps_loop_time@lj", ("pass",), id="within"),
+        pytest.param("lj", 0.25, "expected 0.25", ("fail_deps", "skip", "fail"), id="missed"),
+        pytest.param("ljj", 0.5, "no reference value found", ("fail_deps", "skip", "fail"), id="mistyped"),
+    ],
+)
+def test_native_proves_the_hardware_by_its_absolute_reference(site, problem, value, says, verdict):
+    directory = site.path / "references/systems/testsite"
+    directory.mkdir(parents=True)
+    (directory / "lammps.yaml").write_text(REFERENCE.format(problem=problem, value=value))
     done = site.reframe(*LJ, **SHORT)
-    assert done.returncode == 0, outcome(done)
-
-
-def test_native_missing_its_absolute_reference_fails_and_skips_the_verdict(site):
-    write_reference(site, REFERENCE.format(problem="lj", value=0.25))
-    done = site.reframe(*LJ)
-    assert done.returncode != 0
-    assert results(site)["lammps_overhead %problem=lj@cloud"] == "fail_deps" or "skip" in str(results(site))
-
-
-def test_a_mistyped_reference_key_is_not_silently_ignored(site):
-    write_reference(site, REFERENCE.format(problem="ljj", value=0.5))
-    done = site.reframe(*LJ)
-    assert done.returncode != 0
-    assert "no reference value found" in outcome(done)
+    assert (done.returncode == 0) == ("pass" in verdict), outcome(done)
+    assert says in outcome(done)
+    assert results(site)["lammps_overhead %problem=lj@cloud"] in verdict
 
 
 MISSING = """

@@ -56,8 +56,14 @@ def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
     ],
 )
 def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option, partition, limit):
-    dry_run(site, *option, FAKE_TIME_LIMIT=partition)
+    """No variable of the shell reaches a job, and its steps have the job's variables."""
+    dry_run(site, *option, FAKE_TIME_LIMIT=partition, MV2_ENABLE_AFFINITY="0")
     assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * len(SAMPLES)
+    for text in scripts(site):
+        (names,) = re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE)
+        assert "PATH" in names.split(",")
+        assert "MV2" not in names
+        assert "export SLURM_EXPORT_ENV=ALL\n" in text.partition("srun ")[0]
 
 
 def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
@@ -80,30 +86,17 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
     assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == ["0:20:0"] * len(SAMPLES)
 
 
-def test_a_job_has_nothing_of_the_shell_and_its_steps_have_what_it_has(site):
-    dry_run(site, MV2_ENABLE_AFFINITY="0")
-    for text in scripts(site):
-        (names,) = re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE)
-        assert "PATH" in names.split(",")
-        assert "MV2" not in names
-        assert "export SLURM_EXPORT_ENV=ALL\n" in text.partition("srun ")[0]
-
-
-def test_job_options_reach_both_sides(site):
-    dry_run(site, "-J", "reservation=x", "-J", "#SBATCH --account=me", "-J", "export=ALL")
+@pytest.mark.parametrize(
+    ("option", "memory"), [("exclusive", ["--mem=0"]), ("mem-per-cpu=1G", ["--mem-per-cpu=1G"])]
+)
+def test_job_options_reach_both_sides_which_ask_for_whole_nodes_and_no_more(site, option, memory):
+    dry_run(site, "-J", option, "-J", "reservation=x", "-J", "#SBATCH --account=me", "-J", "export=ALL")
+    assert len(scripts(site)) == len(SAMPLES)
     for text in scripts(site):
         assert re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE) == ["ALL"]
         assert "SLURM_EXPORT_ENV" not in text
         assert "#SBATCH --reservation=x\n" in text
         assert "#SBATCH --account=me\n" in text
-
-
-@pytest.mark.parametrize(
-    ("option", "memory"), [("exclusive", ["--mem=0"]), ("mem-per-cpu=1G", ["--mem-per-cpu=1G"])]
-)
-def test_a_job_asks_for_whole_nodes_and_for_no_more_of_them(site, option, memory):
-    dry_run(site, "-J", option)
-    for text in scripts(site):
         assert re.findall("^#SBATCH (--mem.*)", text, re.MULTILINE) == memory
         assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
 

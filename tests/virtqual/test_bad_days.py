@@ -30,40 +30,40 @@ def reframe_of(process):
 
 
 @pytest.mark.parametrize(
-    ("word", "why"), [("NODE_FAIL", "a node of it died"), ("PREEMPTED", "by Slurm"), ("REVOKED", "by Slurm")]
+    ("state", "cause"),
+    [("NODE_FAIL", "a node of it died"), ("PREEMPTED", "by Slurm"), ("REVOKED", "by Slurm")],
 )
-def test_a_job_that_lost_its_node_ends_the_session(site, word, why):
-    site.fault("ended.cloud", word)
-    done = site.virtqual(*ON)
-    said = site.words(done)
-    assert done.returncode == 5, said
-    assert f"ended as {word} ({why})" in said.partition("Infrastructure failed")[2]
-    found = site.session()
-    assert [run["side"] for run in found["runs"]] == ["native"]
-    assert {failure["kind"] for failure in found["failures"]} == {"infrastructure"}
+def test_a_job_that_lost_its_node_ends_the_session(site, state, cause):
+    assert end_of_virtual_job(site, state, cause, "infrastructure") == 5
+    assert site.session()["outcome"] == "BROKEN"
 
 
 @pytest.mark.parametrize(
-    ("word", "says"),
+    ("state", "cause"),
     [
-        ("CANCELLED", "ended as CANCELLED (it was cancelled)"),
-        ("TIMEOUT", "ended as TIMEOUT (it reached its time limit)"),
-        ("OUT_OF_MEMORY", "ended as OUT_OF_MEMORY (it used more memory than it may)"),
-        ("DEADLINE", "ended as DEADLINE (by Slurm)"),
+        ("CANCELLED", "it was cancelled"),
+        ("TIMEOUT", "it reached its time limit"),
+        ("OUT_OF_MEMORY", "it used more memory than it may"),
+        ("DEADLINE", "by Slurm"),
     ],
 )
-def test_a_job_that_slurm_ended_leaves_its_check_invalid_in_slurms_word(site, word, says):
+def test_a_job_that_slurm_ended_leaves_its_check_invalid_in_slurms_word(site, state, cause):
     """M6, M12, M1d: it was a job script that did not reach its end."""
-    site.fault("ended.cloud", word)
+    assert end_of_virtual_job(site, state, cause, "failed") == 4
+    found = site.session()
+    assert (found["outcome"], [one["outcome"] for one in found["verdicts"]]) == ("INVALID", ["INVALID"])
+
+
+def end_of_virtual_job(site, state, cause, kind):
+    """Return the exit code of a session whose first virtual run Slurm ends."""
+    site.fault("ended.cloud", state)
     done = site.virtqual(*ON)
-    said = site.words(done)
-    assert done.returncode == 4, said
-    assert says in said
-    assert "launch option" not in said
+    assert f"ended as {state} ({cause})" in site.session()["conclusion"]
+    assert "launch option" not in done.stdout
     found = site.session()
     assert [run["side"] for run in found["runs"]] == ["native"]
-    assert {failure["kind"] for failure in found["failures"]} == {"failed"}
-    assert (found["outcome"], [one["outcome"] for one in found["verdicts"]]) == ("INVALID", ["INVALID"])
+    assert {(failure["kind"], failure["state"]) for failure in found["failures"]} == {(kind, state)}
+    return done.returncode
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
