@@ -271,9 +271,10 @@ def _refuse_unread_files(loader: Any) -> None:
     makes_tests = re.compile(r"^\s*from \S*(judged|overhead) import", re.MULTILINE)
     imports_reframe = re.compile(r"^\s*(import|from) reframe\b", re.MULTILINE)
     for path in map(Path, loader.load_path):
-        for file in path.rglob("*.py") if path.is_dir() and loader.recurse else [path]:
-            if not file.is_file():
-                continue
+        files = [path]
+        if path.is_dir():
+            files = list(path.rglob("*.py") if loader.recurse else path.glob("*.py"))
+        for file in filter(Path.is_file, files):
             text = file.read_text(encoding="utf-8", errors="replace")
             if makes_tests.search(text) and not imports_reframe.search(text):
                 _end(f"{file}: ReFrame reads only files that import it; add `import reframe`")
