@@ -22,17 +22,7 @@ from virtqual.harness.kinds import VERDICT
 
 
 class Missing(NamedTuple):
-    """A reason why a check cannot run or observe something.
-
-    Attributes
-    ----------
-    check
-        Its name, with the number of its cases if the reason does not hold for all of several.
-    reason
-        In words.
-    feature
-        The feature that the stack does not provide, if that is the reason.
-    """
+    """A reason why a check cannot run or observe something; `feature` is missing in the stack, if any."""
 
     check: str
     reason: str
@@ -223,20 +213,9 @@ def explain_empty_selection(
 def format_list(
     selected: Sequence[Entry], loaded: Sequence[Entry], system: Any, config: Any, *, detailed: bool
 ) -> str:
-    """Return the text that ``reframe -l`` and ``-L`` print.
+    """Return the text that ``reframe -l`` and ``-L`` (`detailed`) print.
 
-    Parameters
-    ----------
-    selected
-        The checks that were selected and can run.
-    loaded
-        All checks.
-    system
-        ReFrame's, with its selected partitions and environments.
-    config
-        ReFrame's site configuration, with all of them.
-    detailed
-        With tags, and with the checks that cannot run here.
+    `system` is ReFrame's, with the selected partitions and environments; `config` has all of them.
     """
     text = [entry.text(detailed=detailed) for entry in selected]
     judged = sum(entry.paired for entry in selected)

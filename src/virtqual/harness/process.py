@@ -29,15 +29,7 @@ MAX_OUTPUT_CHARS = 500
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a ReFrame process.
-
-    Attributes
-    ----------
-    code
-        Its exit code; the negative number of the signal that killed it.
-    error
-        The error that ended it; None if it came to its end.
-    """
+    """The end of a ReFrame process: its exit code, or minus the signal that killed it, and its error."""
 
     code: int
     error: ErrorEvent | None
@@ -75,12 +67,8 @@ def run(
 
     Parameters
     ----------
-    line
-        The command.
     env
         Environment variables besides the present ones.
-    on_event
-        Called for every case that begins or ends.
     stop
         When set, ReFrame is asked to cancel its jobs and end, as by Ctrl-C.
     keep

@@ -39,15 +39,7 @@ AIMS = {"small": Aim(2, 15), "standard": Aim(20, 3)}
 
 
 class StartTime(NamedTuple):
-    """Seconds that one start took in a side's warm-up.
-
-    Attributes
-    ----------
-    program
-        From the begin to the end of its first task, as its node sees it.
-    total
-        With the scheduler's launch.
-    """
+    """Seconds that one start took in a warm-up: the program as its node sees it, and with the launch."""
 
     program: float
     total: float

@@ -30,28 +30,13 @@ def qualify(request: Request, screen: Screen) -> Session:
 
 
 def resume(name: str, system: str, screen: Screen) -> Session:
-    """Run a session that has ended too early to its end; see `_run`.
-
-    Parameters
-    ----------
-    name
-        Its id, the beginning of it, a path, or ``last``.
-    system
-        Name of its system; empty for any.
-    screen
-        Shows the session.
-    """
+    """Run a session that has ended too early to its end; its `system` may be empty.  See `_run`."""
     with ExitStack() as lock:
         return _run(opening.resume(name, system, screen, lock))
 
 
 def _run(job: Qualification) -> Session:
-    """Run a session to its end.
-
-    Returns
-    -------
-    Session
-        As ``session.json`` has it; its ``exit_code`` is the command's.
+    """Run a session to its end, and return it with the exit code of the command.
 
     Raises
     ------

@@ -38,29 +38,7 @@ def concluded(
 ) -> Session:
     """Judge a session from its log, conclude it, and write its documents.
 
-    Parameters
-    ----------
-    log
-        Of the session.
-    earlier
-        The session that it is compared with, or None.
-    looks
-        After how many pairs a decision is tried; see `judge`.
-    interrupted
-        Whether a person or a time limit ended it.
-    broken
-        What failed of the infrastructure besides the failures in the log, in words.
-    node_lost
-        Whether something in `broken` is a lost node.
-    not_run
-        Checks that cannot run here, with the reason.
-    share
-        How many sessions share the error rate.
-
-    Returns
-    -------
-    Session
-        As ``session.json``, ``junit.xml`` and ``report.html`` have it.
+    `Basis` describes the arguments; `not_run` are the checks that cannot run here, by reason.
     """
     session = log.session()
     session.not_run = list(not_run)
@@ -87,17 +65,7 @@ def concluded(
 
 
 def draw(session: Session, earlier: Session | None, directory: Path) -> None:
-    """Write the verdicts and the conclusion into a session, by its basis.
-
-    Parameters
-    ----------
-    session
-        Is changed.
-    earlier
-        The session that it is compared with, or None.
-    directory
-        Of the session, with the catalogue of its checks.
-    """
+    """Write the verdicts and the conclusion into a session, by its basis and the catalogue of its checks."""
     basis = session.basis
     assert basis is not None
     failed = [

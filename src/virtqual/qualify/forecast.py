@@ -20,19 +20,7 @@ from virtqual.site.systems import SIDES, System
 
 @dataclass(frozen=True)
 class PlannedCase:
-    """A case that would run.
-
-    Attributes
-    ----------
-    name
-        As sessions name it.
-    nodes
-        How many nodes of a side a run takes.
-    runs
-        Its runs in the first round, warm-ups included.
-    seconds
-        How long a run natively and one in VMs took last; None if there was none.
-    """
+    """A case that would run: nodes of a side, runs in the first round, seconds of the last runs by side."""
 
     name: str
     nodes: int

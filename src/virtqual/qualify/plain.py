@@ -38,17 +38,7 @@ SESSION_VARIABLE = "VIRTQUAL_SESSION"
 
 
 class PlainRun:
-    """The sessions of this ReFrame run, one for each software stack.
-
-    Parameters
-    ----------
-    logs
-        Of the sessions, by name of the stack.
-    earlier
-        The session that they are compared with, or None.
-    share
-        How many sessions or pipeline jobs share the error rate.
-    """
+    """The sessions of this ReFrame run by stack; `share` sessions or pipeline jobs share the error rate."""
 
     #: The run of this process: the verdict tests ask it.
     current: PlainRun | None = None

@@ -1,4 +1,4 @@
-"""One session as it goes on: what was asked for, who is shown it, and what is known so far."""
+"""The state of one session while it goes on."""
 
 from __future__ import annotations
 
@@ -43,32 +43,20 @@ class Qualification:
 
     Attributes
     ----------
-    request, screen, system
-        What was asked for, who is shown it, and where it runs.
-    log
-        Everything that happened so far.
-    head
-        What was known before anything ran.
-    earlier
-        The session that it is compared with, or None.
     looks
-        After how many pairs a decision is tried.
-    watch
-        The nodes of both partitions.
+        The numbers of pairs after which a decision is tried.
     lock
         File descriptor that keeps other sessions away.
     broken
-        What failed of the infrastructure besides the failures in the log, in words.
+        Failures of the infrastructure besides those in the log, in words.
     node_lost
         Whether something in `broken` is a lost node.
-    not_run
-        Checks that cannot run here, with the reason.
     held
         Job ids of the allocations that the session holds, by partition.
     rotated
-        By partition the nodes of those among which runs rotate; none where one run is at a time.
+        The nodes over which runs rotate, by partition; none if they do not.
     nodes
-        How many nodes of each side it began with: all that the system file states, or those that worked.
+        How many nodes of each side the session began with.
     """
 
     request: Request
