@@ -56,7 +56,7 @@ class JudgedClaim:
 
     @property
     def agrees(self) -> bool:
-        """Whether study and virtqual conclude the same; true if nothing can be judged."""
+        """Study and virtqual conclude the same, or nothing can be judged."""
         return self.outcome is None or self.outcome.value == self.claim.concluded
 
     @property
