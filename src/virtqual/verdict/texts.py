@@ -50,10 +50,7 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
     pairs = f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
     text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
-    tail = list(verdict.reasons)
-    if verdict.next_pairs is not None:
-        tail.append(f"the next decision needs {verdict.next_pairs} pairs")
-    return text + ("\n" + "; ".join(tail) if tail else "")
+    return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
 
 
 def waived(verdict: Verdict, waiver: Waiver, holds: bool) -> Verdict:
@@ -141,9 +138,11 @@ def _median_ratio(pairs: Sequence[Pair]) -> float | None:
 def reasons_of(row: Ruling, looks: Sequence[int]) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
     cause, series, width = row.cause, row.question.case.series, row.question.places.width
-    if cause is Cause.NONE or (cause is Cause.OPEN and row.pairs < looks[-1]):
+    if cause is Cause.NONE:
         return ()
     if cause is Cause.OPEN:
+        if row.next_pairs:
+            return (f"the next decision needs {row.next_pairs * width} pairs",)
         return (f"still undecided at the maximum of {looks[-1] * width} pairs",)
     if cause is Cause.TOO_FEW_PAIRS:
         return (too_few(len(row.question.pairs), looks[0] * width),)
