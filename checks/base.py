@@ -21,7 +21,7 @@ from reframe.core.exceptions import SanityError
 import virtqual.job
 from virtqual import paths
 from virtqual.errors import InfrastructureError
-from virtqual.files.wording import dotted
+from virtqual.files.wording import describe_first_mistake
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import end_by_slurm
 from virtqual.identity import gather
@@ -47,12 +47,8 @@ ONE_THREAD = "--threads-per-core=1"
 
 
 def reason_of(error):
-    """Return why a run is refused, in one line: pydantic's errors have several, and an address."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    mistake = error.errors()[0]
-    key = dotted(mistake["loc"])
-    return f"{key}: {mistake['msg']}" if key else mistake["msg"].removeprefix("Value error, ")
+    """Return why a run is refused, in one line."""
+    return describe_first_mistake(error) if isinstance(error, ValidationError) else str(error)
 
 
 class Sampled(Guarded):

@@ -70,19 +70,25 @@ def suggest(name: str, valid_names: Iterable[str]) -> str:
 
 
 def describe_mistakes(
-    error: ValidationError, model: type[BaseModel], content: object
+    error: ValidationError, model: type[BaseModel] | None = None, content: object = None
 ) -> list[tuple[Key, str]]:
-    """Return the key of each mistake in `content`, and a message that begins after the key."""
+    """Return the key of each mistake, and a message that begins after the key.
+
+    With the model similar names are suggested. With the content the keys have no branches of unions.
+    """
     messages_by_key: dict[Key, list[tuple[str, str]]] = {}
     for mistake in error.errors(include_url=False):
         kind, message = mistake["type"], str(mistake["msg"]).removeprefix("Value error, ")
-        key = _locate(mistake["loc"], content, is_missing=kind == "missing")
+        key = mistake["loc"]
+        if content is not None:
+            key = _locate(key, content, is_missing=kind == "missing")
         if kind == "missing":
             message = "is missing, and has no default."
         elif kind == "extra_forbidden":
-            message = (
-                f"is not a key of this kind of entry: {suggest(str(key[-1]), _list_keys(model, key[:-1]))}"
-            )
+            message = "is not a key of this kind of entry."
+            if model is not None:
+                names = _list_keys(model, key[:-1])
+                message = f"{message.rstrip('.')}: {suggest(str(key[-1]), names)}"
         elif kind not in ("value_error", "json_invalid"):
             message = f"{message} (found {shorten(repr(mistake['input']), 60)})."
         messages_by_key.setdefault(key, []).append((kind, message))
@@ -94,10 +100,12 @@ def describe_mistakes(
     return mistakes
 
 
-def describe_first_mistake(error: ValidationError, model: type[BaseModel], content: object) -> str:
+def describe_first_mistake(
+    error: ValidationError, model: type[BaseModel] | None = None, content: object = None
+) -> str:
     """Return such as ``key runs[0].pair: Input should be a valid integer``."""
     key, message = describe_mistakes(error, model, content)[0]
-    return f"key {dotted(key) or '(top)'}: {message}"
+    return f"key {dotted(key)}: {message}" if key else message
 
 
 def _locate(location: tuple[str | int, ...], content: object, *, is_missing: bool) -> Key:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import write_file
-from virtqual.files.wording import suggest
+from virtqual.files.wording import describe_first_mistake, suggest
 from virtqual.harness.kinds import VERDICT
 
 
@@ -175,7 +175,7 @@ def read(path: Path) -> tuple[Entry, ...]:
     except OSError as error:
         raise UsageError(f"{path}: no list of checks ({error.strerror})") from error
     except ValidationError as error:
-        raise UsageError(f"{path}: no list of checks ({error.errors()[0]['msg']})") from None
+        raise UsageError(f"{path}: no list of checks ({describe_first_mistake(error)})") from None
 
 
 def cases_of(entries: Iterable[Entry], scope: str) -> list[str]:
