@@ -1,0 +1,64 @@
+"""The reason why a case left no run: by what happened, and not by the words of a message."""
+
+from types import SimpleNamespace
+
+import pytest
+from reframe.core.exceptions import SanityError, SkipTestError
+
+from virtqual.harness.recorder import Recorder, failure_of
+
+
+def task(name, error, *deps, exitcode=0):
+    check = SimpleNamespace(
+        case=name,
+        display_name=name,
+        unique_name=name,
+        slot=SimpleNamespace(pair=0, side="virtual", warm_up=False),
+        job=SimpleNamespace(jobid=1, state="COMPLETED", exitcode=exitcode),
+    )
+    case = SimpleNamespace(
+        check=check,
+        environ=SimpleNamespace(name="stack"),
+        partition=SimpleNamespace(name="vm"),
+        deps=[dep.testcase for dep in deps],
+    )
+    return SimpleNamespace(check=check, testcase=case, exc_info=(type(error), error, None))
+
+
+@pytest.fixture
+def recorded():
+    """Return a recorder of which `build` is a fixture and no measurement, and the events of its log."""
+    events = []
+    log = SimpleNamespace(append=events.append)
+    return Recorder(lambda task: None if task.check.case == "build" else log), events
+
+
+@pytest.mark.parametrize("words", ["dependencies failed", "the node has no GPU"])
+def test_a_check_that_skips_itself_is_refused_whatever_it_says(recorded, words):
+    recorder, events = recorded
+    recorder.on_task_skip(task("lj", SkipTestError(words)))
+    assert [(event.failure.kind, event.failure.reason) for event in events] == [("refused", words)]
+
+
+def test_only_the_cause_of_cases_that_wait_for_it_is_written_down(recorded):
+    recorder, events = recorded
+    failed = task("0N", SanityError("wrong energy"))
+    waiting = task("0V", SkipTestError("dependencies failed"), failed)
+    recorder.on_task_failure(failed)
+    recorder.on_task_skip(waiting)
+    recorder.on_task_skip(task("1V", SkipTestError("dependencies failed"), waiting))
+    assert [event.failure.case for event in events] == ["0N"]
+
+
+def test_a_fixture_that_failed_is_infrastructure_of_the_case_that_needs_it(recorded):
+    recorder, events = recorded
+    build = task("build", SanityError("no compiler"))
+    recorder.on_task_failure(build)
+    recorder.on_task_skip(task("0N", SkipTestError("dependencies failed"), build))
+    assert [(event.failure.case, event.failure.kind) for event in events] == [("0N", "infrastructure")]
+
+
+@pytest.mark.parametrize(("exitcode", "kind"), [(0, "refused"), (1, "failed")])
+def test_a_program_that_fails_is_known_by_its_exit_code(exitcode, kind):
+    error = SanityError("the log says: job exited with exit code 1")
+    assert failure_of(task("lj", error, exitcode=exitcode)).kind == kind
