@@ -46,11 +46,29 @@ def judged(metrics, make):
     return judge
 
 
-def refusing(metric, differences, refused):
-    """A series of which these (side, number) were refused by a gate."""
-    runs = samples_of(metric, [[value] for value in differences])
-    runs = [replace(run, invalid=("loud",)) if (run.side, run.number) in refused else run for run in runs]
-    return pair_up(metric, "here", (), runs)
+@pytest.fixture
+def judged_curve(metrics, make):
+    """Return a function that judges differences of a latency by size, alone in its session."""
+
+    def judge(rows, budget=FIVE, prior=PRIOR, points=SIZES, **how):
+        return alone(make(metrics["mpi_latency"], rows, points, **how), budget, prior)
+
+    return judge
+
+
+@pytest.fixture
+def judged_runs(metrics):
+    """Return a function that judges runs of a scalar, alone in its session; a gate refuses some runs."""
+
+    def judge(runs, refused=()):
+        runs = [replace(run, invalid=("loud",)) if (run.side, run.number) in refused else run for run in runs]
+        return alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+
+    return judge
+
+
+def runs_of(metrics, differences, **how):
+    return samples_of(metrics["hpl"], [[value] for value in differences], **how)
 
 
 # -- pairs that count --------------------------------------------------------------------------------
@@ -123,8 +141,8 @@ def test_a_single_look_lets_all_pairs_convict(judged, pairs):
     assert last.reasons == (f"still undecided at the maximum of {pairs} pairs",)
 
 
-def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, metrics):
-    none = alone(pair_up(metrics["hpl"], "here", (), []), FIVE, PRIOR)
+def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, judged_runs):
+    none = judged_runs([])
     assert (none.outcome, none.next_pairs, none.overhead) == (Outcome.UNDECIDED, 4, None)
     assert none.reasons == ("0 of the 4 pairs that the first decision needs",)
     one = judged([0.1])
@@ -182,10 +200,10 @@ def test_noise_does_not_hide_what_is_plainly_over(judged):
     assert judged(steady(3.0, 8, spread=0.2)).outcome is Outcome.OVER
 
 
-def test_noise_of_a_curve_names_its_worst_size(metrics, make):
+def test_noise_of_a_curve_names_its_worst_size(judged_curve):
     rows = np.random.default_rng(1).normal(0.06, 0.01, (18, 4))
     rows[:, 2] += np.resize([0.9, -0.9], 18)
-    verdict = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, PRIOR)
+    verdict = judged_curve(rows, points=(1, 2, 4, 8))
     assert verdict.outcome is Outcome.INVALID
     assert "% at 4 B; its margin of 4.8% would need" in verdict.message
 
@@ -218,9 +236,8 @@ def test_an_order_that_favours_one_side_makes_it_invalid(metrics, judged):
     ("bad", "expected"),
     [([], Outcome.WITHIN), ([1], Outcome.WITHIN), ([0, 1, 2], Outcome.WITHIN), (range(4), Outcome.INVALID)],
 )
-def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, bad, expected):
-    series = refusing(metrics["hpl"], steady(0.0, 8), [("native", number) for number in bad])
-    verdict = alone(series, FIVE, PRIOR)
+def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_runs, bad, expected):
+    verdict = judged_runs(runs_of(metrics, steady(0.0, 8)), [("native", number) for number in bad])
     assert verdict.outcome is expected
     numbers = ", ".join(map(str, bad))
     first = ", the first of them" if len(bad) > 1 else ""
@@ -228,9 +245,8 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, bad, expec
     assert (says in verdict.message) == bool(bad)
 
 
-def test_a_single_valid_pair_of_three_asks_for_others(metrics):
-    series = refusing(metrics["hpl"], [0.0] * 3, [("native", 0), ("native", 1)])
-    verdict = alone(series, FIVE, PRIOR)
+def test_a_single_valid_pair_of_three_asks_for_others(metrics, judged_runs):
+    verdict = judged_runs(runs_of(metrics, [0.0] * 3), [("native", 0), ("native", 1)])
     assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 4)
 
 
@@ -238,36 +254,36 @@ def test_a_single_valid_pair_of_three_asks_for_others(metrics):
     ("virtual", "native", "censored"),
     [(1, 0, False), (2, 0, True), (2, 2, False), (2, 1, True), (1, 2, False)],
 )
-def test_virtual_runs_that_are_left_out_might_decide(metrics, virtual, native, censored):
+def test_virtual_runs_that_are_left_out_might_decide(metrics, judged_runs, virtual, native, censored):
     bad = [("virtual", n) for n in range(virtual)] + [("native", 8 + n) for n in range(native)]
-    verdict = alone(refusing(metrics["hpl"], steady(0.0, 12, 0.002), bad), FIVE, PRIOR)
+    verdict = judged_runs(runs_of(metrics, steady(0.0, 12, 0.002)), bad)
     if censored:
         assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, None)
         says = f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
         assert verdict.reasons[0] == says + "what is left out might decide"
     else:
         assert verdict.passes
-    over = alone(refusing(metrics["hpl"], steady(0.5, 18, 0.002), bad), FIVE, PRIOR)
+    over = judged_runs(runs_of(metrics, steady(0.5, 18, 0.002)), bad)
     assert over.outcome is Outcome.OVER
 
 
-def test_virtual_runs_that_left_nothing_might_decide_as_well(metrics):
+def test_virtual_runs_that_left_nothing_might_decide_as_well(metrics, judged_runs):
     """A guest whose slow runs print nothing must not pass by the others."""
-    runs = samples_of(metrics["hpl"], [[value] for value in steady(0.0, 8, 0.002)])
+    runs = runs_of(metrics, steady(0.0, 8, 0.002))
     silent = [run for run in runs if (run.side, run.number) not in {("virtual", 1), ("virtual", 2)}]
-    assert alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR).passes
-    verdict = alone(pair_up(metrics["hpl"], "here", (), silent), FIVE, PRIOR)
+    assert judged_runs(runs).passes
+    verdict = judged_runs(silent)
     assert (verdict.outcome, verdict.pairs) == (Outcome.UNDECIDED, 6)
     assert verdict.reasons[0].startswith("2 virtual runs were refused or left nothing, and 0 native ones")
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_values_that_are_no_numbers_never_help(metrics, value):
-    runs = samples_of(metrics["hpl"], [[0.0]] * 8)
+def test_values_that_are_no_numbers_never_help(metrics, judged_runs, value):
+    runs = runs_of(metrics, [0.0] * 8)
     broken = [
         replace(run, values=(value,)) if run.side == "virtual" and run.number < 3 else run for run in runs
     ]
-    assert alone(pair_up(metrics["hpl"], "here", (), broken), FIVE, PRIOR).outcome is Outcome.UNDECIDED
+    assert judged_runs(broken).outcome is Outcome.UNDECIDED
 
 
 # -- too good ------------------------------------------------------------------------------------------
@@ -285,36 +301,35 @@ def test_what_is_too_good_to_be_true_is_invalid_under_every_gate(judged, metrics
     assert fine.outcome is (Outcome.BASELINE if gate == "baseline" else Outcome.WITHIN)
 
 
-def test_a_curve_is_too_good_by_its_mean_and_not_by_one_size(metrics, make):
+def test_a_curve_is_too_good_by_its_mean_and_not_by_one_size(judged_curve):
     rows = np.zeros((4, 23))
     rows[:, 5] = -0.4
-    assert alone(make(metrics["mpi_latency"], rows, SIZES), FIVE, Prior(0.01, 20, "")).passes
-    verdict = alone(make(metrics["mpi_latency"], rows - 0.2, SIZES), FIVE, Prior(0.01, 20, ""))
+    assert judged_curve(rows, prior=Prior(0.01, 20, "")).passes
+    verdict = judged_curve(rows - 0.2, prior=Prior(0.01, 20, ""))
     assert (verdict.outcome, verdict.reasons) == (Outcome.INVALID, (TOO_GOOD,))
 
 
 # -- budgets -------------------------------------------------------------------------------------------
 
 
-def test_an_absolute_budget_is_a_difference_in_the_unit(metrics, make):
+def test_an_absolute_budget_is_a_difference_in_the_unit(judged_curve):
     budget = Budget.of(absolute=Quantity(0.5, "us"), margin=Quantity(0.5, "us"))
     for extra, outcome in ((0.4, Outcome.WITHIN), (1.2, Outcome.OVER)):
         rows = np.log((2 + extra) / 2) + np.outer(steady(0, 8, 0.005), np.ones(3))
-        series = make(metrics["mpi_latency"], rows, SIZES[:3], native=2.0)
-        assert alone(series, budget, PRIOR).outcome is outcome
+        assert judged_curve(rows, budget, points=SIZES[:3], native=2.0).outcome is outcome
 
 
 @pytest.mark.parametrize(("both", "outcome"), [("larger", Outcome.WITHIN), ("smaller", Outcome.OVER)])
-def test_relative_and_absolute_together(metrics, make, both, outcome):
+def test_relative_and_absolute_together(judged_curve, both, outcome):
     budget = Budget.of(0.05, absolute=Quantity(1.0, "us"), margin=0.05, both=both)
-    series = make(metrics["mpi_latency"], np.outer(steady(np.log(1.3), 8), np.ones(3)), SIZES[:3], native=2.0)
-    assert alone(series, budget, PRIOR).outcome is outcome
+    rows = np.outer(steady(np.log(1.3), 8), np.ones(3))
+    assert judged_curve(rows, budget, points=SIZES[:3], native=2.0).outcome is outcome
 
 
-def test_a_budget_in_another_unit_is_an_error(metrics, make):
+def test_a_budget_in_another_unit_is_an_error(judged_curve):
     budget = Budget.of(absolute=Quantity(1.0, "ms"), margin=0.05)
     with pytest.raises(BudgetError, match="mpi_latency is in us, its budget in ms"):
-        alone(make(metrics["mpi_latency"], [[0.0], [0.0]], (8.0,)), budget, PRIOR)
+        judged_curve([[0.0], [0.0]], budget, points=(8.0,))
 
 
 def test_a_budget_that_allows_everything_to_be_lost_is_an_error(judged):
@@ -333,9 +348,9 @@ def test_a_refused_series_is_shown_even_where_its_budget_cannot_be_applied(judge
 # -- curves --------------------------------------------------------------------------------------------
 
 
-def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(metrics, make):
-    series = make(metrics["mpi_latency"], bump(16, 128, np.log(1.2), 8), SIZES)
-    verdict = alone(series, Budget.of(0.0, margin=0.15), Prior(0.03, 20, "A/A history"))
+def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(judged_curve):
+    rows = bump(16, 128, np.log(1.2), 8)
+    verdict = judged_curve(rows, Budget.of(0.0, margin=0.15), Prior(0.03, 20, "A/A history"))
     assert verdict.outcome is Outcome.OVER
     (finding,) = verdict.findings
     assert (finding.low, finding.high) == (16, 128)
@@ -346,50 +361,43 @@ def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(metrics, m
     assert "from 16 to 128 B" in verdict.message
 
 
-def test_two_bumps_are_two_findings_the_worse_first(metrics, make):
+def test_two_bumps_are_two_findings_the_worse_first(judged_curve):
     rows = np.array(bump(16, 128, np.log(1.2), 8)) + np.array(bump(2**16, 2**20, np.log(1.4), 8, 0.0))
-    verdict = alone(
-        make(metrics["mpi_latency"], rows, SIZES), Budget.of(0.0, margin=0.15), Prior(0.03, 20, "")
-    )
+    verdict = judged_curve(rows, Budget.of(0.0, margin=0.15), Prior(0.03, 20, ""))
     assert [(finding.low, finding.high) for finding in verdict.findings] == [(2**16, 2**20), (16, 128)]
 
 
-def test_a_single_size_is_found_and_keeps_a_curve_from_passing(metrics, make):
+def test_a_single_size_is_found_and_keeps_a_curve_from_passing(judged_curve):
     budget, prior = Budget.of(0.05, margin=0.1), Prior(0.03, 20, "")
     for pairs, outcome in ((4, Outcome.UNDECIDED), (12, Outcome.OVER)):
-        rows = bump(64, 64, 0.25, pairs, 0.005)
-        verdict = alone(make(metrics["mpi_latency"], rows, SIZES), budget, prior)
+        verdict = judged_curve(bump(64, 64, 0.25, pairs, 0.005), budget, prior)
         assert verdict.outcome is outcome
     assert [(finding.low, finding.high) for finding in verdict.findings] == [(64, 64)]
     assert "at 64 B" in verdict.message
 
 
-def test_a_small_overhead_at_every_size_is_one_finding(metrics, make):
+def test_a_small_overhead_at_every_size_is_one_finding(judged_curve):
     """No size is over by itself: their mean is."""
     rows = np.random.default_rng(3).normal(np.log(1.05) + 0.02, 0.02, (18, 23))
-    verdict = alone(
-        make(metrics["mpi_latency"], rows, SIZES), Budget.of(0.05, margin=0.02), Prior(0.02, 20, "", 0.0)
-    )
+    verdict = judged_curve(rows, Budget.of(0.05, margin=0.02), Prior(0.02, 20, "", 0.0))
     assert verdict.outcome is Outcome.OVER
     (finding,) = verdict.findings
     assert SIZES.index(finding.high) - SIZES.index(finding.low) > 11
     assert finding.judged.lower > finding.limit
 
 
-def test_a_clean_curve_is_within_and_names_its_worst_size(metrics, make):
+def test_a_clean_curve_is_within_and_names_its_worst_size(judged_curve):
     rows = bump(64, 64, 0.03, 4, 0.005)
-    verdict = alone(
-        make(metrics["mpi_latency"], rows, SIZES), Budget.of(0.05, margin=0.2), Prior(0.03, 20, "")
-    )
+    verdict = judged_curve(rows, Budget.of(0.05, margin=0.2), Prior(0.03, 20, ""))
     assert verdict.outcome is Outcome.WITHIN
     assert verdict.findings == ()
     assert "worst 1.030x at 64 B" in verdict.message
     assert len(verdict.points) == 23
 
 
-def test_medians_are_geometric_means_over_a_curve(metrics, make):
+def test_medians_are_geometric_means_over_a_curve(judged_curve):
     rows = [[0.0, np.log(4.0)]] * 4
-    verdict = alone(make(metrics["mpi_latency"], rows, (1.0, 2.0), native=3.0), FIVE, PRIOR)
+    verdict = judged_curve(rows, points=(1.0, 2.0), native=3.0)
     assert (verdict.native, verdict.virtual) == pytest.approx((3.0, 6.0))
     assert [point.size for point in verdict.points] == [1.0, 2.0]
     assert [point.virtual for point in verdict.points] == pytest.approx([3.0, 12.0])
@@ -484,19 +492,17 @@ def test_hosts_that_a_coarse_timer_shows_alike_are_not_known_without_error(judge
     assert verdict.overhead.upper - verdict.overhead.log > PRIOR.sigma / 4
 
 
-def test_rounds_of_a_rotation_that_are_not_whole_do_not_count(metrics):
+def test_rounds_of_a_rotation_that_are_not_whole_do_not_count(metrics, judged_runs):
     """Pair 5 is refused and round 1 goes with it, however good its other pairs are."""
     d = steady(0.0, 20, 0.002)
     d[[4, 6, 7]] = -5.0
-    runs = samples_of(metrics["hpl"], [[value] for value in d], hosts=rotated(5))
-    runs = [replace(run, invalid=("loud",)) if run.number == 5 else run for run in runs]
-    verdict = alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+    verdict = judged_runs(runs_of(metrics, d, hosts=rotated(5)), [("native", 5)])
     assert len(verdict.hosts) > 2
     assert (verdict.outcome, verdict.pairs) == (Outcome.WITHIN, 16)
     assert verdict.overhead.log == pytest.approx(0.0, abs=0.002)
 
 
-def test_a_host_that_was_set_aside_leaves_the_others_as_the_sample(metrics):
+def test_a_host_that_was_set_aside_leaves_the_others_as_the_sample(judged_runs):
     """Two turns on four hosts, two on three of them: the fourth one's runs are left out, its peers' are not.
 
     The overhead is 1 %, the hosts differ, and native turns are slow together with virtual ones.
@@ -510,29 +516,19 @@ def test_a_host_that_was_set_aside_leaves_the_others_as_the_sample(metrics):
             cost = {"native": native_hosts[n], "virtual": vm_hosts[v] + 0.01}
             for side, host in (("native", n), ("virtual", v)):
                 start = 1000.0 * turn + 10 * place + (5 if side == "virtual" else 0)
-                runs.append(
-                    Sample(
-                        side,
-                        4 * turn + place,
-                        (100 * math.exp(-cost[side] - 0.1 * turn),),
-                        start,
-                        start + 4,
-                        node=host,
-                        host=host,
-                        turn=turn,
-                    )
-                )
-    verdict = alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+                values = (100 * math.exp(-cost[side] - 0.1 * turn),)
+                where = {"node": host, "host": host, "turn": turn}
+                runs.append(Sample(side, 4 * turn + place, values, start, start + 4, **where))
+    verdict = judged_runs(runs)
     assert verdict.pairs == 12
     # Means of hosts: (w + x + y) / 3 - (a + b + c) / 3, and the overhead.
     assert verdict.overhead.log == pytest.approx(0.01 + 0.03 - 0.02)
     assert set(verdict.hosts) == set("abcwxy")
 
 
-def test_the_nodes_own_names_tell_a_rotation_and_do_not_qualify(metrics):
-    runs = samples_of(metrics["hpl"], [[value] for value in steady(0.0, 16, 0.002)], hosts=rotated(4))
-    runs = [replace(run, node=run.host, host="") for run in runs]
-    verdict = alone(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+def test_the_nodes_own_names_tell_a_rotation_and_do_not_qualify(metrics, judged_runs):
+    runs = runs_of(metrics, steady(0.0, 16, 0.002), hosts=rotated(4))
+    verdict = judged_runs([replace(run, node=run.host, host="") for run in runs])
     assert (len(verdict.hosts), verdict.confounded) == (8, True)
 
 
