@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, write
+from virtqual.commands.speaking import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
@@ -44,12 +44,12 @@ def command(
     directories = [find(name, paths.sessions()) for name in sessions]
     loaded = [load(directory) for directory in directories]
     for session, directory in zip(loaded, directories, strict=True):
-        complain_of(session, directory)
+        print_doubts(session, directory)
     rows = compare(loaded)
     if not rows:
         raise UsageError("no series was measured on both sides of a session")
     if output is not None:
-        write(page.render_comparison(loaded), output)
+        write_output(page.render_comparison(loaded), output)
         _say.print(str(output), soft_wrap=True)
         return
     names = letters(len(loaded))

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import write
+from virtqual.commands.speaking import write_output
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
@@ -49,7 +49,7 @@ def command(
     places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
     marks = load_marks(paths.references())
     if output is not None:
-        write(page.render_history(places, marks, [str(one) for one in left]), output)
+        write_output(page.render_history(places, marks, [str(one) for one in left]), output)
         _say.print(str(output), soft_wrap=True)
         return
     for place in places:

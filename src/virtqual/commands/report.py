@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of, write
+from virtqual.commands.speaking import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.report.console import verbatim
@@ -41,6 +41,6 @@ def command(
     if form is None:
         raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
     loaded = load(directory)
-    write(form(loaded), file)
-    complain_of(loaded, directory)
+    write_output(form(loaded), file)
+    print_doubts(loaded, directory)
     _say.print(str(file), soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import complain_of
+from virtqual.commands.speaking import print_doubts
 from virtqual.report.terminal import Terminal
 from virtqual.session.store import find, load
 
@@ -23,4 +23,4 @@ def command(
     loaded, terminal = load(directory), Terminal()
     terminal.begin(loaded, ())
     terminal.end(loaded, str(directory))
-    complain_of(loaded, directory)
+    print_doubts(loaded, directory)

@@ -1,4 +1,4 @@
-"""The messages with which every command tells people what is wrong."""
+"""The messages of all commands about errors."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def speaking() -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        _complain("virtqual: interrupted before anything was measured", "yellow")
+        _print_error("virtqual: interrupted before anything was measured", "yellow")
         raise typer.Exit(INTERRUPTED) from None
     except VirtqualError as error:
-        _complain(f"virtqual: {error}")
+        _print_error(f"virtqual: {error}")
         raise typer.Exit(error.exit_code) from None
     except (Exception, SystemExit) as error:
         if _pipe_closed(error):
@@ -58,37 +58,39 @@ def speaking() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED_CODE) from None
         if hasattr(error, "format_message"):
-            raise  # of the command line's options: click's own, wherever this version of typer keeps it
+            raise  # click's own, of the command line's options
         if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
             # Reviewed data with a mistake names file, line and key itself.
-            _complain(f"virtqual: {error}")
+            _print_error(f"virtqual: {error}")
             raise typer.Exit(UsageError.exit_code) from None
-        if isinstance(error, OSError) and (why := _unwritable(error)):
-            _complain(f"virtqual: {why}")
+        if isinstance(error, OSError) and (reason := _describe_unwritable(error)):
+            _print_error(f"virtqual: {reason}")
             raise typer.Exit(InfrastructureError.exit_code) from None
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        _complain(f"virtqual: ended by an error that virtqual does not know, {what}; {_kept()}", style="red")
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        _print_error(
+            f"virtqual: ended by an error that virtqual does not know, {message}; {_save_traceback()}"
+        )
         raise typer.Exit(InfrastructureError.exit_code) from None
 
 
-def _complain(text: str, style: str = "red") -> None:
+def _print_error(text: str, style: str = "red") -> None:
     """Print a message: one line in a file, and lines of whole words in a terminal, paths unbroken."""
     if _errors.is_terminal:
         text = textwrap.fill(text, _errors.width, break_long_words=False, break_on_hyphens=False)
     _errors.print(text, style=style)
 
 
-def complain_of(session: Session, directory: Path) -> None:
-    """Say where the conclusion of a session from elsewhere does not follow from its runs."""
+def print_doubts(session: Session, directory: Path) -> None:
+    """Print the doubts about the conclusion of a session from elsewhere."""
     from virtqual.qualify.checking import check_conclusion, is_from_elsewhere
 
     if is_from_elsewhere(directory):
         for doubt in check_conclusion(session, directory).doubts:
-            _complain(f"virtqual: {doubt}")
+            _print_error(f"virtqual: {doubt}")
 
 
-def write(text: str, file: Path) -> None:
-    """Write what a person asked for, whole or not at all.
+def write_output(text: str, file: Path) -> None:
+    """Write a file that a person named, whole or not at all.
 
     Raises
     ------
@@ -106,8 +108,8 @@ def _pipe_closed(error: BaseException) -> bool:
     return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
 
 
-def _unwritable(error: OSError) -> str:
-    """Return what is wrong with the state directory; nothing where the error is about something else."""
+def _describe_unwritable(error: OSError) -> str:
+    """Return what is wrong with the state directory; empty if the error is about something else."""
     state, full = paths.state(), error.errno in (errno.ENOSPC, errno.EDQUOT)
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     of_state = file is not None and (file.is_relative_to(state) or state.is_relative_to(file))
@@ -119,8 +121,8 @@ def _unwritable(error: OSError) -> str:
     )
 
 
-def _kept() -> str:
-    """Write the traceback to a file, and say where it is."""
+def _save_traceback() -> str:
+    """Write the traceback to a file, and return a sentence that names the file."""
     name = f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.log"
     # The disk that is full, or not ours to write, may be what failed.
     for directory in (paths.state() / "errors", Path(tempfile.gettempdir())):

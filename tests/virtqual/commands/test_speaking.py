@@ -122,7 +122,7 @@ def test_a_closed_pipe_ends_a_command_silently(tmp_path):
 def test_a_message_is_folded_between_words_in_a_terminal(monkeypatch):
     console = Console(file=StringIO(), force_terminal=True, color_system=None, width=40, soft_wrap=True)
     monkeypatch.setattr(speaking, "_errors", console)
-    speaking._complain(f"virtqual: {'word ' * 20}/a{'/path-of-one' * 6}/")
+    speaking._print_error(f"virtqual: {'word ' * 20}/a{'/path-of-one' * 6}/")
     lines = console.file.getvalue().splitlines()
     assert lines[-1] == f"/a{'/path-of-one' * 6}/"
     assert max(map(len, lines[:-1])) <= 40
