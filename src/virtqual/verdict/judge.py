@@ -50,31 +50,30 @@ def judge_all(
     BudgetError
         If a budget cannot be applied to its metric and values.
     """
-    settled = [[_settle(case, looks[0]) for case in cases] for cases in sessions]
-    # A case can belong to several sessions; each session builds its own Question.
-    questions = [
-        [
-            _question(case, case.gate == "change") if answer is None else None
-            for case, answer in zip(cases, answers, strict=True)
-        ]
-        for cases, answers in zip(sessions, settled, strict=True)
-    ]
-    judged = [[question for question in row if question is not None] for row in questions]
+    entries: list[list[tuple[Case, _Settled | None, Question | None]]] = []
+    for cases in sessions:
+        entries.append([])
+        for case in cases:
+            settled = _settle(case, looks[0])
+            # A case can belong to several sessions; each session builds its own Question.
+            question = None if settled else _question(case, case.gate == "change")
+            entries[-1].append((case, settled, question))
+    judged = [[question for _, _, question in row if question is not None] for row in entries]
     rulings = {ruling.question: ruling for ruling in _rule(judged, looks, alpha)}
     # Overheads that are only shown are judged each as a session of its own.
     shown = [
         [_question(case, False)]
-        for cases, answers in zip(sessions, settled, strict=True)
-        for case, answer in zip(cases, answers, strict=True)
-        if case.series.valid and (answer is not None or case.gate == "change")
+        for row in entries
+        for case, settled, _ in row
+        if case.series.valid and (settled is not None or case.gate == "change")
     ]
     overheads = {ruling.question.case: ruling for ruling in _rule(shown, looks, alpha)}
     return [
         [
-            _verdict(case, answer, rulings[question] if question else None, overheads.get(case), looks)
-            for case, answer, question in zip(cases, answers, row, strict=True)
+            _verdict(case, settled, rulings[question] if question else None, overheads.get(case), looks)
+            for case, settled, question in row
         ]
-        for cases, answers, row in zip(sessions, settled, questions, strict=True)
+        for row in entries
     ]
 
 
