@@ -29,7 +29,7 @@ from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
 from virtqual.references.load import known as references
-from virtqual.runs import Measured, Run
+from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm, times
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
@@ -189,9 +189,9 @@ class Sampled(Guarded):
             for result in results:
                 sizes = {f"size {size} of {result.metric}": size for size in result.points}
                 self.refuse_no_numbers({**result.variables(), **sizes})
-            measured.append(Measured(tuple(results), tuple(self.answers), self.communication))
+            measured.append(MeasuredValues(tuple(results), tuple(self.answers), self.communication))
         try:
-            return Measured.median(measured)
+            return MeasuredValues.median(measured)
         except ValueError as error:
             raise SanityError(str(error)) from error
 

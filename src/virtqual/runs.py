@@ -27,16 +27,12 @@ HostName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f/]{1,255}$")]
 
 
 class Declared(BaseModel):
-    """A metric as the check that measures it declares it, in the place of the files under ``references/``.
+    """A metric that its check declares, because no file under ``references/`` does.
 
     Attributes
     ----------
-    unit
-        Unit of the values.
-    better
-        Which direction is better.
     budget
-        By which factor virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
+        Factor by which virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
     margin
         How far above its budget an overhead may hide, as a fraction, such as 0.03.
     """
@@ -57,17 +53,17 @@ class Result(BaseModel):
     metric
         Name in ``references/metrics/``, or the name of one that `declared` describes.
     setting
-        Under which conditions, e.g. ``1 thread`` or ``two nodes``.
+        The conditions, e.g. ``1 thread`` or ``two nodes``.
     points
         Sizes of a curve in its axis unit, rising; empty for a scalar.
     values
-        One a point, or the only one of a scalar, in the metric's unit.
+        One for each point, or the only one of a scalar, in the metric's unit.
     invalid
         Reasons why a validity gate refuses the values; empty if they count.
     declared
-        What the metric is and what it is allowed to lose, where no file says so.
+        The metric, if no file declares it.
     ticks
-        Of the program's own clock in the time of a value, where they are so few that values repeat by chance.
+        Ticks of the program's clock in the time of a value, if they are so few that values repeat by chance.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -104,7 +100,7 @@ class Result(BaseModel):
 
     @classmethod
     def curve(cls, metric: str, setting: str, values: dict[float, float]) -> Result:
-        """Return the result of a metric that has a value a size."""
+        """Return the result of a metric that has a value for each size."""
         points = tuple(sorted(values))
         return cls(metric=metric, setting=setting, points=points, values=tuple(values[p] for p in points))
 
@@ -112,25 +108,27 @@ class Result(BaseModel):
     def median(cls, repetitions: Sequence[Result]) -> Result:
         """Return the median of a metric over the repetitions of a run, of a curve size by size.
 
-        It is invalid where a repetition is, for the reasons of the first such one.
+        The median is invalid if a repetition is, for the reasons of the first invalid one.
 
         Raises
         ------
         ValueError
-            They are not of one metric, setting and sizes.
+            The repetitions are not of one metric, setting and sizes.
         """
         first, count = repetitions[0], len(repetitions)
         if count == 1:
             return first
-        same = {"values": (), "invalid": (), "ticks": None}
-        for number, other in enumerate(repetitions, 1):
-            if other.model_copy(update=same) != first.model_copy(update=same):
+        varying = {"values": (), "invalid": (), "ticks": None}
+        for number, repetition in enumerate(repetitions, 1):
+            if repetition.model_copy(update=varying) != first.model_copy(update=varying):
                 raise ValueError(
-                    f"repetition {number} measured {other.described}, the first one {first.described}"
+                    f"repetition {number} measured {repetition.described}, the first one {first.described}"
                 )
-        columns = zip(*(one.values for one in repetitions), strict=True)
-        bad = [one.invalid for one in repetitions if one.invalid]
-        invalid = tuple(f"{len(bad)} of {count} repetitions: {why}" for why in bad[0]) if bad else ()
+        columns = zip(*(repetition.values for repetition in repetitions), strict=True)
+        refusals = [repetition.invalid for repetition in repetitions if repetition.invalid]
+        invalid: tuple[str, ...] = ()
+        if refusals:
+            invalid = tuple(f"{len(refusals)} of {count} repetitions: {reason}" for reason in refusals[0])
         return first.model_copy(update={"values": tuple(map(statistics.median, columns)), "invalid": invalid})
 
     @property
@@ -140,7 +138,7 @@ class Result(BaseModel):
 
     @property
     def series(self) -> str:
-        """Which series the values belong to: ``metric@setting``."""
+        """The id of the series: ``metric@setting``."""
         return f"{self.metric}@{self.setting}"
 
     def variables(self) -> dict[str, float]:
@@ -156,11 +154,9 @@ class Answer(BaseModel):
     Attributes
     ----------
     name
-        E.g. ``RMS of U``.
-    value
-        In the program's own unit.
+        ``RMS of U`` ...
     tolerance
-        How far two runs may be apart, as a fraction of the larger one.
+        Largest difference between two runs, as a fraction of the larger value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -175,41 +171,41 @@ class Answer(BaseModel):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What was measured and computed, in one repetition of a program or in a whole run (see `Run`)."""
+class MeasuredValues:
+    """Results and answers of one repetition of a program, or of a run; see `Run`."""
 
     results: tuple[Result, ...]
     answers: tuple[Answer, ...] = ()
     communication: float | NotObservable | None = None
 
     @classmethod
-    def median(cls, repetitions: Sequence[Measured]) -> Measured:
-        """Return what a run measured, of its repetitions.
+    def median(cls, repetitions: Sequence[MeasuredValues]) -> MeasuredValues:
+        """Return the values of a run from its repetitions.
 
         Raises
         ------
         ValueError
-            They did not measure the same, or did not compute the same answers.
+            The repetitions have other metrics, or other answers.
         """
-        rows = _columns([one.results for one in repetitions], "results")
-        for same in _columns([one.answers for one in repetitions], "answers"):
-            least, most = (find(same, key=lambda answer: answer.value) for find in (min, max))
-            if {answer.name for answer in same} != {least.name} or not least.agrees(most):
+        results = _columns([repetition.results for repetition in repetitions], "results")
+        for answers in _columns([repetition.answers for repetition in repetitions], "answers"):
+            low, high = (find(answers, key=lambda answer: answer.value) for find in (min, max))
+            if {answer.name for answer in answers} != {low.name} or not low.agrees(high):
                 raise ValueError(
-                    f"repetitions differ: {least.name} is {least.value:g}, {most.name} is {most.value:g}, "
-                    f"{least.tolerance:g} is allowed"
+                    f"repetitions differ: {low.name} is {low.value:g}, {high.name} is {high.value:g}, "
+                    f"{low.tolerance:g} is allowed"
                 )
-        said = [one.communication for one in repetitions if one.communication is not None]
-        shares = [share for share in said if seen(share)]
+        noted = [part.communication for part in repetitions if part.communication is not None]
+        shares = [share for share in noted if seen(share)]
         return cls(
-            tuple(map(Result.median, rows)),
+            tuple(map(Result.median, results)),
             repetitions[0].answers,
-            statistics.median(shares) if shares else next(iter(said), None),
+            statistics.median(shares) if shares else next(iter(noted), None),
         )
 
 
 def _columns(rows: Sequence[Sequence[T]], what: str) -> list[tuple[T, ...]]:
-    """Return what the repetitions have in the same place."""
+    """Return the items that the repetitions have at each position."""
     if len(counts := {len(row) for row in rows}) > 1:
         raise ValueError(f"repetitions have {' or '.join(map(str, sorted(counts)))} {what}")
     return list(zip(*rows, strict=True))
@@ -225,7 +221,7 @@ class Run(BaseModel):
     pair, side
         Its place in the order of runs.
     turn
-        The turn of its pair: pairs of one turn are on places of their own. None: its pair is a turn.
+        The turn of its pair: pairs of one turn are on places of their own. None: the pair is a turn.
     start, end
         Seconds since the epoch by the clock that ``clock`` names.
     job
@@ -233,8 +229,7 @@ class Run(BaseModel):
     nodes
         Where it ran.
     hosts
-        The machine of each node, by the node's name, as the system file says it; without those that nobody
-        knows.
+        The machine of each node, by the node's name, as the system file says it; without unknown machines.
     results
         What it measured.
     answers
@@ -243,21 +238,19 @@ class Run(BaseModel):
         SHA-256 by name of inputs that were downloaded.
     communication
         Share of its time that the program spent in communication, 0 to 1, by its own account or its
-        profiler's, or why that is not observable; None where nobody asks.
+        profiler's, or why that is not observable; None if the check does not measure it.
     software
-        Which binary and libraries each of its nodes loaded.
+        The binary and libraries that each of its nodes loaded.
     identity
-        What each node was, by name; with the CPUs that the run used there.
+        The identity of each node, by name; with the CPUs that the run used there.
     load
-        The worst that any of its nodes had to bear while the program ran; None in runs that did not note it.
+        The largest load of any of its nodes while the program ran; None if it was not noted.
     seconds
         Wall time of the program on the first node, s; of all repetitions together.
     repetitions
-        How often the program was started; each value is the median of so many.
-    stack, stack_hash
-        The software stack.
+        Number of times that the program was started; each value is their median.
     reference
-        Whether native values were held against absolute references: ``held`` or ``none``.
+        ``held`` if native values were compared with absolute references, else ``none``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -291,7 +284,7 @@ class Run(BaseModel):
         return self.model_dump_json(by_alias=True)
 
     def refusing(self, reasons: tuple[str, ...]) -> Run:
-        """Return the run with reasons why none of its results counts."""
+        """Return the run with reasons for which none of its results counts."""
         results = tuple(
             result.model_copy(update={"invalid": (*result.invalid, *reasons)}) for result in self.results
         )
