@@ -45,7 +45,6 @@ from virtqual.errors import UsageError
 #: Commands in modules of `virtqual.commands`, imported on demand: code that judges takes a second to import.
 COMMANDS = (
     "check",
-    "convert",
     "repair",
     "show",
     "list",

@@ -13,7 +13,7 @@ from virtqual.errors import VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw
 from virtqual.report import junit
-from virtqual.session.log import DOCUMENT, Log, OtherVersionError, document_of
+from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import Basis, Conclusion, Session
 from virtqual.session.store import load
@@ -64,8 +64,6 @@ def check_session(directory: Path) -> CheckResult:
         # A session that went on meanwhile is checked the next time.
         if Log(directory).state() == state:
             checked.problems.extend(_compare_documents(session, directory))
-    except OtherVersionError as error:
-        return CheckResult([], [], [str(error)])
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify.concluding import broken_by, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
@@ -30,8 +31,11 @@ def end_leftovers(system: str) -> Iterator[str]:
         try:
             session = log.session()
         except Exception as error:
-            # Damaged, or of a version before an upgrade: nothing is concluded from it, and it hides no other.
-            if jobs := cancel(log.submitted(system)):
+            # Nothing is concluded from a damaged session, and the others are still looked at.
+            unfinished: dict[str, float] = {}
+            with suppress(VirtqualError):
+                unfinished = log.unfinished(system)
+            if jobs := cancel(unfinished):
                 yield f"session {name} had left jobs: {', '.join(jobs)} cancelled; {error}"
             continue
         if session.system != system:

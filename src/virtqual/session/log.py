@@ -9,9 +9,7 @@ Several processes append to it: virtqual, and the ReFrame that it started.  Each
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +28,6 @@ from virtqual.identity import Identity, Load
 from virtqual.runs import Run
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
-    SCHEMA,
     Conclusion,
     Failure,
     Head,
@@ -169,11 +166,6 @@ Event = (
 EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
 #: Events whose lines `Basis.runs` is the digest of; they refer to facts by digests.
 _MEASURED = ("finished", "failed")
-_VERSION = re.compile(rb'"schema": ?"(virtqual-session/\d+)"')
-
-
-class OtherVersionError(UsageError):
-    """A log of another version of virtqual."""
 
 
 @dataclass(frozen=True)
@@ -268,12 +260,6 @@ class Log:
             content = reading.read_bytes(self.path, links=False)
         except OSError as error:
             raise UsageError(f"{self.path}: no session ({error.strerror})") from error
-        version = _VERSION.search(content[:200])
-        if version and version[1].decode() != SCHEMA:
-            raise OtherVersionError(
-                f"{self.path}:1: no log of this version ({SCHEMA}) but of {version[1].decode()}: "
-                f"`virtqual convert {self.directory}` converts it"
-            )
         return intact_lines(content, str(self.path), lenient=lenient)
 
     def events(self, *, lenient: bool = False) -> Iterator[Event]:
@@ -289,7 +275,7 @@ class Log:
         DamagedError
             A line is not as it was written.
         UsageError
-            There is no log, it is of another version, or a line of it is none of a session's.
+            There is no log, or a line of it is none of a session's.
         """
         return (event for event, _ in self.lines(lenient=lenient))
 
@@ -401,36 +387,18 @@ class Log:
         finally:
             os.close(file)
 
-    def submitted(self, system: str) -> dict[str, float]:
-        """Return all jobs of a log of whatever version, if it is of that system, with the time of submission.
+    def unfinished(self, system: str | None = None) -> dict[str, float]:
+        """Return the jobs whose end is not in the log, with the time of submission (since the epoch).
 
-        It may be broken, or lack its first line: nothing could have run then.
-        """
-        try:
-            lines = reading.read_bytes(self.path, links=False).split(b"\n")
-        except OSError:
-            return {}
-        jobs: dict[str, float] = {}
-        for number, line in enumerate(lines):
-            if number and b'"submitted"' not in line:
-                continue
-            with suppress(ValueError, KeyError, TypeError, RecursionError):
-                event = json.loads(line)
-                if number == 0 and event["head"]["system"] != system:
-                    return {}
-                if event["event"] == "submitted":
-                    jobs[str(event["job"])] = float(event["submitted"])
-        return jobs
-
-    def unfinished(self) -> dict[str, float]:
-        """Return the jobs of which the log has no end, with the time of submission (since the epoch).
-
-        Damaged lines are passed over: a job is rather cancelled twice than never.
+        Damaged lines are skipped: a job that is cancelled twice does no harm. There are no jobs if the
+        session is one of another system than `system`.
         """
         jobs: dict[str, float] = {}
         allocations: set[str] = set()
         for event in self.events(lenient=True):
             match event:
+                case Begun() if system not in (None, event.head.system):
+                    return {}
                 case Submitted():
                     jobs[event.job] = event.submitted
                     allocations |= {event.job} if event.held else set()

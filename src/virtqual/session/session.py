@@ -164,7 +164,7 @@ class Head(BaseModel):
     request
         What was asked for; None for a plain ReFrame run, which cannot be resumed.
     provenance
-        The code and data of virtqual at its begin; None of a session that was converted.
+        The code and data of virtqual at its begin; None if unknown.
     """
 
     model_config = ConfigDict(extra="forbid")

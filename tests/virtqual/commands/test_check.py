@@ -1,4 +1,4 @@
-"""`virtqual check`, `repair` and `convert`: a record follows from its runs, or a command says that not."""
+"""`virtqual check` and `repair`: a record follows from its runs, or a command says that not."""
 
 import gzip
 import json
@@ -11,7 +11,6 @@ from virtqual import cli, paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
-from virtqual.session import convert
 from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.summary import file_of, summary
@@ -307,43 +306,6 @@ def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
     code, output = run("show", session)
     assert (code, "its end is missing: session.json is of a concluded session" in output) == (5, True)
     assert run("repair", session)[0] == 0
-
-
-def old_format(directory):
-    """Write a log of format 2, as far as `convert` reads it."""
-    runs = [run.model_dump(mode="json", by_alias=True) for run in Log(directory).session().runs]
-    head = json.loads((directory / LOG).read_bytes().split(b"\n")[0])["head"]
-    del head["provenance"]
-    head |= {"schema": "virtqual-session/2", "label": "x" * 300, "created": "2026-11-22T02:54:01"}
-    events = [{"event": "begun", "head": head}, *({"event": "finished", "run": run} for run in runs)]
-    (directory / LOG).write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
-
-
-def test_a_session_of_format_2_is_converted_in_place(session):
-    before = Log(session).session()
-    old_format(session)
-    (session / "session.json").unlink()
-    text = (session / LOG).read_text("utf-8")
-    assert "virtqual convert" in run("show", session)[1]
-    assert run("check", session)[0] == 0, "no fault of the record"
-    code, output = run("convert", session)
-    assert code == 0, output
-    after = Log(session).session()
-    assert (after.runs, len(after.label)) == (before.runs, 200)
-    assert (session / "log-2.jsonl").read_text("utf-8") == text
-    assert run("convert", session)[0] == 2
-    assert Log(session).session().runs == before.runs
-
-
-def test_a_conversion_that_dies_leaves_the_log_as_it_was(session, monkeypatch):
-    old_format(session)
-    text = (session / LOG).read_text("utf-8")
-    with monkeypatch.context() as patched:
-        # The last step before the log has its new content.
-        patched.setattr(convert.Path, "hardlink_to", lambda *_: 1 / 0)
-        assert run("convert", session)[0] == 5
-    assert (session / LOG).read_text("utf-8") == text
-    assert run("convert", session)[0] == 0
 
 
 def test_a_session_of_the_future_is_left_out(state):
