@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from virtqual.report.console import verbatim
 from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
-from virtqual.session.measured import read
+from virtqual.session.measured import read_series
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
 
@@ -67,9 +66,9 @@ def command(
 def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
     """Return the names of the sessions of a file, and what is said of each."""
     name = allowed.hypervisor_class
-    with _progress() as say, _keeping_all():
+    with _progress() as say:
         say(f"reading {file}")
-        measured = read(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+        measured = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
         cases = cases_of_file(str(file), measured, allowed, against)
         say(f"judging {sum(map(len, cases)):,} series")
         chosen = allowed.references.hypervisor_class(name) if name else None
@@ -102,16 +101,6 @@ def _progress() -> Iterator[Callable[[str], None]]:
         return
     with console.status("") as status:
         yield lambda text: status.update(Text(text))
-
-
-@contextmanager
-def _keeping_all() -> Iterator[None]:
-    """Look for no garbage: all that is read is kept to the end, and looking at it took half of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _reasons(answer: SessionVerdict) -> list[str]:

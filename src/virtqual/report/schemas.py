@@ -9,35 +9,15 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from virtqual.report.lines import SessionLine, VerdictLine
+from virtqual.session.measured import SampleRow
 from virtqual.session.session import SessionDocument
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class SampleRow(BaseModel):
-    """A sample, as `virtqual judge` reads it from JSON lines; docs/judge-your-own.md explains the keys."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    session: str
-    metric: str
-    setting: str
-    size: float | None = None
-    unit: str
-    better: Literal["lower", "higher"]
-    pair: int = Field(ge=0)
-    side: Literal["native", "virtual"]
-    value: float | None
-    start: float | None = None
-    end: float | None = None
-    node: str | None = None
-    host: str | None = None
-    boot: str | None = None
 
 
 KINDS: tuple[tuple[str, Any], ...] = (

@@ -1,170 +1,168 @@
-"""Pairs that anybody measured, with any harness, read from a file: CSV, or JSON lines with the same keys.
+"""Files of measured pairs from any harness: CSV, or JSON lines with the same keys.
 
-One row is one value. Rows of one session, metric, setting, pair and side are one sample: one row for a
-scalar, a row for each size of a curve. Every mistake is told by file, line and column; no row is left aside.
+A row is one value. The rows of one run have a value each for the sizes of a curve. A mistake is an error with
+file, line and column, and no row is left out.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
 from virtqual.references.metrics import Metric
-from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
+from virtqual.verdict.pairs import Sample, Series, Side, pair_up
 
-COLUMNS = (
-    "session",
-    "metric",
-    "setting",
-    "size",
-    "unit",
-    "better",
-    "pair",
-    "side",
-    "value",
-    "start",
-    "end",
-    "node",
-    "host",
-    "boot",
-)
-#: What a row may leave empty, and a line of JSON leave out.
-OPTIONAL = ("size", "start", "end", "node", "host", "boot")
-DIRECTIONS = ("lower", "higher")
-
-#: So many mistakes are told; of the others only their number is.
-SHOWN = 20
-#: After so many rows whoever waits is told.
-EVERY = 20_000
-#: Digits of the largest pair number.
-_DIGITS = 9
-#: Sessions of one file at most: a thousand of them are judged in about three seconds.
+MAX_MISTAKES_SHOWN = 20
+PROGRESS_ROWS = 20_000
+#: A thousand sessions are judged in about three seconds.
 MAX_SESSIONS = 10_000
-#: The least and the largest amount of a value, in any unit: ratios of such values are numbers.
-SMALLEST, LARGEST = 1e-100, 1e100
-#: The largest time, s: in the year 5138. Milliseconds since 1970 are beyond it.
+#: Ratios of such amounts are numbers, in any unit.
+MIN_AMOUNT, MAX_AMOUNT = 1e-100, 1e100
+#: The year 5138; milliseconds since 1970 are beyond it.
 MAX_TIME_S = 1e11
-#: Characters of a message at most, which may repeat a field of the file.
+#: A message repeats a field of the file.
 MAX_MESSAGE_CHARS = 400
 
-_Number = float | None
+
+def _clean_number(value: object) -> object:
+    """Return None for an empty field; refuse what only Python takes for a number: true, and 1_000."""
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        raise ValueError("no number")
+    return value if not isinstance(value, str) else value.strip() or None
 
 
-class _Labels(NamedTuple):
-    """When and where one run was: common to all rows of a sample."""
-
-    start: _Number
-    end: _Number
-    node: str
-    host: str
-    boot: str
+def _check_amount(value: float) -> float:
+    if math.isfinite(value) and value != 0 and not MIN_AMOUNT <= abs(value) <= MAX_AMOUNT:
+        raise ValueError("too large or too small")
+    return value
 
 
-class _Run(NamedTuple):
-    """One sample as far as it was read: its values by size, which is None for a scalar."""
+_Text = Annotated[str, Field(min_length=1)]
+_Number = BeforeValidator(_clean_number)
+_TimeS = Annotated[float, Field(ge=-MAX_TIME_S, le=MAX_TIME_S, allow_inf_nan=False)]
+_Time = Annotated[_TimeS | None, _Number]
+_Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_TIME_DESCRIPTION = f"seconds as a number, below {MAX_TIME_S:g}, or leave it empty"
+
+
+class SampleRow(BaseModel):
+    """A row of a file of pairs; the descriptions complete "write ..." in messages."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, str_strip_whitespace=True)
+
+    session: _Text = Field(description="a name")
+    metric: Annotated[_Text, Field(pattern="^[^@]*$")] = Field(description="a name without @")
+    setting: _Text = Field(description="a name")
+    size: Annotated[_Size | None, _Number] = Field(
+        default=None, description="a number from 0, or leave it empty for a scalar"
+    )
+    unit: _Text = Field(description="the unit of the values")
+    better: Annotated[Literal["lower", "higher"], _Number] = Field(
+        description="lower (for a time) or higher (for a rate)"
+    )
+    pair: Annotated[int, _Number, Field(ge=0, lt=10**9)] = Field(
+        description="a whole number from 0, one for both runs of a pair"
+    )
+    side: Annotated[Side, _Number] = Field(description="native or virtual")
+    value: Annotated[float, _Number, AfterValidator(_check_amount)] = Field(
+        description=f"a number from {MIN_AMOUNT:g} to {MAX_AMOUNT:g} (in another unit if need be), or nan if "
+        "the run gave none"
+    )
+    start: _Time = Field(default=None, description=_TIME_DESCRIPTION)
+    end: _Time = Field(default=None, description=_TIME_DESCRIPTION)
+    node: str | None = Field(default=None, description="a name, or leave it empty")
+    host: str | None = Field(default=None, description="a name, or leave it empty")
+    boot: str | None = Field(default=None, description="a name, or leave it empty")
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """The identity of its series."""
+        return self.session, self.metric, self.setting
+
+    @property
+    def run(self) -> str:
+        """Its run in words."""
+        return f"{self.side} run of pair {self.pair}"
+
+
+COLUMNS = tuple(SampleRow.model_fields)
+#: The columns that the rows of a run have in common.
+RUN_COLUMNS = ("start", "end", "node", "host", "boot")
+
+
+@dataclass(slots=True)
+class FileRun:
+    """A run: the line of its first row, its sample without values, and its values by size (None: scalar)."""
 
     line: int
-    labels: _Labels
-    values: dict[_Number, float]
+    sample: Sample
+    values: dict[float | None, float]
+
+    @property
+    def name(self) -> str:
+        """The run in words."""
+        return f"{self.sample.side} run of pair {self.sample.number}"
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Its sizes, rising."""
+        """The sizes in rising order."""
         return tuple(sorted(size for size in self.values if size is not None))
 
 
 @dataclass(eq=False, slots=True)
 class FileSeries:
-    """One series of a file.
-
-    Attributes
-    ----------
-    line
-        Where it is named first.
-    session, metric, setting, unit, better
-        As the file says.
-    curve
-        Whether its rows have sizes.
-    runs
-        By twice the pair number, plus 1 for the virtual side.
-    """
+    """A series of a file, with the line where it begins; a curve has sizes."""
 
     line: int
     session: str
     metric: str
     setting: str
     unit: str
-    better: str
+    better: Literal["lower", "higher"]
     curve: bool
-    runs: dict[int, _Run] = field(default_factory=dict)
+    runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
 
-    @property
-    def points(self) -> tuple[float, ...]:
-        """The sizes of its first sample."""
-        return next(iter(self.runs.values())).sizes if self.curve else ()
-
-    def series(self, metric: Metric) -> Series:
-        """Return it as pairs, and forget its rows.
-
-        Raises
-        ------
-        PairingError
-            See `virtqual.verdict.pairs.pair_up`.
-        """
-        points, runs = self.points, self.runs
+    def pair_runs(self, metric: Metric) -> Series:
+        """Return the runs as pairs, and forget them; see `virtqual.verdict.pairs.pair_up` for errors."""
+        points = next(iter(self.runs.values())).sizes
+        samples = [
+            replace(run.sample, values=tuple(run.values[size] for size in run.sizes or (None,)))
+            for run in self.runs.values()
+        ]
         self.runs = {}
-        return pair_up(metric, self.setting, points, [_sample(key, run) for key, run in runs.items()])
+        return pair_up(metric, self.setting, points, samples)
 
 
-def _sample(key: int, run: _Run) -> Sample:
-    labels, side = run.labels, SIDES[key % 2]
-    # A node that is no virtual machine is a host itself.
-    host = labels.host or (labels.node if side == "native" else "")
-    values = run.values
-    if len(values) > 1:
-        values = dict(sorted(values.items()))
-    return Sample(
-        side,
-        key // 2,
-        tuple(values.values()),
-        math.nan if labels.start is None else labels.start,
-        math.nan if labels.end is None else labels.end,
-        node=labels.node,
-        host=host,
-        boot=labels.boot if side == "virtual" else "",
-    )
-
-
-def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dict[str, list[FileSeries]]:
-    """Read a file of measured pairs.
+def read_series(
+    file: Path, report_progress: Callable[[int], None] = lambda rows: None
+) -> dict[str, list[FileSeries]]:
+    """Return the series of a file by session, both in the order of the file.
 
     Parameters
     ----------
     file
-        CSV with the header `COLUMNS` in any order, or JSON lines with these keys; UTF-8. A pipe will do.
-    progress
-        Is told now and then how many rows were read.
-
-    Returns
-    -------
-    dict
-        Series by session, both in the order in which the file names them first.
+        CSV with a header, or JSON lines; UTF-8. Pipes can be read.
+    report_progress
+        Is called with the number of rows, every `PROGRESS_ROWS` rows.
 
     Raises
     ------
     UsageError
         The file cannot be read, or is no text.
     DataError
-        With file, line and column of the first `SHOWN` mistakes.
+        The file has mistakes; the first `MAX_MISTAKES_SHOWN` are shown with file, line and column.
     """
     text = read_record_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:
@@ -172,324 +170,202 @@ def read(file: Path, progress: Callable[[int], None] = lambda rows: None) -> dic
     if not text.strip():
         raise UsageError(f"{file}: is empty: write {','.join(COLUMNS)} and a row for each value")
     reader = _Reader(str(file))
-    rows = _json_rows if text.lstrip().startswith("{") else _csv_rows
-    for count, (line, cells) in enumerate(rows(text, reader.problem), start=1):
-        reader.row(line, cells)
-        if count % EVERY == 0:
-            progress(count)
-    return reader.sessions()
+    read_rows = reader.read_json if text.lstrip().startswith("{") else reader.read_csv
+    for count, (line, cells) in enumerate(read_rows(io.StringIO(text, newline="")), start=1):
+        reader.add(line, cells)
+        if count % PROGRESS_ROWS == 0:
+            report_progress(count)
+    return reader.collect_series()
 
 
-_Complain = Callable[[int, str, str], None]
-_Row = tuple[int, Sequence[str]]
-
-
-def _lines(text: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        stop = text.find("\n", start) + 1 or len(text)
-        yield text[start:stop]
-        start = stop
-
-
-def _csv_rows(text: str, problem: _Complain) -> Iterator[_Row]:
-    reader = csv.reader(_lines(text), strict=True, skipinitialspace=True)
-    order: list[int] = []
-    line = 1
-    try:
-        for row in reader:
-            line, first = reader.line_num + 1, line
-            if not row:
-                continue
-            if not order:
-                order = _header(first, [name.strip() for name in row], problem)
-                if not order:
-                    return
-            elif len(row) != len(COLUMNS):
-                told = f"has {len(row)} fields, the header {len(COLUMNS)}: quote a field that has a comma."
-                problem(first, "", told)
-            else:
-                yield first, [row[index].strip() for index in order]
-    except csv.Error as error:
-        problem(line, "", f"is no CSV: {error}.")
-
-
-def _header(line: int, names: list[str], problem: _Complain) -> list[int]:
-    """Return where each of `COLUMNS` stands; nothing where a header has mistakes, which are told."""
-    if _too_many(line, names, problem):
-        return []
-    wrong = False
-    for name in dict.fromkeys(names):
-        if name not in COLUMNS:
-            wrong = True
-            problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")
-        elif names.count(name) > 1:
-            wrong = True
-            problem(line, name, "stands twice in the header: remove one.")
-    for name in COLUMNS:
-        if name not in names:
-            wrong = True
-            may = "; its fields may be empty" if name in OPTIONAL else ""
-            problem(line, name, f"is missing in the header: add this column{may}.")
-    return [] if wrong else [names.index(name) for name in COLUMNS]
-
-
-def _too_many(line: int, names: Sized, problem: _Complain) -> bool:
-    """Return whether a row has so many fields that none of their names is looked at."""
-    if len(names) <= 10 * len(COLUMNS):
-        return False
-    problem(line, "", f"has {len(names)} fields: a row has {len(COLUMNS)}.")
-    return True
-
-
-class _KeyTwiceError(ValueError):
-    """A JSON object that has a key twice, of which `json` keeps the last."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object of which each key stands once."""
+def _refuse_double_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; `json` would keep the last of two equal keys."""
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _KeyTwiceError(next(name for name in content if names.count(name) > 1))
+        raise KeyError(next(name for name in content if names.count(name) > 1))
     return content
 
 
-def _json_rows(text: str, problem: _Complain) -> Iterator[_Row]:
-    for line, content in enumerate(_lines(text), start=1):
-        if not content.strip():
-            continue
-        try:
-            found = json.loads(content, object_pairs_hook=_unique)
-        except _KeyTwiceError as error:
-            problem(line, str(error), "stands twice in this line: remove one.")
-            continue
-        except (ValueError, RecursionError) as error:
-            problem(line, "", f"is no JSON: {getattr(error, 'msg', 'a number or nesting is too large')}.")
-            continue
-        if not isinstance(found, dict):
-            problem(line, "", "is no JSON object: write one object with the keys of a row on each line.")
-            continue
-        cells = _cells(line, found, problem)
-        if cells:
-            yield line, cells
-
-
-def _cells(line: int, found: dict[str, Any], problem: _Complain) -> list[str]:
-    """Return the fields of a JSON object in the order of `COLUMNS`, as a CSV file would have them."""
-    if _too_many(line, found, problem):
-        return []
-    wrong = False
-    for name, value in found.items():
-        if name not in COLUMNS:
-            wrong = True
-            problem(line, name, f"is no key of a row: {suggest(name, COLUMNS)}")
-        elif isinstance(value, bool | dict | list):
-            wrong = True
-            problem(line, name, f"is {json.dumps(value)[:40]}: write text, a number or null.")
-    for name in COLUMNS:
-        if name not in found and name not in OPTIONAL:
-            wrong = True
-            problem(line, name, "is missing: add this key.")
-    if wrong:
-        return []
-    values = map(found.get, COLUMNS)
-    return [v.strip() if isinstance(v, str) else "" if v is None else repr(v) for v in values]
-
-
 class _Reader:
-    """Takes rows one by one, and collects what is wrong with them."""
+    """Collects rows into series, and the mistakes of the rows."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self._series: dict[tuple[str, str, str], FileSeries] = {}
-        self._metrics: dict[str, FileSeries] = {}
-        self._sessions: dict[str, None] = {}
+        self._first_series: dict[str, FileSeries] = {}
+        self._sessions: dict[str, list[FileSeries]] = {}
         self._problems: list[Problem] = []
         self._mistakes = 0
-        self._kept: dict[str, str] = {}
 
-    def problem(self, line: int, column: str, message: str) -> None:
-        """Note a mistake."""
+    def _add_problem(self, line: int, column: str, message: str) -> None:
         self._mistakes += 1
-        if len(self._problems) < SHOWN:
-            message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]} ..."
+        if len(self._problems) < MAX_MISTAKES_SHOWN:
+            if len(message) > MAX_MESSAGE_CHARS:
+                message = f"{message[:MAX_MESSAGE_CHARS]} ..."
             self._problems.append(Problem(self._file, line, column[:60], message))
 
-    def row(self, line: int, cells: Sequence[str]) -> None:
-        """Take one row, its fields in the order of `COLUMNS`."""
-        session, metric, setting, size, unit, better, pair, side, value, start, end, node, host, boot = cells
-        before = self._mistakes
-        series = self._series.get((session, metric, setting))
-        if series is None or series.unit != unit or series.better != better or series.curve != bool(size):
-            series = self._named(line, session, metric, setting, size, unit, better)
-        number = self._pair(line, pair)
-        if side not in SIDES:
-            self.problem(line, "side", f"is {side!r}: write native or virtual.")
-        labels = _Labels(
-            self._time(line, "start", start), self._time(line, "end", end),
-            self._same(node), self._same(host), self._same(boot),
-        )  # fmt: skip
-        measured = self._value(line, value)
-        point = self._size(line, size) if size else None
-        if series is None or self._mistakes > before:
-            return
-        key = 2 * number + (side == "virtual")
-        run = series.runs.get(key)
-        if run is None:
-            series.runs[key] = _Run(line, labels, {point: measured})
-        else:
-            self._more(line, run, labels, point, measured, f"{side} run of pair {number}")
+    def read_csv(self, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the line and the fields of each row of a CSV file."""
+        rows = csv.DictReader(lines, strict=True, skipinitialspace=True)
+        try:
+            rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+            if not self._check_header(rows.line_num, rows.fieldnames):
+                return
+            for row in rows:
+                if None in row or None in row.values():
+                    count = sum(value is not None for value in row.values()) + len(row.get(None, [0])) - 1
+                    message = f"has {count} fields, the header {len(rows.fieldnames)}: "
+                    self._add_problem(rows.line_num, "", f"{message}quote a field that has a comma.")
+                else:
+                    yield rows.line_num, row
+        except csv.Error as error:
+            self._add_problem(rows.reader.line_num, "", f"is no CSV: {error}.")
 
-    def _more(
-        self, line: int, run: _Run, labels: _Labels, point: _Number, measured: float, what: str
-    ) -> None:
-        """Take one more row of a sample."""
-        if point in run.values:
-            at = "" if point is None else f" at size {point:g}"
-            column = "pair" if point is None else "size"
-            self.problem(
-                line, column, f"the {what} has a value{at} already, in line {run.line}: remove one row."
-            )
+    def _check_header(self, line: int, names: list[str]) -> bool:
+        """Return whether a header has no mistakes, and note them."""
+        if self._has_too_many_fields(line, len(names)):
+            return False
+        for name in dict.fromkeys(names):
+            if name not in COLUMNS:
+                self._add_problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")
+            elif names.count(name) > 1:
+                self._add_problem(line, name, "stands twice in the header: remove one.")
+        for name, column in SampleRow.model_fields.items():
+            if name not in names and column.is_required():
+                self._add_problem(line, name, "is missing in the header: add this column.")
+        return not self._mistakes
+
+    def _has_too_many_fields(self, line: int, count: int) -> bool:
+        """Return whether a row is none of this kind of file, so that its names are not looked at."""
+        if count <= 10 * len(COLUMNS):
+            return False
+        self._add_problem(line, "", f"has {count} fields: a row has {len(COLUMNS)}.")
+        return True
+
+    def read_json(self, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the line and the keys of each JSON object."""
+        for line, content in enumerate(lines, start=1):
+            if not content.strip():
+                continue
+            try:
+                row = json.loads(content, object_pairs_hook=_refuse_double_keys)
+            except KeyError as error:
+                self._add_problem(line, error.args[0], "stands twice in this line: remove one.")
+            except (ValueError, RecursionError) as error:
+                why = getattr(error, "msg", "a number or nesting is too large")
+                self._add_problem(line, "", f"is no JSON: {why}.")
+            else:
+                if not isinstance(row, dict):
+                    message = "is no JSON object: write one object with the keys of a row on each line."
+                    self._add_problem(line, "", message)
+                elif not self._has_too_many_fields(line, len(row)):
+                    yield line, row
+
+    def add(self, line: int, cells: dict[str, Any]) -> None:
+        """Check a row, and add it to its series."""
+        try:
+            row = SampleRow.model_validate(cells)
+        except ValidationError as error:
+            for mistake in error.errors(include_url=False, include_context=False):
+                column = str(mistake["loc"][0])
+                self._add_problem(line, column, _describe_mistake(column, mistake["type"], mistake["input"]))
             return
-        for column, mine, theirs in zip(labels._fields, labels, run.labels, strict=True):
-            if mine != theirs:
-                self.problem(
-                    line,
-                    column,
-                    f"is {_shown(mine)}, and {_shown(theirs)} in line {run.line}: the rows of one run (the "
-                    f"{what}) have one start, end, node, host and boot.",
+        series = self._series.get(row.series)
+        if series is None:
+            series = self._add_series(line, row)
+        for column in ("unit", "better"):
+            value, series_value = getattr(row, column), getattr(series, column)
+            if value != series_value:
+                message = (
+                    f"is {value!r}, and {series_value!r} in line {series.line}: a series has one {column}."
                 )
-        run.values[point] = measured
+                self._add_problem(line, column, message)
+        self._check_kind(line, row, series)
+        sample = Sample(
+            row.side,
+            row.pair,
+            (),
+            math.nan if row.start is None else row.start,
+            math.nan if row.end is None else row.end,
+            node=row.node or "",
+            # A native node is no virtual machine: it is its own host.
+            host=row.host or (row.node if row.side == "native" else "") or "",
+            boot=row.boot or "" if row.side == "virtual" else "",
+        )
+        run = series.runs.setdefault((row.pair, row.side), FileRun(line, sample, {}))
+        if row.size in run.values:
+            column, size = ("pair", "") if row.size is None else ("size", f" at size {row.size:g}")
+            message = f"the {run.name} has a value{size} already, in line {run.line}: remove one row."
+            self._add_problem(line, column, message)
+            return
+        if run.line != line:
+            self._check_run(line, sample, run)
+        run.values[row.size] = row.value
 
-    def _named(
-        self, line: int, session: str, metric: str, setting: str, size: str, unit: str, better: str
-    ) -> FileSeries | None:
-        """Return the series of a row that is the first one of its series, or does not agree with it."""
-        before = self._mistakes
-        for column, text in zip(
-            ("session", "metric", "setting", "unit"), (session, metric, setting, unit), strict=True
-        ):
-            if not text:
-                self.problem(line, column, "is empty: fill it in.")
-        if "@" in metric:
-            self.problem(line, "metric", f"is {metric!r}: a name has no @, which stands before its setting.")
-        if better not in DIRECTIONS:
-            self.problem(line, "better", f"is {better!r}: write lower (for a time) or higher (for a rate).")
-        if self._mistakes > before:
-            return None
-        made = FileSeries(line, session, metric, setting, unit, better, bool(size))
-        other = self._metrics.setdefault(metric, made)
-        if other.curve != made.curve:
-            this, that = ("has a size", "none") if made.curve else ("has no size", "one")
-            self.problem(
-                line, "size",
-                f"{metric} {this} here and {that} in line {other.line}: a metric is a scalar, without sizes, "
-                "or a curve, with one in each row.",
-            )  # fmt: skip
-        self._sessions.setdefault(session)
-        if len(self._sessions) > MAX_SESSIONS:
+    def _add_series(self, line: int, row: SampleRow) -> FileSeries:
+        """Begin the series of a row."""
+        if row.session not in self._sessions and len(self._sessions) == MAX_SESSIONS:
             message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
             raise DataError([*self._problems, Problem(self._file, line, "session", message)])
-        series = self._series.setdefault((session, metric, setting), made)
-        for column in ("unit", "better"):
-            mine, theirs = getattr(made, column), getattr(series, column)
-            if mine != theirs:
-                self.problem(
-                    line,
-                    column,
-                    f"is {mine!r}, and {theirs!r} in line {series.line}: a series has one {column}.",
-                )
+        series = FileSeries(line, *row.series, row.unit, row.better, row.size is not None)
+        self._first_series.setdefault(row.metric, series)
+        self._sessions.setdefault(row.session, []).append(series)
+        self._series[row.series] = series
         return series
 
-    def _same(self, text: str) -> str:
-        """Return an equal text that is kept once: a file names a node a hundred thousand times."""
-        return self._kept.setdefault(text, text)
+    def _check_kind(self, line: int, row: SampleRow, series: FileSeries) -> None:
+        """Check that a metric is a scalar or a curve throughout the file."""
+        first = self._first_series[row.metric]
+        if first.curve == series.curve == (row.size is not None):
+            return
+        kind, other_kind = ("no size", "one") if row.size is None else ("a size", "none")
+        message = (
+            f"{row.metric} has {kind} here and {other_kind} in line {first.line}: a metric is a scalar, "
+        )
+        self._add_problem(line, "size", f"{message}without sizes, or a curve, with one in each row.")
 
-    def _pair(self, line: int, text: str) -> int:
-        if text.isdecimal() and text.isascii() and len(text) <= _DIGITS:
-            return int(text)
-        self.problem(line, "pair", f"is {text!r}: write a whole number from 0, one for both runs of a pair.")
-        return 0
+    def _check_run(self, line: int, sample: Sample, run: FileRun) -> None:
+        """Check that the rows of a run agree."""
+        for column in RUN_COLUMNS:
+            value, run_value = getattr(sample, column), getattr(run.sample, column)
+            if value != run_value and not value != value != run_value != run_value:
+                shown, run_shown = ("empty" if v == "" or v != v else repr(v) for v in (value, run_value))
+                message = (
+                    f"is {shown}, and {run_shown} in line {run.line}: the rows of one run (the {run.name})"
+                )
+                self._add_problem(line, column, f"{message} have one start, end, node, host and boot.")
 
-    def _value(self, line: int, text: str) -> float:
-        try:
-            value = float(text) if "_" not in text else float("x")
-        except ValueError:
-            self.problem(line, "value", f"is {text!r}: write a number, or nan where a run gave none.")
-            return math.nan
-        if math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST:
-            self.problem(
-                line, "value", f"is {text!r}, beyond {SMALLEST:g} to {LARGEST:g}: write it in another unit."
-            )
-        return value
-
-    def _time(self, line: int, column: str, text: str) -> _Number:
-        if not text:
-            return None
-        value = _finite(text)
-        if value is None or abs(value) > MAX_TIME_S:
-            self.problem(
-                line,
-                column,
-                f"is {text!r}: write seconds as a number, below {MAX_TIME_S:g}, or leave it empty.",
-            )
-        return value
-
-    def _size(self, line: int, text: str) -> float:
-        value = _finite(text)
-        if value is None or value < 0:
-            self.problem(line, "size", f"is {text!r}: write a number from 0, or leave it empty for a scalar.")
-            return 0.0
-        return value
-
-    def sessions(self) -> dict[str, list[FileSeries]]:
-        """Return what was read.
-
-        Raises
-        ------
-        DataError
-            Where there was a mistake.
-        """
-        for series in self._series.values():
-            if series.curve and not self._mistakes:
+    def collect_series(self) -> dict[str, list[FileSeries]]:
+        """Return all series by session, or raise a `DataError` if there was a mistake."""
+        if not self._mistakes:
+            if not self._series:
+                self._add_problem(1, "", "has a header and no row.")
+            for series in self._series.values():
                 self._check_sizes(series)
-        if not self._series and not self._mistakes:
-            self.problem(1, "", "has a header and no row.")
         if self._problems:
-            raise _error(self._file, self._problems, self._mistakes)
-        found: dict[str, list[FileSeries]] = {}
-        for series in self._series.values():
-            found.setdefault(series.session, []).append(series)
-        return found
+            error = DataError(self._problems)
+            if more := self._mistakes - len(self._problems):
+                error.args = (f"{error}\n{self._file}: {more} more mistakes like these",)
+            raise error
+        return self._sessions
 
     def _check_sizes(self, series: FileSeries) -> None:
-        (first, one), *others = series.runs.items()
-        for key, other in others:
-            if other.values.keys() != one.values.keys():
-                here, there = (", ".join(f"{size:g}" for size in run.sizes) for run in (other, one))
-                self.problem(
-                    other.line, "size",
-                    f"the {SIDES[key % 2]} run of pair {key // 2} has the sizes {here}; the "
-                    f"{SIDES[first % 2]} run of pair {first // 2} in line {one.line} has {there}: all runs "
-                    "of a series have the same.",
-                )  # fmt: skip
+        """Check that all runs of a series have the same sizes."""
+        first, *runs = series.runs.values()
+        for run in runs:
+            if run.values.keys() != first.values.keys():
+                sizes, first_sizes = (", ".join(f"{size:g}" for size in r.sizes) for r in (run, first))
+                message = f"the {run.name} has the sizes {sizes}; the {first.name} in line {first.line} has "
+                self._add_problem(
+                    run.line, "size", f"{message}{first_sizes}: all runs of a series have the same."
+                )
 
 
-def _shown(value: _Number | str) -> str:
-    return "empty" if value in (None, "") else repr(value)
-
-
-def _finite(text: str) -> _Number:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and "_" not in text else None
-
-
-def _error(file: str, problems: Collection[Problem], mistakes: int) -> DataError:
-    error = DataError(problems)
-    if mistakes > len(problems):
-        error.args = (f"{error.args[0]}\n{file}: {mistakes - len(problems)} more mistakes like these",)
-    return error
+def _describe_mistake(column: str, kind: str, value: object) -> str:
+    if kind == "extra_forbidden":
+        return f"is no key of a row: {suggest(column, COLUMNS)}"
+    if kind == "missing":
+        return "is missing: add this key."
+    shown = "empty" if value in (None, "") else repr(value)
+    return f"is {shown}: write {SampleRow.model_fields[column].description}."

@@ -13,7 +13,7 @@ from virtqual.files.datafile import DataError, Problem
 from virtqual.files.wording import suggest
 from virtqual.references import Budget, BudgetError, Gate, NoReferenceError, Prior, References
 from virtqual.references.metrics import Metric
-from virtqual.session.measured import SHOWN, FileSeries
+from virtqual.session.measured import MAX_MISTAKES_SHOWN, FileSeries
 from virtqual.session.pairing import DECLARED_NOISE, baseline_of, declared_noise
 from virtqual.verdict import Case
 from virtqual.verdict.pairs import PairingError, Series
@@ -80,7 +80,7 @@ def cases_of_file(file: str, sessions: Sessions, allowed: Allowed, against: str 
     file
         Its name, for messages.
     sessions
-        Series by session (`virtqual.session.measured.read`); their rows are forgotten.
+        Series by session (`virtqual.session.measured.read_series`); their rows are forgotten.
     allowed
         What they are allowed.
     against
@@ -107,7 +107,7 @@ def cases_of_file(file: str, sessions: Sessions, allowed: Allowed, against: str 
         for name, series in made.items()
     ]
     if maker.problems:
-        raise DataError(list(maker.problems.values())[:SHOWN])
+        raise DataError(list(maker.problems.values())[:MAX_MISTAKES_SHOWN])
     return cases
 
 
@@ -128,7 +128,7 @@ class _Maker:
     def series(self, measured: FileSeries) -> Series:
         """Pair up one series."""
         try:
-            return measured.series(self._metric(measured))
+            return measured.pair_runs(self._metric(measured))
         except PairingError as error:
             raise UsageError(f"{self._file}: session {measured.session}: {error}") from error
 
@@ -142,7 +142,7 @@ class _Maker:
             self._metrics[key] = known if known is not None and same else Metric.model_construct(
                 name=measured.metric,
                 unit=measured.unit,
-                better="lower" if measured.better == "lower" else "higher",
+                better=measured.better,
                 family="measured",
                 kind="curve" if measured.curve else "scalar",
                 axis="size" if measured.curve else "",

@@ -12,6 +12,7 @@ from virtqual.commands import judge
 from virtqual.report import machines, schemas
 from virtqual.runs import Result
 from virtqual.session.log import document_of
+from virtqual.session.measured import SampleRow
 
 WHERE = paths.root() / "docs/schemas"
 
@@ -50,11 +51,11 @@ def test_lines_of_judge_are_of_their_form(tmp_path):
 
 
 def test_the_columns_of_samples_are_those_that_judge_reads():
-    assert tuple(schemas.SampleRow.model_fields) == machines.COLUMNS
+    assert tuple(SampleRow.model_fields) == machines.COLUMNS
     row = {
         "session": "s",
         "metric": "m",
-        "setting": "",
+        "setting": "default",
         "unit": "s",
         "better": "lower",
         "pair": 0,
