@@ -36,8 +36,8 @@ def command(
     for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
         checked = check_session(directory)
         problems += checked.problems
-        judged_otherwise += bool(checked.otherwise)
-        for note in (*checked.otherwise, *checked.notes):
+        judged_otherwise += checked.is_judged_otherwise
+        for note in checked.notes:
             say.print(Text(note, style="yellow"), soft_wrap=True)
     for problem in problems:
         say.print(Text(problem, style="red"), soft_wrap=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from virtqual import paths
 from virtqual.errors import VirtqualError
@@ -15,7 +15,7 @@ from virtqual.qualify.concluding import draw
 from virtqual.report import junit
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
-from virtqual.session.session import Basis, Conclusion, Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
 from virtqual.session.store import load
 from virtqual.session.summary import Summary, file_of, read_summary
 from virtqual.verdict import Outcome, Verdict
@@ -23,31 +23,30 @@ from virtqual.verdict.rule import LOOKS
 
 #: How far an overhead may be from the recorded one, log units: recorded ones are rounded.
 TOLERANCE_LOG = 1e-5
-#: Outcomes of sessions of which nothing is concluded.
-_OPEN = ("BROKEN", "INTERRUPTED", "UNFINISHED")
 
 
-class CheckResult(NamedTuple):
+@dataclass
+class CheckResult:
     """The findings of a check, a sentence each.
 
     Attributes
     ----------
     problems
         Faults of the record.
-    otherwise
-        Answers that the present code and references do not give, and others gave.
     notes
-        Parts that could not be checked, or that other code has worded otherwise.
+        Differences that other code or references explain, and parts that could not be checked.
+    is_judged_otherwise
+        Other code or references gave answers that the present ones do not give.
     """
 
-    problems: list[str]
-    otherwise: list[str]
-    notes: list[str]
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    is_judged_otherwise: bool = False
 
     @property
     def doubts(self) -> list[str]:
-        """All that speaks against the conclusion, or leaves it open."""
-        return [*self.problems, *self.otherwise, *self.notes]
+        """All findings that speak against the conclusion, or leave it open."""
+        return [*self.problems, *self.notes]
 
 
 def is_from_elsewhere(directory: Path) -> bool:
@@ -69,16 +68,16 @@ def check_session(directory: Path) -> CheckResult:
             # `list`, `status` and `history` read summaries, and say it from now on.
             with suppress(OSError):
                 file_of(directory).unlink(missing_ok=True)
-        return CheckResult([str(error)], [], [])
+        return CheckResult([str(error)])
     except Exception as error:
-        return CheckResult([f"{directory}: cannot be checked: {type(error).__name__}: {error}"], [], [])
+        return CheckResult([f"{directory}: cannot be checked: {type(error).__name__}: {error}"])
     return checked
 
 
 def check_conclusion(session: Session, directory: Path) -> CheckResult:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
     basis, name = session.basis, session.session
-    checked = CheckResult([], [], [])
+    checked = CheckResult()
     can_pass = (v.passes or v.outcome is Outcome.BASELINE for v in session.verdicts)
     if session.exit_code == 0 and not all(can_pass):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
@@ -86,15 +85,16 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
         why = "its conclusion was drawn from other runs or another head than the log has"
         checked.problems.append(f"{name}: {why}")
         return checked
-    if not session.runs or (basis is None and session.outcome in _OPEN):
-        # Nothing follows from no run, and nothing was concluded.
-        if session.exit_code == 0 or session.qualified.startswith("yes") or session.verdicts:
+    if basis is None and (not session.runs or session.outcome in UNJUDGED_ANSWERS):
+        # The runs were not judged.
+        answer = UNJUDGED_ANSWERS.get(session.outcome)
+        if session.exit_code == 0 or session.qualified != answer or session.verdicts:
             claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
             checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
         return checked
     again = session.model_copy()
-    for field_name, field in Conclusion.model_fields.items():
-        setattr(again, field_name, field.get_default(call_default_factory=True))
+    for column, model_field in Conclusion.model_fields.items():
+        setattr(again, column, model_field.get_default(call_default_factory=True))
     # A plain run looks once, after its only round.
     looks = LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
     again.basis = basis or Basis(runs=session.measured, looks=looks)
@@ -111,7 +111,8 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     answers = list(_compare_answers(session, again, with_changes=not why))
     if is_by_others and not is_from_elsewhere(directory):
         # A budget that was changed since is no fault of the record.
-        checked.otherwise.extend(answers)
+        checked.notes.extend(answers)
+        checked.is_judged_otherwise = bool(answers)
     else:
         checked.problems.extend(answers)
     if not (answers or why) and (fields := _find_other_fields(session, again)):
@@ -219,16 +220,7 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary is None:
         return
-    expected_summary = Summary.of(session)
-    # These depend on the references of its day.
-    varying = {"log": "", "verdicts": ()}
-    outcomes, expected_outcomes = (
-        [(verdict.title, verdict.outcome, verdict.passes) for verdict in side.verdicts]
-        for side in (summary, expected_summary)
-    )
-    if outcomes != expected_outcomes or (
-        summary.model_copy(update=varying) != expected_summary.model_copy(update=varying)
-    ):
+    if summary.model_copy(update={"log": ""}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 

@@ -16,7 +16,7 @@ from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
-from virtqual.session.session import Basis, Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Session
 from virtqual.session.summary import Summary, summaries
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
@@ -127,7 +127,7 @@ def broken_by(session: Session, error: Exception, code: int | None = None) -> Se
         # As `virtqual.commands.speaking` does: a ValueError names a mistake in reviewed data.
         is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
         code = getattr(error, "exit_code", 2 if is_mistake else InfrastructureError.exit_code)
-    session.outcome, session.exit_code, session.qualified = "BROKEN", code, "no (broken)"
+    session.outcome, session.exit_code, session.qualified = "BROKEN", code, UNJUDGED_ANSWERS["BROKEN"]
     runs = f"; its {len(session.runs)} runs are kept" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{runs}."
     session.next_step = session.resume_hint

@@ -9,7 +9,7 @@ from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.files.wording import pluralize
 from virtqual.references import CheckSet, Gate
 from virtqual.session.judge import Judged
-from virtqual.session.session import Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 
 #: The exit code of each outcome (docs/exit-codes.md).
@@ -28,7 +28,7 @@ SHOWN = 3
 def refuse(session: Session, items: int) -> None:
     """Write into a session that preflight refuses it before anything is measured, by so many items."""
     session.exit_code, session.outcome = RefusedError.exit_code, Outcome.INVALID.value
-    session.qualified = "no (refused by preflight)"
+    session.qualified = UNJUDGED_ANSWERS[session.outcome]
     say = "1 item of preflight says" if items == 1 else f"{items} items of preflight say"
     session.conclusion = (
         f"Refused before anything was measured: {say} that these partitions may not be compared."

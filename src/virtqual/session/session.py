@@ -353,6 +353,14 @@ class Basis(BaseModel):
     provenance: Provenance | None = None
 
 
+#: `Conclusion.qualified` of sessions whose runs were not judged, by outcome.
+UNJUDGED_ANSWERS = {
+    "UNFINISHED": "no (unfinished)",
+    "BROKEN": "no (broken)",
+    "INVALID": "no (refused by preflight)",
+}
+
+
 class Conclusion(BaseModel):
     """What a session comes to.
 
@@ -395,7 +403,7 @@ class Conclusion(BaseModel):
 
     outcome: str = Field(default="UNFINISHED", pattern=r"^[A-Z]{1,20}$")
     all_outcomes: dict[str, int] = {}
-    qualified: str = "no (unfinished)"
+    qualified: str = UNJUDGED_ANSWERS["UNFINISHED"]
     missing: list[str] = []
     conclusion: str = ""
     next_step: str | None = None

@@ -7,12 +7,14 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from made_runs import keep, session_of
 from virtqual import cli, paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
 from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
+from virtqual.session.session import UNJUDGED_ANSWERS
 from virtqual.session.summary import file_of, summary
 from virtqual.verdict import Outcome
 
@@ -218,6 +220,23 @@ def test_a_verdict_of_a_broken_session_is_compared(state):
     assert run("check")[0] == 0
     rewrite(directory, change)
     assert run("check")[0] == 4
+
+
+@pytest.mark.parametrize("outcome", ["BROKEN", "INVALID"])
+def test_a_session_without_a_judged_run_is_not_qualified(state, outcome):
+    answer = UNJUDGED_ANSWERS[outcome]
+    fields = {"outcome": outcome, "exit_code": 5, "conclusion": "why"}
+    keep(session_of([], name="honest", qualified=answer, **fields), state)
+    assert run("check", "honest") == (0, "1 session checked: as they were written")
+    keep(session_of([], name="edited", qualified="yes (1 accepted by waiver)", **fields), state)
+    code, output = run("check", "edited")
+    assert (code, "which does not follow from its runs" in output) == (4, True)
+
+
+def test_an_interruption_before_the_first_run_is_judged_again(state):
+    directory = keep(session_of([], name="interrupted"), state)
+    session = concluding.concluded(Log(directory), None, interrupted=True)
+    assert (session.outcome, run("check", directory)[0]) == ("INTERRUPTED", 0)
 
 
 def test_a_document_and_a_summary_that_were_edited_are_said(session):
