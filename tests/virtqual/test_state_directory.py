@@ -9,7 +9,7 @@ import pytest
 from made_runs import keep, made_run, session_of
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.history import outbox
+from virtqual.history.channels import read_notify
 from virtqual.qualify import leftovers
 from virtqual.session import lock
 from virtqual.session.lock import measuring
@@ -57,13 +57,13 @@ def notify(file, mode=0o644):
 
 
 def test_commands_come_from_a_file_that_only_its_user_can_write(tmp_path):
-    assert outbox.read(notify(tmp_path / "notify.yaml")).command == "id"
+    assert read_notify(notify(tmp_path / "notify.yaml")).command == "id"
     with pytest.raises(UsageError, match=r"others can write it.*chmod go-w"):
-        outbox.read(notify(tmp_path / "notify.yaml", 0o666))
+        read_notify(notify(tmp_path / "notify.yaml", 0o666))
     link = tmp_path / "link.yaml"
     link.symlink_to(notify(tmp_path / "notify.yaml"))
     with pytest.raises(UsageError, match="symbolic link"):
-        outbox.read(link)
+        read_notify(link)
 
 
 @as_root
@@ -71,7 +71,7 @@ def test_commands_do_not_come_from_a_file_of_another_user(tmp_path):
     file = notify(tmp_path / "notify.yaml")
     os.chown(file, STRANGER, -1)
     with pytest.raises(UsageError, match=f"belongs to user {STRANGER}"):
-        outbox.read(file)
+        read_notify(file)
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
-"""`virtqual status`: where each system stands, in a line, and who has to be told."""
+"""`virtqual status`: the state of each system in one line, and the delivery of notices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Annotated
 
 import typer
@@ -14,60 +15,65 @@ from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
+from virtqual.history.channels import read_notify
 from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
 from virtqual.report.console import verbatim
 from virtqual.session.summary import Summary, summaries
 
-#: Whom to tell is stated in this file of the state directory.
+#: The file of the state directory that names the channels of notices.
 NOTIFY = "notify.yaml"
-#: What monitoring calls the states (exit codes of its plugins), the worst last.
-OK, WARNING, UNKNOWN, CRITICAL = 0, 1, 3, 2
-_WORST = (OK, WARNING, UNKNOWN, CRITICAL)
-_STATES = {0: OK, 1: CRITICAL, 3: WARNING}
-_STYLE = {OK: "green", WARNING: "yellow", UNKNOWN: "yellow", CRITICAL: "bold red"}
+WITHIN, OVER, UNDECIDED, REFUSED, BROKEN = 0, 1, 3, 4, 5
+#: Exit codes (docs/exit-codes.md), the worst last.
+CODE_ORDER = (WITHIN, UNDECIDED, OVER, REFUSED, BROKEN)
+STYLES = {WITHIN: "green", UNDECIDED: "yellow"}
 
 
 def command(
     system: Annotated[str, typer.Option(help="only this system")] = "",
     notify: Annotated[
-        bool, typer.Option("--notify", help=f"send what is new, as {NOTIFY} of the state directory says")
+        bool, typer.Option("--notify", help=f"send new notices, as {NOTIFY} of the state directory says")
     ] = False,
 ) -> None:
-    """Say in one line for each system and class where it stands.
+    """Show the state of each system and class in one line.
 
-    The exit code is for monitoring, the worst of all lines: 0 within budget,
-    1 undecided, 2 over budget or no answer, 3 no session when one was expected.
+    The exit code is the worst of all lines: 0 within budget, 3 undecided,
+    1 over budget, 4 refused, 5 broken or no session when one was expected.
     """
     with speaking():
-        say = verbatim()
-        found = [one for _, one in summaries(paths.sessions()) if not system or _system(one) in ("", system)]
-        known = [one for one in found if isinstance(one, Summary)]
+        console = verbatim()
+        sessions = [
+            session
+            for _, session in summaries(paths.sessions())
+            if not (system and isinstance(session, Summary) and session.system != system)
+        ]
+        readable = [session for session in sessions if isinstance(session, Summary)]
         file, now = paths.state() / NOTIFY, datetime.now(UTC)
         if notify and not file.exists():
-            raise UsageError(f"{file}: not there, and it says whom to tell (docs/nights.md)")
-        settings = outbox.read(file) if file.exists() else None
+            raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
+        settings = read_notify(file) if file.exists() else None
         expected = settings.expected if settings else None
-        state = OK
-        for _, nights in by_place(known):
-            one, line = standing(nights, now, expected)
-            say.print(Text(line, style=_STYLE[one]), soft_wrap=True)
-            state = max(state, one, key=_WORST.index)
-        if not known:
-            say.print(f"no session below {paths.sessions()}", soft_wrap=True)
-            state = UNKNOWN
-        for unreadable in (one for one in found if isinstance(one, VirtqualError)):
-            say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
-        if isinstance(next(iter(found), None), VirtqualError):
-            # The newest one: what it says is not known.
-            state = max(state, WARNING, key=_WORST.index)
-        if notify and settings and known:
-            told = notices(known, expected=expected, now=now)
-            spans = {place: _span(nights) for place, nights in by_place(known)}
-            sent, failed = outbox.deliver(told, paths.state() / "outbox", settings.ways(), spans)
-            say.print(f"{pluralize(sent, 'notice')} sent")
-            if failed:
-                raise InfrastructureError(f"not all could be told: {'; '.join(failed)}")
-    raise typer.Exit(state)
+        codes = []
+        for _, nights in by_place(readable):
+            code, line = describe_state(nights, now, expected)
+            console.print(Text(line, style=STYLES.get(code, "bold red")), soft_wrap=True)
+            codes.append(code)
+        if not readable:
+            console.print(f"no session below {paths.sessions()}", soft_wrap=True)
+            codes.append(BROKEN)
+        for session in sessions:
+            if isinstance(session, VirtqualError):
+                console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
+        if sessions and isinstance(sessions[0], VirtqualError):
+            # The newest session may have any outcome.
+            codes.append(REFUSED)
+        if notify and settings and readable:
+            due = notices(readable, expected=expected, now=now)
+            spans = {place: _span(nights) for place, nights in by_place(readable)}
+            sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
+            console.print(f"{pluralize(sent, 'notice')} sent")
+            if failures:
+                raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
+    raise typer.Exit(max(codes, key=CODE_ORDER.index))
 
 
 def _span(nights: Sequence[Summary]) -> outbox.Span:
@@ -75,32 +81,28 @@ def _span(nights: Sequence[Summary]) -> outbox.Span:
     return nights[0].created, (answered or nights)[-1].created
 
 
-def _system(one: Summary | VirtqualError) -> str:
-    return one.system if isinstance(one, Summary) else ""
-
-
-def standing(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
-    """Return the state of one system and class, and a line that says it; `nights` in the order of time."""
-    every, newest = nights, nights[-1]
-    # One that still runs, or was interrupted and may go on, has no answer yet: what was before it holds.
-    nights = [night for night in nights if night.answered]
-    if not nights:
-        return UNKNOWN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
-    stands = standings(nights)
-    stood = ["OVER" if over and one.exit_code in ANSWERS else one.outcome for one, over in stands]
+def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:
+    """Return the exit code of one system and class, and its line; `nights` in the order of time."""
+    newest = nights[-1]
+    # A session that still runs or may go on has no answer: the session before it counts.
+    answered = [night for night in nights if night.answered]
+    if not answered:
+        return BROKEN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
+    stands = standings(answered)
+    outcomes = ["OVER" if over and night.exit_code in ANSWERS else night.outcome for night, over in stands]
     last, over = stands[-1]
-    same = next((n for n, one in enumerate(reversed(stood)) if one != stood[-1]), len(stood))
-    state = CRITICAL if over else _STATES.get(last.exit_code, CRITICAL)
-    line = f"{last.system} {last.hypervisor_class}: {stood[-1]} since {nights[-same].created:%Y-%m-%d} "
-    line += f"({same} in a row), {last.hypervisor}"
+    count = len(list(takewhile(lambda outcome: outcome == outcomes[-1], reversed(outcomes))))
+    codes = [OVER if over and last.exit_code in ANSWERS else last.exit_code]
+    line = f"{last.system} {last.hypervisor_class}: {outcomes[-1]} since {answered[-count].created:%Y-%m-%d} "
+    line += f"({count} in a row), {last.hypervisor}"
     if over:
         line += f"; OVER: {list_names(sorted(over), 3)}"
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
-    if expected and (since := gap(every, expected, now)):
-        state = max(state, UNKNOWN, key=_WORST.index)
+    if expected and (since := gap(nights, expected, now)):
+        codes.append(BROKEN)
         line += f"; NO SESSION that came to an end since {since:%Y-%m-%d %H:%M}"
-    return state, line
+    return max(codes, key=CODE_ORDER.index), line
 
 
 app = typer.Typer(add_completion=False)

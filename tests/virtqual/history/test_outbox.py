@@ -1,4 +1,4 @@
-"""Notices are delivered once, by every way, and never lost."""
+"""Notices are delivered once over every channel, and never lost."""
 
 import json
 import os
@@ -13,200 +13,169 @@ import pytest
 
 from virtqual.errors import UsageError
 from virtqual.history import outbox
+from virtqual.history.channels import read_notify
 from virtqual.history.nights import Notice
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def notice(number, kind="over"):
-    return Notice(
-        kind,
-        "site",
-        "kvm",
-        f"metric {number}",
-        f"s{number}",
-        FIRST + timedelta(days=number),
-        f"news {number}",
-    )
+def notice(number):
+    when = FIRST + timedelta(days=number)
+    return Notice("over", "site", "kvm", f"metric {number}", f"s{number}", when, f"news {number}")
 
 
-EVERY = [notice(n) for n in range(4)]
+NOTICES = [notice(n) for n in range(4)]
+IDS = [item.id for item in NOTICES]
 PLACE = ("site", "kvm")
 SPANS = {PLACE: (FIRST, FIRST)}
 
 
+class Channel:
+    """A channel that remembers what it has sent, and fails while it is told to."""
+
+    def __init__(self):
+        self.sent, self.fails = [], False
+
+    def __call__(self, item):
+        if self.fails:
+            raise OSError("nobody answers")
+        self.sent.append(item.id)
+
+
 @pytest.fixture
-def way():
-    """A way that remembers what it has sent, and fails as long as it is told to."""
-
-    class Way:
-        def __init__(self):
-            self.sent, self.fails = [], False
-
-        def __call__(self, one):
-            if self.fails:
-                raise OSError("nobody answers")
-            self.sent.append(one.id)
-
-    return Way()
+def channel():
+    return Channel()
 
 
-def test_each_is_sent_once_and_later_ones_when_they_come(tmp_path, way):
+@pytest.fixture
+def senders_of(tmp_path):
+    """Return how to read the senders of a ``notify.yaml``."""
+
+    def read(content):
+        file = tmp_path / "notify.yaml"
+        file.write_text(f"schema: virtqual-notify/1\n{content}\n")
+        return read_notify(file).senders()
+
+    return read
+
+
+def test_each_is_sent_once_and_later_ones_when_they_come(tmp_path, channel):
     for count in (1, 1, 3, 4, 4):
-        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, SPANS)
-        assert failed == []
-    assert (sent, way.sent) == (0, [one.id for one in EVERY])
+        sent, failures = outbox.deliver(NOTICES[:count], tmp_path, {"w": channel}, SPANS)
+        assert failures == []
+    assert (sent, channel.sent) == (0, IDS)
 
 
-def test_a_way_that_fails_for_two_nights_has_all_in_the_third(tmp_path, way):
-    way.fails = True
+def test_a_channel_that_fails_for_two_nights_has_all_in_the_third(tmp_path, channel):
+    channel.fails = True
     for count in (1, 2):
-        sent, failed = outbox.deliver(EVERY[:count], tmp_path, {"w": way}, SPANS)
-        assert (sent, failed) == (0, ["w: nobody answers"])
-    way.fails = False
-    assert outbox.deliver(EVERY[:3], tmp_path, {"w": way}, SPANS) == (3, [])
-    assert way.sent == [one.id for one in EVERY[:3]]
-
-
-def test_one_way_does_not_wait_for_another(tmp_path, way):
-    def broken(one):
-        raise OSError("down")
-
-    assert outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, SPANS) == (4, ["broken: down"])
-    assert outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS) == (0, [])
+        result = outbox.deliver(NOTICES[:count], tmp_path, {"w": channel}, SPANS)
+        assert result == (0, ["w: nobody answers"])
+    channel.fails = False
+    assert outbox.deliver(NOTICES[:3], tmp_path, {"w": channel}, SPANS) == (3, [])
+    assert channel.sent == IDS[:3]
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("embedded null byte"), UsageError("chmod 600"), KeyError("bug")]
+    ("error", "failure"),
+    [
+        (OSError("down"), "broken: down"),
+        (UsageError("chmod 600"), "broken: chmod 600"),
+        (ValueError("embedded null byte"), "broken: ValueError"),
+        (KeyError("bug"), "broken: KeyError"),
+    ],
 )
-def test_whatever_goes_wrong_with_one_way_the_others_go_on(tmp_path, way, error):
-    def broken(one):
+def test_other_channels_go_on_if_one_fails(tmp_path, channel, error, failure):
+    def broken(_):
         raise error
 
-    sent, (failed,) = outbox.deliver(EVERY, tmp_path, {"broken": broken, "w": way}, SPANS)
-    assert (sent, failed.startswith("broken: ")) == (4, True)
+    channels = {"broken": broken, "w": channel}
+    assert outbox.deliver(NOTICES, tmp_path, channels, SPANS) == (4, [failure])
+    assert outbox.deliver(NOTICES, tmp_path, {"w": channel}, SPANS) == (0, [])
 
 
-@pytest.mark.parametrize("answer", ["HTTP/1.1 301 Moved\r\nLocation: /new\r\n\r\n", "rubbish\r\n"])
-def test_a_webhook_that_has_moved_or_answers_rubbish_has_no_receipt(tmp_path, answer):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        got = []
-
-        def serve():
-            connection, _ = server.accept()
-            with connection:
-                got.append(connection.recv(65536))
-                connection.sendall(answer.encode())
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        way = outbox.Webhook(url=f"http://127.0.0.1:{server.getsockname()[1]}/secret")
-        ways = outbox.Notify(schema="virtqual-notify/1", webhook=way).ways()
-        sent, (failed,) = outbox.deliver(EVERY[:1], tmp_path, ways, SPANS)
-        thread.join()
-    assert (sent, len(got), "secret" in failed) == (0, 1, False)
-
-
-def test_a_secret_url_with_a_blank_is_not_said(tmp_path):
-    url = tmp_path / "url"
-    url.write_text("http://127.0.0.1:9/secret one\nsecond line\n")
-    url.chmod(0o600)
-    ways = outbox.Notify(schema="virtqual-notify/1", webhook=outbox.Webhook(url_file=url)).ways()
-    (failed,) = outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS)[1]
-    assert failed == "webhook: its URL is none of http or https, or has blanks in it"
-
-
-def test_control_characters_reach_no_header_and_no_variable(tmp_path):
-    odd = replace(EVERY[0], subject="a\nBcc: x@y", text="nul\0 here")
-    file = tmp_path / "notify.yaml"
-    file.write_text(
-        f'schema: virtqual-notify/1\ncommand: echo "$VIRTQUAL_NOTICE_SUBJECT" > {tmp_path}/told\n'
-    )
-    assert outbox.deliver([odd], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
-    assert (tmp_path / "told").read_text() == "virtqual site: OVER budget: a Bcc: x@y\n"
-
-
-def test_a_crash_between_delivery_and_receipt_repeats_it_with_the_same_id(tmp_path, way):
-    class Crash(BaseException):
+def test_a_crash_between_delivery_and_receipt_repeats_it_with_the_same_id(tmp_path, channel):
+    class CrashError(BaseException):
         pass
 
-    def crashes(one):
-        way(one)
-        if len(way.sent) == 2:
-            raise Crash
+    def crashes(item):
+        channel(item)
+        if len(channel.sent) == 2:
+            raise CrashError
 
-    with pytest.raises(Crash):
-        outbox.deliver(EVERY, tmp_path, {"w": crashes}, SPANS)
-    outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS)
-    ids = [one.id for one in EVERY]
-    assert way.sent == [ids[0], ids[1], ids[1], ids[2], ids[3]]
+    with pytest.raises(CrashError):
+        outbox.deliver(NOTICES, tmp_path, {"w": crashes}, SPANS)
+    outbox.deliver(NOTICES, tmp_path, {"w": channel}, SPANS)
+    assert channel.sent == [IDS[0], IDS[1], IDS[1], IDS[2], IDS[3]]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a full file system has to be mounted, by root")
-def test_where_there_is_no_room_for_a_receipt_nothing_is_sent(tmp_path, way):
+def test_nothing_is_sent_without_room_for_a_receipt(tmp_path, channel):
     box = tmp_path / "box"
     box.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=40", "full", box], check=True)
     try:
-        assert outbox.deliver(EVERY[:1], box, {"w": way}, SPANS) == (1, [])
+        assert outbox.deliver(NOTICES[:1], box, {"w": channel}, SPANS) == (1, [])
         fill = box / "fill"
         subprocess.run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
-        sent, (failed,) = outbox.deliver(EVERY, box, {"w": way}, SPANS)
-        assert (sent, "No space left on device" in failed) == (0, True)
+        sent, (failure,) = outbox.deliver(NOTICES, box, {"w": channel}, SPANS)
+        assert (sent, "No space left on device" in failure) == (0, True)
         fill.unlink()
-        assert outbox.deliver(EVERY, box, {"w": way}, SPANS) == (3, [])
-        assert way.sent == [one.id for one in EVERY]
+        assert outbox.deliver(NOTICES, box, {"w": channel}, SPANS) == (3, [])
+        assert channel.sent == IDS
     finally:
         subprocess.run(["umount", box], check=True)
 
 
-def test_what_was_before_the_first_time_is_no_news(tmp_path, way):
-    outbox.deliver(EVERY, tmp_path, {"w": way}, {PLACE: (FIRST, EVERY[2].when)})
-    outbox.deliver(EVERY, tmp_path, {"w": way}, SPANS)
-    assert way.sent == [one.id for one in EVERY[2:]]
+def test_what_was_before_the_first_time_is_no_news(tmp_path, channel):
+    outbox.deliver(NOTICES, tmp_path, {"w": channel}, {PLACE: (FIRST, NOTICES[2].when)})
+    outbox.deliver(NOTICES, tmp_path, {"w": channel}, SPANS)
+    assert channel.sent == IDS[2:]
 
 
-def test_each_system_has_a_first_time_of_its_own(tmp_path, way):
+def test_each_system_has_a_first_time_of_its_own(tmp_path, channel):
     late = replace(notice(1), system="late")
-    outbox.deliver(EVERY[:1], tmp_path, {"w": way}, SPANS)
-    outbox.deliver(
-        [*EVERY[:1], late], tmp_path, {"w": way}, {**SPANS, ("late", "kvm"): (FIRST, EVERY[3].when)}
-    )
-    assert way.sent == [EVERY[0].id]
+    outbox.deliver(NOTICES[:1], tmp_path, {"w": channel}, SPANS)
+    spans = {**SPANS, ("late", "kvm"): (FIRST, NOTICES[3].when)}
+    outbox.deliver([*NOTICES[:1], late], tmp_path, {"w": channel}, spans)
+    assert channel.sent == IDS[:1]
 
 
-def test_what_the_oldest_session_shows_is_no_news_where_older_ones_were_deleted(tmp_path, way):
-    outbox.deliver(EVERY[:1], tmp_path, {"w": way}, SPANS)
+def test_the_oldest_session_is_no_news_if_older_ones_were_deleted(tmp_path, channel):
+    outbox.deliver(NOTICES[:1], tmp_path, {"w": channel}, SPANS)
     oldest = [replace(notice(n), first=True) for n in (1, 2)]
-    outbox.deliver([*oldest, EVERY[3]], tmp_path, {"w": way}, {PLACE: (EVERY[1].when, EVERY[3].when)})
-    assert way.sent == [EVERY[0].id, EVERY[3].id]
-    # The first session that there ever was is told.
-    outbox.deliver(oldest[:1], tmp_path, {"new": way}, {PLACE: (EVERY[1].when, EVERY[1].when)})
-    assert way.sent[-1] == oldest[0].id
+    spans = {PLACE: (NOTICES[1].when, NOTICES[3].when)}
+    outbox.deliver([*oldest, NOTICES[3]], tmp_path, {"w": channel}, spans)
+    assert channel.sent == [IDS[0], IDS[3]]
+    # The first session of a place is sent.
+    outbox.deliver(oldest[:1], tmp_path, {"new": channel}, {PLACE: (NOTICES[1].when, NOTICES[1].when)})
+    assert channel.sent[-1] == oldest[0].id
 
 
-def test_a_command_gets_the_sentence_and_what_it_is_about(tmp_path):
-    file = tmp_path / "notify.yaml"
-    file.write_text(f"schema: virtqual-notify/1\ncommand: cat > {tmp_path}/$VIRTQUAL_NOTICE_KIND\n")
-    assert outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
+def test_a_command_gets_the_sentence_and_the_facts(tmp_path, senders_of):
+    senders = senders_of(f"command: cat > {tmp_path}/$VIRTQUAL_NOTICE_KIND")
+    assert outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS) == (1, [])
     assert (tmp_path / "over").read_text() == "news 0\n"
-    file.write_text("schema: virtqual-notify/1\ncommand: echo no mail here >&2; exit 3\n")
-    _, failed = outbox.deliver(EVERY, tmp_path / "box", outbox.read(file).ways(), SPANS)
-    assert failed == ["command: ended with 3: no mail here"]
+    odd = replace(NOTICES[1], subject="a\nBcc: x@y", text="nul\0 here")
+    senders = senders_of(f'command: echo "$VIRTQUAL_NOTICE_SUBJECT" > {tmp_path}/subject')
+    assert outbox.deliver([odd], tmp_path / "box", senders, SPANS) == (1, [])
+    assert (tmp_path / "subject").read_text() == "virtqual site: OVER budget: a Bcc: x@y\n"
+    senders = senders_of("command: echo no mail here >&2; exit 3")
+    _, failures = outbox.deliver(NOTICES, tmp_path / "box", senders, SPANS)
+    assert failures == ["command: ended with 3: no mail here"]
 
 
-def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
-    got = []
+@pytest.mark.parametrize("place", ["file", "variable"])
+def test_a_webhook_gets_json_by_apprise_and_its_secret_is_not_shown(
+    tmp_path, senders_of, monkeypatch, capfd, place
+):
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            got.append(
-                (
-                    self.headers["Idempotency-Key"],
-                    json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
-                )
-            )
-            self.send_response(500 if len(got) == 1 else 204)
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append((self.path, self.headers["Idempotency-Key"], content))
+            self.send_response(500 if len(requests) == 1 else 204)
             self.end_headers()
 
         def log_message(self, *_):
@@ -216,67 +185,73 @@ def test_a_webhook_gets_json_and_its_secret_is_not_told(tmp_path):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        url = tmp_path / "url"
-        url.write_text(f"http://127.0.0.1:{server.server_port}/secret\n")
-        url.chmod(0o600)
-        file = tmp_path / "notify.yaml"
-        file.write_text(f"schema: virtqual-notify/1\nwebhook: {{url_file: {url}}}\n")
-        ways = outbox.read(file).ways()
-        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS) == (0, ["webhook: HTTPError 500"])
-        assert outbox.deliver(EVERY[:1], tmp_path / "box", ways, SPANS) == (1, [])
+        url = f"json://127.0.0.1:{server.server_port}/secret"
+        file = tmp_path / "url"
+        file.write_text(f"{url}\n")
+        file.chmod(0o600)
+        monkeypatch.setenv("CHAT", url)
+        senders = senders_of(f"channels: {{chat: {{url_{place}: {file if place == 'file' else 'CHAT'}}}}}")
+        sent, (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)
+        assert (sent, failure.startswith("chat: "), "500" in failure) == (0, True, True)
+        assert "secret" not in failure + "".join(capfd.readouterr())
+        assert outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS) == (1, [])
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert [key for key, _ in got] == [EVERY[0].id] * 2
-    assert (got[1][1]["kind"], got[1][1]["metric"], got[1][1]["text"]) == ("over", "metric 0", "news 0")
-    url.chmod(0o644)
-    (failed,) = outbox.deliver(EVERY[1:2], tmp_path / "box", ways, SPANS)[1]
-    assert "others may read it, and it holds a secret" in failed
+    assert [request[:2] for request in requests] == [("/secret", IDS[0])] * 2
+    content = requests[1][2]
+    assert (content["id"], content["kind"], content["metric"]) == (IDS[0], "over", "metric 0")
+    assert content["message"] == f"news 0\n[{IDS[0]}]"
+    assert content["title"] == "virtqual site: OVER budget: metric 0"
+    file.chmod(0o644)
+    monkeypatch.delenv("CHAT")
+    (failure,) = outbox.deliver(NOTICES[1:2], tmp_path / "box", senders, SPANS)[1]
+    assert ("it holds a secret: chmod 600" if place == "file" else "CHAT is not set") in failure
 
 
-def test_mail_has_an_id_of_its_own(tmp_path, monkeypatch):
-    sent = []
+@pytest.mark.parametrize("answer", ["HTTP/1.1 301 Moved\r\nLocation: /new\r\n\r\n", "rubbish\r\n"])
+def test_a_webhook_that_has_moved_or_answers_rubbish_has_no_receipt(tmp_path, senders_of, answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        received = []
 
-    class Server:
-        def __init__(self, host, port, timeout):
-            assert (host, port) == ("mail", 25)
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                received.append(connection.recv(65536))
+                connection.sendall(answer.encode())
 
-        def __enter__(self):
-            return self
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"json://127.0.0.1:{server.getsockname()[1]}/secret"
+        senders = senders_of(f"channels: {{chat: {{url: '{url}'}}}}")
+        sent, (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)
+        thread.join()
+    assert (sent, len(received), "secret" in failure) == (0, 1, False)
 
-        def __exit__(self, *_):
-            pass
 
-        def send_message(self, message):
-            sent.append(message)
-            return {"lost@site": (550, b"unknown")} if len(sent) == 1 else {}
-
-    monkeypatch.setattr(outbox.smtplib, "SMTP", Server)
-    file = tmp_path / "notify.yaml"
-    file.write_text("schema: virtqual-notify/1\nsmtp: {host: mail, sender: hpc@site, to: [ops@site]}\n")
-    _, failed = outbox.deliver(EVERY[:1], tmp_path / "box", outbox.read(file).ways(), SPANS)
-    assert failed == ["smtp: mail refuses the recipients lost@site"]
-    # Who has got it does not get it again, and what comes next comes.
-    assert outbox.deliver(EVERY[:2], tmp_path / "box", outbox.read(file).ways(), SPANS) == (1, [])
-    assert [message["Message-ID"] for message in sent] == [f"<{e.id}@virtqual.invalid>" for e in EVERY[:2]]
-    assert sent[0]["Date"]
-    assert sent[0]["Subject"] == "virtqual site: OVER budget: metric 0"
-    assert sent[0]["Message-ID"] == f"<{EVERY[0].id}@virtqual.invalid>"
-    assert sent[0].get_content() == "news 0\n"
+@pytest.mark.parametrize("url", ["secret one", "gopher://secret", "slack://secret"])
+def test_a_url_that_apprise_cannot_read_is_not_shown(tmp_path, senders_of, capfd, monkeypatch, url):
+    monkeypatch.setenv("CHAT", url)
+    senders = senders_of("channels: {chat: {url_variable: CHAT}}")
+    (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)[1]
+    assert failure == "chat: apprise cannot read its URL: see https://github.com/caronc/apprise/wiki"
+    assert "secret" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("comand: mail", r"notify.yaml:2: comand"),
-        ("webhook: {url: http://a, url_file: b}", "either `url` or `url_file`"),
         ("expected_within_hours: -1", "expected_within_hours"),
-        ("smtp: {host: a, sender: b, to: [c], user: d, password_file: e}", "starttls: true"),
+        ("channels: {chat: {url: 'json://a', url_file: b}}", "one of `url`, `url_file` and `url_variable`"),
+        ("channels: {mail: {url: 'mailtos://a:b@c'}}", "a URL with a password"),
+        ("channels: {../mail: {url: 'mailtos://c'}}", "channels"),
+        ("channels: {command: {url: 'json://c'}}\ncommand: id", "choose another name"),
+        ("smtp: {host: a, sender: b, to: [c]}", r"smtp is no longer a key: state the URL .* `channels`"),
+        ("webhook: {url: 'http://a'}", "webhook is no longer a key"),
     ],
 )
-def test_mistakes_are_named(tmp_path, content, told):
-    file = tmp_path / "notify.yaml"
-    file.write_text(f"schema: virtqual-notify/1\n{content}\n")
-    with pytest.raises(UsageError, match=told):
-        outbox.read(file)
+def test_mistakes_are_named(senders_of, content, message):
+    with pytest.raises(UsageError, match=message):
+        senders_of(content)

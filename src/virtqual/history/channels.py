@@ -1,0 +1,219 @@
+"""``notify.yaml``: the channels over which notices are sent; `apprise` delivers to their URLs."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic import Field, model_validator
+
+from virtqual import paths
+from virtqual.errors import InfrastructureError, UsageError
+from virtqual.files import execute, reading
+from virtqual.files.datafile import DataModel, parse
+from virtqual.history.nights import Notice
+
+COMMAND_TIMEOUT_S = 60
+#: Sends a notice, or raises an error that repeats no secret.
+Channel: TypeAlias = Callable[[Notice], None]
+_SUBJECTS = {
+    "over": "OVER budget",
+    "resolved": "within budget again",
+    "undecided": "undecided",
+    "failed": "no answer",
+    "none": "no session",
+}
+_NOTIFY_TYPES = {"over": "failure", "failed": "failure", "resolved": "success"}
+#: Services of apprise to which a URL may add headers (``+``) and fields of the content (``:``).
+_SCHEMES_WITH_FIELDS = ("json", "jsons", "xml", "xmls", "form", "forms")
+
+
+class ApprisePlace(DataModel):
+    """A URL of apprise, or the place where it is kept if it holds a secret."""
+
+    url: str | None = None
+    url_file: Annotated[Path | None, Field(strict=False)] = None
+    url_variable: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ApprisePlace:
+        if sum(value is not None for value in (self.url, self.url_file, self.url_variable)) != 1:
+            raise ValueError("state one of `url`, `url_file` and `url_variable`.")
+        if self.url and urlsplit(self.url).password:
+            raise ValueError("a URL with a password belongs into a `url_file` or a `url_variable`.")
+        return self
+
+    def read_url(self) -> str:
+        """Return the URL.
+
+        Raises
+        ------
+        UsageError
+            The file cannot be read or other users can read it, or the variable is not set.
+        """
+        if self.url_variable is not None:
+            if not (url := os.environ.get(self.url_variable)):
+                raise UsageError(f"the variable {self.url_variable} is not set: it holds the URL")
+            return url
+        return read_secret(self.url_file) if self.url_file else self.url or ""
+
+    def send(self, notice: Notice) -> None:
+        """Send a notice.
+
+        Raises
+        ------
+        UsageError
+            See `read_url`; or apprise knows no such URL.
+        InfrastructureError
+            The service did not take the notice.
+        """
+        # Only a delivery pays for this import.
+        from apprise import Apprise, AppriseAsset, NotifyFormat
+
+        fields, url = facts_of(notice), self.read_url()
+        if urlsplit(url).scheme in _SCHEMES_WITH_FIELDS:
+            extras = {"+Idempotency-Key": notice.id}
+            extras |= {f":{name}": value for name, value in fields.items() if name not in ("subject", "text")}
+            url += f"{'&' if '?' in url else '?'}{urlencode(extras, quote_via=quote)}"
+        # A redirected POST would arrive without its content.
+        service = Apprise.instantiate(url, asset=AppriseAsset(http_redirects=False))
+        if service is None:
+            raise UsageError("apprise cannot read its URL: see https://github.com/caronc/apprise/wiki")
+        result = Apprise([service]).notify(
+            title=fields["subject"],
+            body=f"{fields['text']}\n[{notice.id}]",
+            notify_type=_NOTIFY_TYPES.get(notice.kind, "warning"),
+            body_format=NotifyFormat.TEXT,
+        )
+        if not result:
+            reasons = " ".join(str(entry.message) for entry in result.logs())
+            raise InfrastructureError(reasons or "apprise could not deliver, and gives no reason")
+
+
+class Notify(DataModel):
+    """The content of ``notify.yaml``.
+
+    Attributes
+    ----------
+    expected_within_hours
+        A session is missing if none has begun so long after the one before.
+    command
+        Shell command that gets the sentence on its standard input and `facts_of` in variables
+        ``VIRTQUAL_NOTICE_...``.
+    channels
+        URLs of apprise by a name of the site's own.
+    """
+
+    schema_: Annotated[Literal["virtqual-notify/1"], Field(alias="schema")]
+    expected_within_hours: Annotated[float, Field(gt=0)] | None = None
+    command: str | None = None
+    channels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], ApprisePlace] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_former_keys(cls, content: Any) -> Any:
+        if isinstance(content, dict) and (former := sorted({"smtp", "webhook"} & content.keys())):
+            raise ValueError(
+                f"{' and '.join(former)} is no longer a key: state the URL of a mail server (mailtos://...) or "
+                "of a webhook (jsons://...) under `channels` (docs/nights.md)."
+            )
+        return content
+
+    @model_validator(mode="after")
+    def _check(self) -> Notify:
+        if self.command and "command" in self.channels:
+            raise ValueError("channel `command` has the name of the key: choose another name.")
+        return self
+
+    @property
+    def expected(self) -> timedelta | None:
+        """``expected_within_hours`` as a duration."""
+        return None if self.expected_within_hours is None else timedelta(hours=self.expected_within_hours)
+
+    def senders(self) -> Mapping[str, Channel]:
+        """Return the channels by name."""
+        senders: dict[str, Channel] = {name: place.send for name, place in self.channels.items()}
+        if command := self.command:
+            senders["command"] = lambda notice: run_command(command, notice)
+        return senders
+
+
+def read_notify(file: Path) -> Notify:
+    """Read ``notify.yaml``.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        Other users can write the file; or its mistakes by file, line and key.
+    """
+    status = file.lstat()
+    if not paths.is_trusted(status):
+        raise UsageError(
+            f"{file}: it belongs to user {status.st_uid}, and names commands to run; write your own"
+        )
+    if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not paths.is_state_shared():
+        raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
+    try:
+        text = reading.read_bytes(file, reading.REVIEWED, links=False).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
+    return parse(file, text).read(Notify)
+
+
+def read_secret(file: Path) -> str:
+    """Return the content of a file that only its owner can read.
+
+    Raises
+    ------
+    virtqual.errors.UsageError
+        Other users can read it, or it cannot be read.
+    """
+    try:
+        if file.stat().st_mode & 0o077:
+            raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}: name a file that others cannot read") from error
+
+
+def facts_of(notice: Notice) -> dict[str, str]:
+    """Return the fields of a notice without control characters, which no header or variable takes."""
+    subject = f"virtqual {notice.system}: {_SUBJECTS[notice.kind]}"
+    fields = {
+        "id": notice.id,
+        "kind": notice.kind,
+        "system": notice.system,
+        "class": notice.hypervisor_class,
+        "metric": notice.subject,
+        "session": notice.session,
+        "when": notice.when.isoformat(),
+        "subject": f"{subject}: {notice.subject}" if notice.subject else subject,
+        "text": notice.text,
+    }
+    return {name: re.sub(r"[\x00-\x1f\x7f]+", " ", text) for name, text in fields.items()}
+
+
+def run_command(command: str, notice: Notice) -> None:
+    """Run a shell command for a notice.
+
+    Raises
+    ------
+    InfrastructureError
+        It ends with another code than 0.
+    """
+    fields = facts_of(notice)
+    variables = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in fields.items()}
+    result = execute.run(
+        ["sh", "-c", command],
+        env={**os.environ, **variables},
+        seconds=COMMAND_TIMEOUT_S,
+        stdin=fields["text"] + "\n",
+    )
+    if result.returncode != 0:
+        raise InfrastructureError(f"ended with {result.returncode}: {result.stderr.strip()[-200:]}")
