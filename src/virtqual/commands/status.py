@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
@@ -39,40 +38,39 @@ def command(
     The exit code is the worst of all lines: 0 within budget, 3 undecided,
     1 over budget, 4 refused, 5 broken or no session when one was expected.
     """
-    with speaking():
-        console = verbatim()
-        sessions = [
-            session
-            for _, session in summaries(paths.sessions())
-            if not (system and isinstance(session, Summary) and session.system != system)
-        ]
-        readable = [session for session in sessions if isinstance(session, Summary)]
-        file, now = paths.state() / NOTIFY, datetime.now(UTC)
-        if notify and not file.exists():
-            raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
-        settings = read_notify(file) if file.exists() else None
-        expected = settings.expected if settings else None
-        codes = []
-        for _, nights in by_place(readable):
-            code, line = describe_state(nights, now, expected)
-            console.print(Text(line, style=STYLES.get(code, "bold red")), soft_wrap=True)
-            codes.append(code)
-        if not readable:
-            console.print(f"no session below {paths.sessions()}", soft_wrap=True)
-            codes.append(BROKEN)
-        for session in sessions:
-            if isinstance(session, VirtqualError):
-                console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-        if sessions and isinstance(sessions[0], VirtqualError):
-            # The newest session may have any outcome.
-            codes.append(REFUSED)
-        if notify and settings and readable:
-            due = notices(readable, expected=expected, now=now)
-            spans = {place: _span(nights) for place, nights in by_place(readable)}
-            sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
-            console.print(f"{pluralize(sent, 'notice')} sent")
-            if failures:
-                raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
+    console = verbatim()
+    sessions = [
+        session
+        for _, session in summaries(paths.sessions())
+        if not (system and isinstance(session, Summary) and session.system != system)
+    ]
+    readable = [session for session in sessions if isinstance(session, Summary)]
+    file, now = paths.state() / NOTIFY, datetime.now(UTC)
+    if notify and not file.exists():
+        raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
+    settings = read_notify(file) if file.exists() else None
+    expected = settings.expected if settings else None
+    codes = []
+    for _, nights in by_place(readable):
+        code, line = describe_state(nights, now, expected)
+        console.print(Text(line, style=STYLES.get(code, "bold red")), soft_wrap=True)
+        codes.append(code)
+    if not readable:
+        console.print(f"no session below {paths.sessions()}", soft_wrap=True)
+        codes.append(BROKEN)
+    for session in sessions:
+        if isinstance(session, VirtqualError):
+            console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
+    if sessions and isinstance(sessions[0], VirtqualError):
+        # The newest session may have any outcome.
+        codes.append(UNDECIDED)
+    if notify and settings and readable:
+        due = notices(readable, expected=expected, now=now)
+        spans = {place: _span(nights) for place, nights in by_place(readable)}
+        sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
+        console.print(f"{pluralize(sent, 'notice')} sent")
+        if failures:
+            raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
     raise typer.Exit(max(codes, key=CODE_ORDER.index))
 
 
@@ -103,7 +101,3 @@ def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta
         codes.append(BROKEN)
         line += f"; NO SESSION that came to an end since {since:%Y-%m-%d %H:%M}"
     return max(codes, key=CODE_ORDER.index), line
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)

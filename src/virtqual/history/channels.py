@@ -22,6 +22,8 @@ from virtqual.history.nights import Notice
 COMMAND_TIMEOUT_S = 60
 #: Sends a notice, or raises an error that repeats no secret.
 Channel: TypeAlias = Callable[[Notice], None]
+#: Names a directory of the outbox, too.
+ChannelName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 _SUBJECTS = {
     "over": "OVER budget",
     "resolved": "within budget again",
@@ -113,15 +115,15 @@ class Notify(DataModel):
     schema_: Annotated[Literal["virtqual-notify/1"], Field(alias="schema")]
     expected_within_hours: Annotated[float, Field(gt=0)] | None = None
     command: str | None = None
-    channels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], ApprisePlace] = {}
+    channels: dict[ChannelName, ApprisePlace] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_former_keys(cls, content: Any) -> Any:
         if isinstance(content, dict) and (former := sorted({"smtp", "webhook"} & content.keys())):
             raise ValueError(
-                f"{' and '.join(former)} is no longer a key: state the URL of a mail server (mailtos://...) or "
-                "of a webhook (jsons://...) under `channels` (docs/nights.md)."
+                f"{' and '.join(former)} is no longer a key: state the URL of a mail server (mailtos://...) "
+                "or of a webhook (jsons://...) under `channels` (docs/nights.md)."
             )
         return content
 
@@ -160,7 +162,7 @@ def read_notify(file: Path) -> Notify:
     if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not paths.is_state_shared():
         raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
     try:
-        text = reading.read_bytes(file, reading.REVIEWED, links=False).decode("utf-8-sig")
+        text = reading.read_bytes(file, reading.MAX_REVIEWED_BYTES, links=False).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
     return parse(file, text).read(Notify)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from virtqual.commands import status
+from virtqual.cli import app
 from virtqual.session.log import Log, Resumed
 from virtqual.session.session import Resumption
 
@@ -64,7 +64,7 @@ class Morning(datetime):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a full file system has to be mounted, by root")
 def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path, monkeypatch):
-    monkeypatch.setattr(status, "datetime", Morning)
+    monkeypatch.setattr("virtqual.commands.status.datetime", Morning)
     (tmp_path / "notify.yaml").write_text(
         "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
         f"channels: {{chat: {{url: 'json://127.0.0.1:{webhook.server_port}/'}}}}\n"
@@ -86,7 +86,7 @@ def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path,
             subprocess.run(
                 ["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False
             )
-        codes[night] = CliRunner().invoke(status.app, ["--notify"]).exit_code
+        codes[night] = CliRunner().invoke(app, ["status", "--notify"]).exit_code
         fill.unlink(missing_ok=True)
         if new := [(one["kind"], one.get("metric", "")) for one in webhook.got[before:]]:
             told[night] = new
