@@ -28,7 +28,7 @@ from virtqual.identity import gather
 from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm, times
 from virtqual.site.hosts import hosts_of
@@ -279,7 +279,7 @@ class Sampled(Guarded):
         """Return the unit of a result's metric."""
         if result.declared:
             return result.declared.unit
-        return references().metrics[result.metric].unit
+        return project_references().metrics[result.metric].unit
 
     def stage_text(self, name):
         """Return a file that the program left, or an error that names it."""

@@ -17,7 +17,7 @@ from reframe.core.exceptions import SanityError
 from reframe.core.meta import make_test
 from reframe.utility import import_module_from_file
 
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.runs import Declared, Result
 
 from .base import Sampled
@@ -46,7 +46,7 @@ class Value(NamedTuple):
         """Return the result of a run in which the check printed a number in a unit, which may be empty."""
         unit = unit or self.unit
         if not self.declared:
-            wanted = references().metrics[self.metric].unit
+            wanted = project_references().metrics[self.metric].unit
             if unit != wanted:
                 raise SanityError(f"{self.metric} is in {wanted!r}, but the check's value in {unit!r}")
             return Result.scalar(self.metric, setting, number)
@@ -284,7 +284,7 @@ def _values(check, better, budget, margin, metrics, units):
         )
     if better and (budget is None or margin is None):
         raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as 1.05) and `margin` (0.03)")
-    known = references().metrics
+    known = project_references().metrics
     found = {
         variable: Value(known[metric].name, units.get(variable, ""), {})
         for variable, metric in metrics.items()

@@ -15,11 +15,11 @@ import noise_models as models
 import numpy as np
 
 import sessions as draw
-from virtqual.references.budgets import MOST_MARGIN, Budget
-from virtqual.references.metrics import Metric
-from virtqual.references.noise import Prior
 from virtqual.verdict.batches import Case
+from virtqual.verdict.budget import MAX_CHANGE_MARGIN, Budget
 from virtqual.verdict.estimate import Floats, Noise
+from virtqual.verdict.metric import Metric
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 from virtqual.verdict.places import recognise
@@ -27,8 +27,10 @@ from virtqual.verdict.rule import LOOKS, Batch, judge
 from virtqual.verdict.session import judge_sessions
 
 SESSIONS, SCALARS, SD = 8, 6, 0.02
-PRIOR = Prior(SD, 6, "drawn", between=0.003)
-CURVE_PRIOR = Prior(tuple(models.curve_sigma()), 6, "drawn", 0.5, 0.01, between=0.003)
+PRIOR = Prior(sigma=SD, df=6, source="drawn", between=0.003)
+CURVE_PRIOR = Prior(
+    sigma=tuple(models.curve_sigma()), df=6, source="drawn", correlation=0.5, common=0.01, between=0.003
+)
 SCALAR = Metric(
     name="scalar", unit="s", better="lower", family="drawn", description="A scalar that is drawn."
 )
@@ -142,7 +144,7 @@ class _Kind:
             models.curve_columns() if curve else np.array([SD]), 6, self.prior.between, self.prior.between_df
         )
         limit, margin = (draw.CURVE_LIMIT, draw.CURVE_MARGIN) if curve else (draw.LIMIT, draw.LOG_MARGIN)
-        most = float(np.log1p(np.expm1(limit) + (0.10 if curve else MOST_MARGIN))) - limit
+        most = float(np.log1p(np.expm1(limit) + (0.10 if curve else MAX_CHANGE_MARGIN))) - limit
         return Batch(
             *self.sides, limit, margin, noise, places, earlier=self.earlier, earlier_places=places,
             max_margin=most,

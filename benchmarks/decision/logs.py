@@ -28,7 +28,7 @@ from rich.progress import track
 from scipy import stats
 
 from virtqual.harness import order
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.runs import Result, Run
 from virtqual.session.judge import judge
 from virtqual.session.log import Begun, Finished, Log
@@ -101,7 +101,7 @@ class Template(NamedTuple):
 
     def overhead(self, result: Result, native: Sequence[float]) -> np.ndarray:
         """Return a metric's budget, log units, at each of its sizes."""
-        known, values = references(), np.array(native)
+        known, values = project_references(), np.array(native)
         budget = known.budget(result.metric, self.session.hypervisor_class, result.setting)
         return budget.limits(known.metrics[result.metric], result.points, values)[0]
 
@@ -146,7 +146,7 @@ class Drawing:
             yield run.model_copy(update=new)
 
     def _result(self, run: Run, one: Result) -> Result:
-        metric = references().metrics[one.metric]
+        metric = project_references().metrics[one.metric]
         values = self.template.values[one.series]
         cost = self.nodes[run.nodes, one.series] + self.rng.normal(0, self.truth.runs)
         if run.side == "virtual":

@@ -13,8 +13,8 @@ from functools import cache
 import noise_models as models
 import numpy as np
 
-from virtqual.references.noise import STATED_BETWEEN_DF
 from virtqual.verdict.estimate import Floats, Noise, append_mean, history
+from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, recognise
 from virtqual.verdict.rule import LOOKS, Batch, BatchState, decide

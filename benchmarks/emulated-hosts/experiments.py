@@ -29,7 +29,7 @@ from vcluster import cluster, emulated
 from vcluster.directory import StateDirectory
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, InfrastructureError
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import load
@@ -231,7 +231,7 @@ def run(one: Experiment, number: int) -> dict[str, object]:
 
 def _metrics(session: Session) -> dict[str, dict[str, object]]:
     """Return what is kept of each metric; a pair is ln(virtual/native), of curves the mean over sizes."""
-    series = series_of(session.runs, references())
+    series = series_of(session.runs, project_references())
     found = {}
     for verdict in session.verdicts:
         pairs = series[verdict.series].differences.mean(axis=1) if verdict.series in series else ()

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from virtqual.references import Budget
-from virtqual.references.metrics import Metric
 from virtqual.session.measured import COLUMNS
 from virtqual.verdict import Case, Prior, judge_sessions
+from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Noise
+from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, pair_up
 from virtqual.verdict.rule import Batch, judge
 
@@ -43,7 +43,7 @@ def cases(rng: np.random.Generator, count: int) -> list[Case]:
                 samples.append(Sample(side, number, (shown,), clock, clock + 1))
                 clock += 2
         series = pair_up(METRIC, str(index), (), samples)
-        found.append(Case(series, Budget.of(0.05, margin=0.05), Prior(0.03, 20, "known")))
+        found.append(Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.03, df=20, source="known")))
     return found
 
 

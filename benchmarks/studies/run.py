@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from virtqual import paths
-from virtqual.references.load import References, load_references
-from virtqual.references.noise import Prior
+from virtqual.references import References, load_references
 from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study, load_published
 from virtqual.verdict import Case, Outcome, Verdict, first_of, judge_sessions
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import format_ratio
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
@@ -79,7 +79,7 @@ def judge_claims(
 def _judge_claim(
     study: Study, claim: ClaimEntry, published: Published, references: References, hypervisor_class: str
 ) -> JudgedClaim:
-    prior = Prior(study.prior.sigma, study.prior.df, study.prior.source)
+    prior = Prior(sigma=study.prior.sigma, df=study.prior.df, source=study.prior.source)
     verdicts: list[Verdict] = []
     for entry in claim.cases:
         series = make_series(entry, study.prior, references)

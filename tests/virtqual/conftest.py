@@ -8,7 +8,8 @@ from hypothesis import settings
 from made_series import REFERENCES, samples_of
 
 from virtqual.references import References, load_references
-from virtqual.references.metrics import Metric, Metrics, load_metrics
+from virtqual.references.metrics import load_metrics
+from virtqual.verdict.metric import Metric, Metrics
 from virtqual.verdict.pairs import Series, pair_up
 
 # No test asserts a time: how long an example takes is a fact about the machine.

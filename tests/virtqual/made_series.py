@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from virtqual.references import Budget
-from virtqual.references.metrics import Metric
 from virtqual.verdict import Case, Prior, SessionVerdict, Verdict, judge_sessions
+from virtqual.verdict.budget import Budget
+from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, Series
 from virtqual.verdict.rule import LOOKS
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from virtqual.references.load import known
-from virtqual.session.judge import admitted_of, policy_in
+from virtqual.preflight.policy import load_policy
+from virtqual.references import project_references
+from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
 from virtqual.verdict.batches import places_of
 
@@ -71,9 +72,9 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     }
     assert boots == {False: "boot-0", True: "boot-1"}
     # By the same rules as the session: what else the machine of the tests does refuses no run.
-    rules = policy_in(Path(site.env["VIRTQUAL_REFERENCES"]), known())
+    rules = load_policy(Path(site.env["VIRTQUAL_REFERENCES"]) / "preflight.yaml", project_references())
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
-    (series,) = series_of(admitted_of(session).runs, known()).values()
+    (series,) = series_of(admitted_of(session).runs, project_references()).values()
     assert places_of(series, series.valid).boot.tolist() == [0] * 4 + [1] * 4
 
 

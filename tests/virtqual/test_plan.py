@@ -11,9 +11,9 @@ from virtqual import cli, paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
-from virtqual.references import Budget
 from virtqual.session.session import Request
 from virtqual.verdict import Case, Outcome, Prior
+from virtqual.verdict.budget import Budget
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,11 @@ def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_mo
 @pytest.mark.parametrize(("at_most", "looks"), [(4, (4,)), (7, (7,)), (8, (4, 8)), (18, (4, 8, 12, 18))])
 def test_the_least_that_is_allowed_can_convict(metrics, make, at_most, looks):
     assert plan.look_schedule(Request(system="x", pairs=4, max_pairs=at_most)) == looks
-    lost = Case(make(metrics["hpl"], [0.5] * at_most), Budget.of(0.05, margin=0.05), Prior(0.02, 6, "stated"))
+    lost = Case(
+        make(metrics["hpl"], [0.5] * at_most),
+        Budget.of(0.05, margin=0.05),
+        Prior(sigma=0.02, df=6, source="stated"),
+    )
     assert judge_session([lost], looks=looks).outcome is Outcome.OVER
 
 

@@ -12,14 +12,17 @@ from typer.main import get_command
 
 from virtqual import cli
 from virtqual.harness.progress import CaseEvent
-from virtqual.references import Budget, HypervisorClass, Waiver
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
 from virtqual.site.systems import HypervisorBuild
 from virtqual.verdict import Case, Prior
+from virtqual.verdict.budget import Budget, HypervisorClass
+from virtqual.verdict.waiver import Waiver
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
-KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
+KVM = HypervisorClass(
+    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
+)
 
 
 @pytest.fixture
@@ -53,9 +56,19 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     assert text().count(BRACKETS) == 5
     terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
     assert text().count(BRACKETS) == 6
-    waiver = Waiver("hpl", None, "overhead", 0.5, "kvm", "9", BRACKETS, BRACKETS, date(2026, 6, 1))
+    waiver = Waiver(
+        metric="hpl",
+        setting=None,
+        gate="overhead",
+        up_to=0.5,
+        hypervisor_class="kvm",
+        build="9",
+        owner=BRACKETS,
+        reason=BRACKETS,
+        expires=date(2026, 6, 1),
+    )
     series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
-    case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
+    case = Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
     verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
     said = session(conclusion=BRACKETS)
     said.verdicts, said.waivers = records(verdict), [w.text(verdict.today) for w in verdict.waivers]
@@ -69,7 +82,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     """Also where ratios, values and units are wide, as of a metric that was lost nearly whole."""
     terminal, _ = shown
     slow = make(metrics["lammps_rating"], [4.2] * 4, setting="rhodo on two nodes", native=129600.3)
-    prior, overhead = Prior(0.02, 20, "stated"), Budget.of(0.05, margin=0.05)
+    prior, overhead = Prior(sigma=0.02, df=20, source="stated"), Budget.of(0.05, margin=0.05)
     change = Budget.of(0.05, margin=0.05, gate="change")
     cases = [Case(slow, overhead, prior), Case(slow, change, prior, baseline=slow)]
     terminal.console.print(table_of(records(judge_session(cases, hypervisor_class=KVM))))
@@ -84,7 +97,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
 def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
     terminal, text = shown
     series = make(metrics["hpl"], [-math.log(ratio)] * 4)
-    case = Case(series, Budget.of(0.05, margin=0.05), Prior(0.02, 20, "stated"))
+    case = Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
     terminal.console.print(table_of(records(judge_session([case], hypervisor_class=KVM))))
     assert f" {says} (" in text()
 

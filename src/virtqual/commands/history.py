@@ -17,7 +17,7 @@ from virtqual.commands.speaking import write_output
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
 from virtqual.history.nights import by_place
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.references.marks import load_marks
 from virtqual.report import page
 from virtqual.report.console import verbatim
@@ -61,7 +61,7 @@ def command(
             for note in change.notes:
                 _say.print(_indented(Text(note, "dim")))
         _say.print("", _table(place))
-        for note in notes(place, marks, references().waivers):
+        for note in notes(place, marks, project_references().waivers):
             _say.print(note, style="dim")
     for unreadable in left:
         _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)

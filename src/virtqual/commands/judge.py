@@ -14,8 +14,7 @@ from rich.text import Text
 
 from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
-from virtqual.references import BudgetError
-from virtqual.references.load import known
+from virtqual.references import project_references
 from virtqual.report.console import verbatim
 from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
@@ -23,6 +22,7 @@ from virtqual.session.conclusion import EXIT_CODES
 from virtqual.session.measured import read_series
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
+from virtqual.verdict.budget import BudgetError
 
 _NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
 
@@ -86,7 +86,7 @@ def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) 
         raise UsageError(f"--budget {budget:g} lies outside 1 to 2: 1.05 allows a time 1.05x, a rate 0.95x")
     if margin is not None and not 0 < margin < 1:
         raise UsageError(f"--margin {margin:g} lies outside 0 to 1: 0.03 is 3 % above the budget")
-    references = known()
+    references = project_references()
     if hypervisor_class:
         references.hypervisor_class(hypervisor_class)
     return Allowed(references, hypervisor_class, budget, margin)

@@ -17,7 +17,7 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.report import preflight as report
 from virtqual.report.console import verbatim
 from virtqual.session import judge, store
@@ -82,14 +82,14 @@ def _findings(
         admitted = judge.admitted_of(session, chosen)
         return chosen, admitted.findings, judge.canaries(admitted.runs)
     if not chosen:
-        raise UsageError(f"name a class, which says what refuses: {', '.join(references().classes)}")
+        raise UsageError(f"name a class, which says what refuses: {', '.join(project_references().classes)}")
     native, virtual = (_load(Path(file)) for file in what)
     return _class(chosen), compare(native, virtual, judge.policy(), chosen), ()
 
 
 def _class(name: str) -> str:
     try:
-        return references().hypervisor_class(name).name
+        return project_references().hypervisor_class(name).name
     except LookupError as error:
         raise UsageError(str(error)) from None
 

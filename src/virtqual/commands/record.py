@@ -14,10 +14,9 @@ from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
-from virtqual.preflight.policy import Policy
+from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references
 from virtqual.session import store
-from virtqual.session.judge import policy_in
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.site.configuration import load_system
 from virtqual.site.hosts import names_of
@@ -98,7 +97,7 @@ def command(
     """
     directory = references or paths.references()
     known = load_references(directory)
-    policy = policy_in(directory, known)
+    policy = load_policy(directory / "preflight.yaml", known)
     stored = [store.find(name, paths.sessions()) for name in sessions]
     found = [recorded(path, known, policy, survey=hosts) for path in stored]
     if hosts:

@@ -16,11 +16,11 @@ import numpy as np
 from virtqual.files.wording import pluralize
 from virtqual.history.change_points import Changes, Drift, History, Step, changes
 from virtqual.references.marks import Mark
-from virtqual.references.waivers import Waiver
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import MAX_HISTORY_DF, Floats, Ints
 from virtqual.verdict.outcome import format_range, format_ratio
+from virtqual.verdict.waiver import Waiver
 
 #: Facts that make a build what it is begin so; other facts may change with it.
 BUILD = "hypervisor "

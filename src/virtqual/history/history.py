@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from virtqual.history.resolution import least_noise
-from virtqual.references.noise import Prior
 from virtqual.verdict.estimate import history
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Floats, Series
 
 LEAST_DF = 6
@@ -79,7 +79,9 @@ def _curve(series: Sequence[Series], sigma: Floats, whole: float) -> dict[str, A
 
     def prior(common: float, correlation: float) -> Prior:
         own = np.sqrt(np.maximum(sigma**2 - common**2, (0.1 * sigma) ** 2))
-        return Prior(tuple(own.tolist()), 1, "", correlation, common)
+        return Prior(
+            sigma=tuple(own.tolist()), df=1, source="estimated", correlation=correlation, common=common
+        )
 
     def of_mean(common: float, correlation: float) -> float:
         return float(np.mean(prior(common, correlation).covariance(len(sigma))))

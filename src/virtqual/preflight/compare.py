@@ -124,6 +124,7 @@ def check_runs(
         refused = []
         found = applied("load", policy, hypervisor_class, run.load) if run.load else []
         found += applied("run", policy, hypervisor_class, run)
+        found += applied("metrics", policy, hypervisor_class, run, policy.metrics)
         found += among.get(_which(run), ())
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
             found += applied("shares", policy, hypervisor_class, tuple(run.identity.values()), host)

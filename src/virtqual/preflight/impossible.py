@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from virtqual.preflight.rules import FoundRuns, Limits, rule
-from virtqual.references.load import known
 from virtqual.runs import Run
+from virtqual.verdict.metric import Metrics
 
 #: The first three digits of a value may repeat honestly: they do where runs differ by 0.03 %, less than any
 #: family of references/noise/ does.  What is printed more finely than that differs from run to run.
@@ -96,8 +96,8 @@ def _steps_of(values: Sequence[float], curve: bool) -> tuple[float, float]:
     return 1, abs(values[0]) / 10.0**finest
 
 
-@rule("run", "impossible-time", "seconds", "share")
-def impossible_time(run: Run, limits: Limits) -> Iterator[str]:
+@rule("metrics", "impossible-time", "seconds", "share")
+def impossible_time(run: Run, metrics: Metrics, limits: Limits) -> Iterator[str]:
     """A run that ended before it began, or that took less time than its own program says.
 
     What the program says is held against the clock of the same node; `node_clock` holds that against the
@@ -109,7 +109,7 @@ def impossible_time(run: Run, limits: Limits) -> Iterator[str]:
         yield f"its program took {run.seconds:.3g} s by its node's clock"
     # Half of the repetitions took as long as their median, or longer.
     half = (run.repetitions + 1) // 2
-    for what, seconds in _stated(run):
+    for what, seconds in _stated(run, metrics):
         if seconds <= 0:
             yield f"{what} is {seconds:.3g} s, which is no time"
         elif half * seconds > run.seconds * (1 + limits["share"]) + limits["seconds"]:
@@ -118,10 +118,10 @@ def impossible_time(run: Run, limits: Limits) -> Iterator[str]:
             yield f"{what} is {seconds:.4g} s{times}, but the whole program took {whole}"
 
 
-def _stated(run: Run) -> Iterator[tuple[str, float]]:
+def _stated(run: Run, metrics: Metrics) -> Iterator[tuple[str, float]]:
     """Yield the seconds that the program itself says it took."""
     for result in run.results:
-        metric = known().metrics.get(result.metric)
+        metric = metrics.get(result.metric)
         unit = result.declared.unit if result.declared else metric.unit if metric else ""
         if unit == "s":
             yield from ((result.series, value) for value in result.values)

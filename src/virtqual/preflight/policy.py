@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,6 +25,8 @@ from virtqual.preflight import (  # noqa: F401
 )
 from virtqual.preflight.finding import Action, Finding
 from virtqual.preflight.rules import RULES
+from virtqual.references import References
+from virtqual.verdict.metric import Metrics
 
 Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]
@@ -57,6 +59,7 @@ class Policy:
     """The items, by name, in the order in which they are shown."""
 
     items: Mapping[str, ItemEntry]
+    metrics: Metrics
 
     def finding(
         self, name: str, reason: str, hypervisor_class: str, *, whatever: Action | None = None
@@ -74,20 +77,19 @@ class Policy:
 
     def without(self, *names: str) -> Policy:
         """Return the policy without some items, to see what each of them catches."""
-        return Policy({name: entry for name, entry in self.items.items() if name not in names})
+        items = {name: entry for name, entry in self.items.items() if name not in names}
+        return Policy(items, self.metrics)
 
 
-def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -> Policy:
+def load_policy(file: Path, references: References) -> Policy:
     """Read the policy.
 
     Parameters
     ----------
     file
         ``references/preflight.yaml``.
-    classes
-        Names of the hypervisor classes that there are.
-    claims
-        Ids of the published claims; empty where those are not at hand.
+    references
+        Names of classes and ids of claims; metrics for the rules.
 
     Raises
     ------
@@ -117,19 +119,19 @@ def load_policy(file: Path, classes: Collection[str], claims: Collection[str]) -
         named = [("actions", name) for name in entry.actions if name != "default"]
         named += [("limits_by_class", name) for name in entry.limits_by_class]
         for where, name in named:
-            if name not in classes:
-                message = f"unknown class {name!r}: {suggest(name, classes)}"
+            if name not in references.classes:
+                message = f"unknown class {name!r}: {suggest(name, references.classes)}"
                 problems.append(document.problem((*key, where, name), message))
         for name, limits in entry.limits_by_class.items():
             for limit in limits.keys() - entry.limits.keys():
                 message = f"no limit {limit!r} of this item: {suggest(limit, entry.limits)}"
                 problems.append(document.problem((*key, "limits_by_class", name, limit), message))
         for claim in entry.protects:
-            if claims and claim not in claims:
-                message = f"unknown claim {claim!r}: {suggest(claim, claims)}"
+            if references.claims and claim not in references.claims:
+                message = f"unknown claim {claim!r}: {suggest(claim, references.claims)}"
                 problems.append(document.problem((*key, "protects"), message))
     for name in sorted(RULES.keys() - items.keys()):
         problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
     if problems:
         raise DataError(problems)
-    return Policy(items)
+    return Policy(items, references.metrics)

@@ -17,9 +17,10 @@ Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
 FoundRuns = Iterator[tuple[Run, str]]
 #: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
-#: one run; all runs of a check, in this session and the one that it is held against, where the rule yields
-#: each sentence with its run; VMs of one host and the native node of their peer.
-Scope = Literal["nodes", "load", "run", "among", "shares"]
+#: one run; one run and the catalogue of metrics; all runs of a check, in this session and the one that it is
+#: held against, where the rule yields each sentence with its run; VMs of one host and the native node of
+#: their peer.
+Scope = Literal["nodes", "load", "run", "metrics", "among", "shares"]
 CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns])
 
 

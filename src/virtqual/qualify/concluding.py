@@ -10,7 +10,7 @@ from pathlib import Path
 from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.report import junit, page
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
@@ -83,7 +83,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         slow_before=slow_before,
         today=basis.today,
     )
-    check_set = references().qualifications.get(session.hypervisor_class)
+    check_set = project_references().qualifications.get(session.hypervisor_class)
     cases = []
     if check_set:
         cases = catalogue.cases_of(catalogue.read(directory / catalogue.FILE), check_set.scope)
@@ -92,7 +92,7 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         judged,
         interrupted=basis.interrupted,
         broken=[*basis.broken, *failed],
-        unqualified=references().hypervisor_class(session.hypervisor_class).unqualified,
+        unqualified=project_references().hypervisor_class(session.hypervisor_class).unqualified,
         asked=check_set,
         cases=cases,
         studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",

@@ -25,9 +25,7 @@ from virtqual.qualify.between import check_command
 from virtqual.qualify.checking import check_conclusion
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification, Screen
-from virtqual.references import expiry_problems
-from virtqual.references.budgets import HypervisorClass
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
@@ -51,6 +49,7 @@ from virtqual.site.slurm import cancel
 from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
+from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES
 
 #: The name of the last session that is `Summary.good`, after ``--against``.
@@ -320,14 +319,14 @@ def _choose_class(name: str, system: System) -> HypervisorClass:
             f"the system file states class {stated.name!r}, not {chosen.name!r}, and a class that qualifies "
             "no build stands for no other: what was measured here may not be judged as something else"
         )
-    if expired := [str(problem) for problem in expiry_problems(references(), datetime.date.today())]:
+    if expired := [str(problem) for problem in project_references().expired(datetime.date.today())]:
         raise UsageError("; ".join(expired))
     return chosen
 
 
 def _find_class(name: str) -> HypervisorClass:
     try:
-        return references().hypervisor_class(name)
+        return project_references().hypervisor_class(name)
     except LookupError as error:
         raise UsageError(str(error)) from error
 
@@ -362,7 +361,7 @@ def _find_earlier(against: str, system: System) -> Session | None:
         )
     # A session without a pair is refused now, and not after hours of measuring.
     try:
-        series = series_of(admitted_of(earlier).runs, references())
+        series = series_of(admitted_of(earlier).runs, project_references())
     except ValueError as error:
         raise UsageError(f"{directory}: {error}") from error
     if not any(line.valid for line in series.values()):

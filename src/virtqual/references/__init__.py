@@ -1,25 +1,13 @@
-"""The rules of judgement, as reviewed data: budgets by class, noise, waivers, absolute references."""
+"""The reviewed data by which a build is judged, read from YAML into the models of `virtqual.verdict`."""
 
-from virtqual.references.budgets import Budget, BudgetError, Gate, HypervisorClass, Quantity, Reason, Term
-from virtqual.references.load import NoReferenceError, References, expiry_problems, load_references
-from virtqual.references.noise import Prior
-from virtqual.references.qualifications import Asked, CheckSet
-from virtqual.references.waivers import Waiver
+from virtqual.references.load import NoReferenceError, References, load_references, project_references
+from virtqual.references.qualification import CheckSet, RequiredCheck
 
 __all__ = [
-    "Asked",
-    "Budget",
-    "BudgetError",
     "CheckSet",
-    "Gate",
-    "HypervisorClass",
     "NoReferenceError",
-    "Prior",
-    "Quantity",
-    "Reason",
     "References",
-    "Term",
-    "Waiver",
-    "expiry_problems",
+    "RequiredCheck",
     "load_references",
+    "project_references",
 ]

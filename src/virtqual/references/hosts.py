@@ -1,47 +1,63 @@
-"""How much the hosts of both sides differ at most, by a survey with native runs on all of them."""
+"""The largest difference between the hosts of both sides, by a survey with native runs on all of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from virtqual.verdict.metric import Positive, Target, Text
+
+Hosts = Annotated[frozenset[Text], Field(min_length=1, strict=False)]
 
 
-@dataclass(frozen=True)
-class HostBound:
-    """Bound on the difference between hosts in fixed roles, in log units (0.01 is 1 %).
+class HostSurvey(Target):
+    """The largest difference between two groups of hosts, in log units (0.01 is 1 %).
 
-    Parameters
+    Attributes
     ----------
     native, virtual
         Hosts of both groups as runs name them; nodes of one run joined by ``+``.
     bound
-        The most that any host of one group differs by from any of the other.
+        Between any host of one group and any of the other.
     means
-        The most that the means of both groups differ by; None if nobody says.
+        Between the means of both groups; None if unknown.
     """
 
-    native: frozenset[str]
-    virtual: frozenset[str]
-    bound: float
-    means: float | None = None
+    native: Hosts
+    virtual: Hosts
+    bound: Positive
+    means: Positive | None = None
+    source: Text
 
-    def of(self, native: Collection[str], virtual: Collection[str], *, rotated: bool = False) -> float:
-        """Return the bound for hosts in these roles; infinite where not all of them were surveyed.
+    @model_validator(mode="after")
+    def _check_groups(self) -> Self:
+        if shared := sorted(self.native & self.virtual):
+            raise ValueError(f"{', '.join(shared)} of both groups: hosts in both roles need no bound.")
+        return self
 
-        What bounds a difference bounds it in both directions, so the groups may also have changed roles. Only
-        a rotation over both whole groups uses all hosts alike after each round, and has the bound of `means`.
+    def bound_of(self, native: Collection[str], virtual: Collection[str], *, rotated: bool = False) -> float:
+        """Return the bound for hosts in these roles; infinite unless all of them were surveyed.
+
+        A bound holds in both directions, so the groups may also have exchanged their roles. Only a rotation
+        over both whole groups uses all hosts alike after each round, and has the bound of `means`.
 
         Examples
         --------
-        >>> survey = HostBound(frozenset("ab"), frozenset("cd"), bound=0.03, means=0.01)
-        >>> survey.of({"a"}, {"c"}), survey.of({"c", "d"}, {"a", "b"}, rotated=True), survey.of({"a"}, {"e"})
-        (0.03, 0.01, inf)
+        >>> survey = HostSurvey(
+        ...     family="memory", native=["a", "b"], virtual=["c", "d"], bound=0.03, means=0.01, source="s"
+        ... )
+        >>> survey.bound_of({"a"}, {"c"}), survey.bound_of({"c", "d"}, {"a", "b"}, rotated=True)
+        (0.03, 0.01)
+        >>> survey.bound_of({"a"}, {"e"})
+        inf
         """
-        one, other = frozenset(native), frozenset(virtual)
+        native, virtual = frozenset(native), frozenset(virtual)
         for group, opposite in ((self.native, self.virtual), (self.virtual, self.native)):
-            if rotated and (one, other) == (group, opposite) and self.means is not None:
+            if rotated and (native, virtual) == (group, opposite) and self.means is not None:
                 return min(self.bound, self.means)
-            if one <= group and other <= opposite:
+            if native <= group and virtual <= opposite:
                 return self.bound
         return math.inf

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.files.datafile import DataModel, parse
-from virtqual.references.schemas import Text
+from virtqual.verdict.metric import Text
 
 FILE = "marks.yaml"
 

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
 from virtqual.files.wording import suggest
-from virtqual.references.schemas import NotNegative, Positive, SizesEntry, Text
+from virtqual.verdict.budget import Sizes
+from virtqual.verdict.metric import NotNegative, Positive, Text
 
 Id = Annotated[str, Field(pattern=r"^[A-Z]\d+$")]
 
@@ -46,7 +47,7 @@ class CaseEntry(DataModel):
     metric: Text
     setting: Text
     sizes: list[Positive] | None = None
-    bump: SizesEntry | None = None
+    bump: Sizes | None = None
     reference: Positive | None = None
     candidate: Positive | None = None
     ratio: Positive | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
@@ -105,7 +105,7 @@ def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
 
 def _measured(session: Session) -> dict[str, Series]:
     """Return the series of a session that were observed on both sides and have a pair that counts."""
-    series = series_of(admitted_of(session).counted, references())
+    series = series_of(admitted_of(session).counted, project_references())
     return {name: one for name, one in series.items() if one.valid}
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from virtqual.files.wording import printable
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
@@ -29,7 +29,7 @@ def csv_of(session: Session) -> str:
     table.writerow(COLUMNS)
     admitted = admitted_of(session)
     checks = checks_of(admitted.runs)
-    for series in series_of(admitted.runs, references()).values():
+    for series in series_of(admitted.runs, project_references()).values():
         metric = series.metric
         name, setting, unit = map(_cell, (session.session, series.setting, metric.unit))
         for pair in series.pairs:

@@ -27,7 +27,7 @@ from virtqual.files.records import write_file
 from virtqual.files.wording import list_names, printable
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
 from virtqual.report import plots
@@ -129,7 +129,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
                 "told": told(place, marks),
                 "metrics": [_course(one) for one in place.metrics],
                 "builds": list(_builds(place)),
-                "notes": list(notes(place, marks, references().waivers)),
+                "notes": list(notes(place, marks, project_references().waivers)),
             }
             for place in places
         ],
@@ -261,7 +261,7 @@ class Row:
 
 def _content(session: Session) -> dict[str, Any]:
     admitted = admitted_of(session)
-    series, checks = series_of(admitted.runs, references()), checks_of(session.runs)
+    series, checks = series_of(admitted.runs, project_references()), checks_of(session.runs)
     ordered = sorted(session.verdicts, key=_excess, reverse=True)
     drawn = plots.forest(ordered, BAR)
     began = min((run.start for run in session.runs), default=0.0)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.files.wording import pluralize
-from virtqual.references import CheckSet, Gate
+from virtqual.references import CheckSet
 from virtqual.session.judge import Judged
 from virtqual.session.session import UNJUDGED_ANSWERS, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
+from virtqual.verdict.budget import Gate
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -41,7 +42,7 @@ def conclude(
     *,
     interrupted: bool = False,
     broken: Sequence[str] = (),
-    unqualified: str = "",
+    unqualified: str | None = None,
     asked: CheckSet | None = None,
     cases: Sequence[str] = (),
     studied: str = "",
@@ -128,7 +129,7 @@ def _first_reason(session: Session) -> str:
 
 
 def _reason_against(
-    session: Session, verdict: SessionVerdict | None, unqualified: str, studied: str
+    session: Session, verdict: SessionVerdict | None, unqualified: str | None, studied: str
 ) -> str | None:
     """Return why the build is not qualified, whichever checks were judged; None if nothing is against it."""
     is_qualified, reason = verdict.qualified if verdict else (False, "nothing was measured")
@@ -149,10 +150,10 @@ def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], ac
         for side in (session.identity["native"], session.identity["virtual"])
         if "features" in side
     ]
-    wanted, without = asked.of(set().union(*sides) if sides else None)
+    wanted, without = asked.select(set().union(*sides) if sides else None)
     short = []
     for one in wanted:
-        left = [case for case in one.cases(cases) if not _passed(session, case)]
+        left = [case for case in one.match_cases(cases) if not _passed(session, case)]
         session.missing += left
         short += [one.check] if left else []
     if short:

@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
-from pathlib import Path
 
 from virtqual import paths
 from virtqual.preflight import canary_runs
 from virtqual.preflight.admit import Admitted, admit, unfit_since
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.policy import Policy, load_policy
-from virtqual.references import References
-from virtqual.references.load import claim_ids
-from virtqual.references.load import known as references
+from virtqual.references import project_references
 from virtqual.runs import Run
 from virtqual.session.pairing import Before, cases_of, series_of
 from virtqual.session.session import Session
@@ -31,12 +28,7 @@ from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 @cache
 def policy() -> Policy:
     """Return what each item of preflight means, read once a process."""
-    return policy_in(paths.references(), references())
-
-
-def policy_in(directory: Path, known: References) -> Policy:
-    """Read what each item of preflight means by the reviewed data of a directory, which is `known`."""
-    return load_policy(directory / "preflight.yaml", known.classes, claim_ids(directory / "published"))
+    return load_policy(paths.references() / "preflight.yaml", project_references())
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,7 @@ def judge(
     virtqual.verdict.pairs.PairingError
         For what only a bug of the harness produces.
     """
-    known, name = references(), session.hypervisor_class
+    known, name = project_references(), session.hypervisor_class
     admitted = admitted_of(session, earlier=earlier)
     before = None
     if earlier is not None:
@@ -166,4 +158,4 @@ def interrupted(session: Session) -> dict[str, frozenset[int]]:
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
     """Return what every canary says of admitted runs; disturbed ones do not count."""
-    return canary_runs.of_session(canary_runs.SessionSeries.of(runs, series_of(runs, references())))
+    return canary_runs.of_session(canary_runs.SessionSeries.of(runs, series_of(runs, project_references())))

@@ -21,7 +21,7 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
-from virtqual.references.metrics import Metric
+from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
 
 MAX_MISTAKES_SHOWN = 20

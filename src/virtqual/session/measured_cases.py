@@ -10,11 +10,13 @@ import numpy as np
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
 from virtqual.files.wording import suggest
-from virtqual.references import Budget, BudgetError, Gate, NoReferenceError, Prior, References
-from virtqual.references.metrics import Metric
+from virtqual.references import NoReferenceError, References
 from virtqual.session.measured import MAX_MISTAKES_SHOWN, FileSeries
 from virtqual.session.pairing import DECLARED_NOISE, baseline_of, declared_noise
 from virtqual.verdict import Case
+from virtqual.verdict.budget import Budget, BudgetError, Gate
+from virtqual.verdict.metric import Metric
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import PairingError, Series
 
 #: Values that repeat to the last digit have noise, too.
@@ -206,7 +208,7 @@ class _CaseMaker:
         spread = np.maximum(baseline.differences.std(axis=0, ddof=1), MIN_EARLIER_NOISE)
         df = (len(baseline.valid) - 1) / 2
         source = "the spread of the session that the others are held against"
-        return Prior(tuple(map(float, spread)), df, source, between=DECLARED_NOISE.between)
+        return Prior(sigma=tuple(map(float, spread)), df=df, source=source, between=DECLARED_NOISE.between)
 
 
 def _make_metric(series: FileSeries) -> Metric:

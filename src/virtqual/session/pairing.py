@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from virtqual.errors import UsageError
 from virtqual.identity import seen
 from virtqual.preflight.admit import Refused
-from virtqual.references import Budget, Gate, NoReferenceError, Prior, References
-from virtqual.references.metrics import Metric
+from virtqual.references import NoReferenceError, References
 from virtqual.runs import Declared, Result, Run
 from virtqual.verdict import Case
 from virtqual.verdict.batches import choose_pairs, places_of
+from virtqual.verdict.budget import Budget, Gate
+from virtqual.verdict.metric import Metric
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
 #: Noise of a metric that no reviewed file knows: that of most families of references/noise/default.yaml, and
 #: of little weight, since it may come from any machine. Of sessions of 11 series that are all just at their
 #: budgets, 1.5 % have a false OVER where pairs vary by 12 %; with six degrees of freedom 7 % would have.
-DECLARED_NOISE = Prior(0.03, 2, "stated: nothing is known of the metric", between=0.003)
+DECLARED_NOISE = Prior(sigma=0.03, df=2, source="stated: nothing is known of the metric", between=0.003)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def declared_noise(gate: Gate) -> Prior:
 
     Boots are taken to differ where two sessions are compared: there are two of them at least.
     """
-    return DECLARED_NOISE if gate == "change" else replace(DECLARED_NOISE, between=0.0)
+    return DECLARED_NOISE if gate == "change" else DECLARED_NOISE.model_copy(update={"between": 0.0})
 
 
 def _of_declared(declared: Declared, hypervisor_class: str, gate: Gate) -> tuple[Budget, Prior]:

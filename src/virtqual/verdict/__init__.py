@@ -1,7 +1,7 @@
 """Within, over, undecided, invalid: see ``docs/decision.md``."""
 
-from virtqual.references.noise import Prior
 from virtqual.verdict.batches import Case
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.session import (
     Need,

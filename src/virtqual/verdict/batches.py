@@ -11,9 +11,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from virtqual.references.budgets import Budget, Gate
-from virtqual.references.noise import Prior
+from virtqual.verdict.budget import Budget, Gate
 from virtqual.verdict.estimate import Floats, Noise
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.pairs import Pair, Series, Side
 from virtqual.verdict.places import Places, everywhere_alike, recognise

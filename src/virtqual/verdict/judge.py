@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from virtqual.references.budgets import BudgetError
 from virtqual.verdict import rule, texts
 from virtqual.verdict.batches import Case, Question, Ruling, batch_of
+from virtqual.verdict.budget import BudgetError
 from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError

@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from virtqual.references.metrics import Metric
+from virtqual.verdict.metric import Metric
 
 Side = Literal["native", "virtual"]
 Floats = NDArray[np.float64]

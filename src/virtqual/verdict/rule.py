@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from virtqual.references.budgets import MOST_MARGIN
+from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, change, everywhere_alike, overhead
@@ -38,7 +38,7 @@ FLOOR = math.log(0.9)
 """A guest that is faster than native by more than a tenth has a wrong clock or unit, or a disturbed native
 run. Placement and page sizes have been seen to make a guest a few per cent faster."""
 
-WIDEST_MARGIN = math.log1p(MOST_MARGIN)
+WIDEST_MARGIN = math.log1p(MAX_CHANGE_MARGIN)
 """Widest margin of a change in log units, if no file states another one."""
 
 SPREAD_MIN_PAIRS = 6

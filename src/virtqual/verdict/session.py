@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from virtqual.references.budgets import HypervisorClass
-from virtqual.references.waivers import Waiver
 from virtqual.verdict import texts
 from virtqual.verdict.batches import Case, choose_pairs
+from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.rule import ALPHA, LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
+from virtqual.verdict.waiver import Waiver
 
 
 class SessionError(ValueError):

@@ -10,14 +10,14 @@ from statistics import fmean, median
 import numpy as np
 from scipy import special
 
-from virtqual.references.budgets import Budget
-from virtqual.references.metrics import Metric
-from virtqual.references.waivers import Waiver
 from virtqual.verdict.batches import Ruling
+from virtqual.verdict.budget import Budget
+from virtqual.verdict.metric import Metric
 from virtqual.verdict.outcome import Outcome, format_ratio, format_value
 from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.rule import BETA, FLOOR, LOOKS, Cause, earlier_pairs_needed, resolved_margin
 from virtqual.verdict.verdict import Interval, Verdict
+from virtqual.verdict.waiver import Waiver
 
 TOO_GOOD = (
     f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "

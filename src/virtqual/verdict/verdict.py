@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from virtqual.references.budgets import Gate
+from virtqual.verdict.budget import Gate
 from virtqual.verdict.outcome import Outcome, format_ratio
 
 Better = Literal["lower", "higher"]

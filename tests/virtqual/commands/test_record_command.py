@@ -71,6 +71,25 @@ def test_the_diff_is_shown_and_nothing_is_written(place):
     assert not list((place / "systems").glob("site/*"))
 
 
+def test_a_time_of_a_metric_that_only_this_directory_has_cannot_exceed_its_run(place, tmp_path, monkeypatch):
+    """A run of 5 s whose program says that it took 30 s is refused, whichever catalogue has the metric."""
+    metric = "{name: site_time, unit: s, better: lower, family: application, description: d}"
+    (place / "metrics/site.yaml").write_text(f"schema: virtqual-metrics/1\nmetrics: [{metric}]\n")
+    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(REFERENCES))
+    sessions = tmp_path / "state/sessions"
+    runs = [
+        run(pair, side, 10.0 * (2 * pair + (side == "virtual")), seconds).model_copy(
+            update={"results": (Result.scalar("site_time", "x", seconds + 0.01 * pair),)}
+        )
+        for pair in range(4)
+        for side, seconds in (("native", 30.0), ("virtual", 3.0))
+    ]
+    keep(load(sessions / "s1").model_copy(update={"session": "s3", "runs": runs}), sessions)
+    result = CliRunner().invoke(app, ["record", "s3", "--references", str(place)])
+    assert "site_time@x has 0 native runs" in result.output
+    assert "site_time: [" not in result.output
+
+
 def test_what_was_shown_is_written_when_asked_for(place):
     assert CliRunner().invoke(app, ["record", "s1", "s2", "--write"]).exit_code == 0
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == [

@@ -14,7 +14,7 @@ from virtqual import cli, qualify
 from virtqual.commands import speaking
 from virtqual.errors import RefusedError
 from virtqual.qualify.opening import _make_directory
-from virtqual.references.metrics import Metrics
+from virtqual.verdict.metric import Metrics
 
 ON = ["qualify", "--system", "x"]
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from made_runs import keep, session_of
 from virtqual.cli import app
-from virtqual.references.load import claim_ids
+from virtqual.references import project_references
 from virtqual.report.terminal import Terminal
 from virtqual.runs import Result
 from virtqual.session import judge as judging
@@ -68,7 +68,7 @@ def sent(native=NATIVE, virtual=None, metric="rdma_send_latency", setting="two n
 
 
 def test_every_canary_protects_published_claims():
-    known = claim_ids(judging.paths.references() / "published")
+    known = project_references().claims
     found = judging.canaries([])
     assert len(found) == 4
     assert {claim for one in found for claim in one.protects} <= set(known)

@@ -1,7 +1,8 @@
 import pytest
 
 from virtqual.files.datafile import DataError
-from virtqual.references.metrics import Metric, UnknownMetricError, load_metrics
+from virtqual.references.metrics import load_metrics
+from virtqual.verdict.metric import Metric, UnknownMetricError
 
 GOOD = """\
 schema: virtqual-metrics/1

@@ -7,15 +7,19 @@ from made_series import judge_session
 
 from made_runs import STACK, made_run
 from virtqual.preflight.admit import Admitted
-from virtqual.references import Asked, Budget, CheckSet, HypervisorClass, Waiver
+from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
 from virtqual.session import conclusion
 from virtqual.session.judge import Judged
 from virtqual.session.session import Session
 from virtqual.verdict import Case, Prior
+from virtqual.verdict.budget import Budget, HypervisorClass
+from virtqual.verdict.waiver import Waiver
 
-KVM = HypervisorClass("kvm", "overhead", True, "KVM", "a reason")
-PRIOR = Prior(0.02, 20, "A/A history")
+KVM = HypervisorClass(
+    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
+)
+PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
 DAY = date(2026, 6, 1)
 RUNS = [
     made_run("native", 0, check=check, results=(Result.scalar(metric, "here", 1.0),))
@@ -23,7 +27,7 @@ RUNS = [
 ]
 #: What there is, and what the class asks for, where a test says nothing else.
 CASES = ("hpl %size=1", "dgemm", "hplike %size=1")
-ASKED = CheckSet("full", (Asked("hpl"), Asked("dgemm")))
+ASKED = CheckSet(scope="full", checks=(RequiredCheck(check="hpl"), RequiredCheck(check="dgemm")))
 
 
 @pytest.fixture
@@ -59,7 +63,17 @@ def concluded(metrics, make):
 
 
 def waiver(gate, up_to=0.5):
-    return Waiver("hpl", None, gate, up_to, "kvm", "9", "ops", "known", DAY)
+    return Waiver(
+        metric="hpl",
+        setting=None,
+        gate=gate,
+        up_to=up_to,
+        hypervisor_class="kvm",
+        build="9",
+        owner="ops",
+        reason="known",
+        expires=DAY,
+    )
 
 
 def test_what_a_waiver_accepts_is_not_called_within(concluded):
@@ -89,7 +103,12 @@ ACCEPTED = waiver("overhead")
 
 
 def test_less_than_the_class_asks_for_is_an_answer_about_those_checks(concluded):
-    asked = CheckSet("full", tuple(map(Asked, ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream"))))
+    asked = CheckSet(
+        scope="full",
+        checks=tuple(
+            RequiredCheck(check=name) for name in ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream")
+        ),
+    )
     session = concluded(ACCEPTED, asked=asked)
     assert (session.exit_code, session.outcome) == (0, "WITHIN")
     assert session.qualified == (
@@ -104,7 +123,7 @@ def test_a_name_alone_asks_for_all_cases_of_that_check_and_of_no_other(concluded
     session = concluded(ACCEPTED, known=[*CASES, "hpl %size=2", "hpl %size=3"])
     assert session.qualified == "no (1 of the 2 checks that class kvm asks for were judged: missing hpl)"
     assert session.missing == ["hpl %size=2", "hpl %size=3"]
-    one = CheckSet("full", (Asked("hpl %size=1"),))
+    one = CheckSet(scope="full", checks=(RequiredCheck(check="hpl %size=1"),))
     assert concluded(ACCEPTED, asked=one, known=["hpl %size=1", "hpl %size=12"]).missing == []
 
 
@@ -122,7 +141,7 @@ def test_which_cases_there_are_must_be_known(concluded):
     ],
 )
 def test_what_a_system_does_not_have_is_said_and_never_counts_as_passed(concluded, features, qualified):
-    asked = CheckSet("full", (*ASKED.checks, Asked("rdma_latency", "rdma")))
+    asked = CheckSet(scope="full", checks=(*ASKED.checks, RequiredCheck(check="rdma_latency", where="rdma")))
     session = concluded(ACCEPTED, asked=asked, **features)
     assert session.qualified.startswith(qualified)
     assert session.missing == (["rdma_latency"] if qualified.startswith("no") else [])
@@ -136,7 +155,7 @@ def test_a_class_for_which_no_file_says_what_it_asks_for_qualifies_nothing(concl
 
 
 def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
-    session = concluded(asked=CheckSet("full", (Asked("milc"),)))
+    session = concluded(asked=CheckSet(scope="full", checks=(RequiredCheck(check="milc"),)))
     assert (session.qualified, session.missing) == ("no (over)", [])
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from virtqual.harness import catalogue
 from virtqual.qualify import concluding
-from virtqual.references import Asked, CheckSet
-from virtqual.references.load import known
+from virtqual.references import CheckSet, RequiredCheck, project_references
 from virtqual.session.log import LOG, FactsWritten, Finished, Log
 from virtqual.session.session import SessionDocument
 
@@ -83,8 +82,9 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
             event = Finished(run=event.run.model_copy(update={"hosts": hosts}))
         if not isinstance(event, FactsWritten):
             Log(log.directory).append(event)
-    asked = {"kvm": CheckSet("quick", (Asked("lammps"),))}
-    monkeypatch.setattr(concluding, "references", lambda: replace(known(), qualifications=asked))
+    asked = {"kvm": CheckSet(scope="quick", checks=(RequiredCheck(check="lammps"),))}
+    references = replace(project_references(), qualifications=asked)
+    monkeypatch.setattr(concluding, "project_references", lambda: references)
     cases = [run.check for run in log.session().runs]
 
     def concluded(*entries):

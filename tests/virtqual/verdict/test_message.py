@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from made_series import alone, samples_of
 
-from virtqual.references import Budget, Quantity
 from virtqual.verdict import Interval, Prior
+from virtqual.verdict.budget import Budget, Quantity
 from virtqual.verdict.outcome import format_value
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.texts import range_text
 
-PRIOR = Prior(0.02, 20, "A/A history")
+PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
 FIVE = Budget.of(0.05, margin=0.05)
 
 
@@ -61,7 +61,7 @@ def test_nothing_measured(metrics):
 
 def test_a_curve_with_a_finding(metrics, make):
     rows = [[0.0, 0.0, 0.3, 0.3]] * 8
-    budget = Budget.of(0.05, absolute=Quantity(0.1, "us"), margin=0.1)
+    budget = Budget.of(0.05, absolute=Quantity(value=0.1, unit="us"), margin=0.1)
     text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, PRIOR).message
     assert text == (
         "OVER mpi_latency@here: overhead 1.35x worse (1.31x to 1.37x) from 4 to 8 B; native 10, "
@@ -80,7 +80,7 @@ def test_too_good_to_be_true(metrics, make):
 
 def test_an_earlier_session_that_is_too_short(metrics, make):
     now, before = make(metrics["lammps_loop_time"], [0.0] * 8), make(metrics["lammps_loop_time"], [0.0] * 4)
-    text = alone(now, FIVE, Prior(0.03, 20, "A/A history"), baseline=before).message
+    text = alone(now, FIVE, Prior(sigma=0.03, df=20, source="A/A history"), baseline=before).message
     assert text.splitlines()[1] == (
         "the earlier session has 4 pairs: a change could hide up to 7.3% above what is allowed, more than "
         "5%; with the noise that is known, it takes 13 pairs (virtqual qualify --pairs 13), or fewer with a "
@@ -106,7 +106,7 @@ def test_a_change(metrics, make):
 
 
 def test_budgets_by_size(references, metrics, make):
-    budget = Budget((*FIVE.terms, *Budget.of(0.2, margin=0.1).terms))
+    budget = Budget(terms=(*FIVE.terms, *Budget.of(0.2, margin=0.1).terms))
     verdict = alone(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, PRIOR)
     assert verdict.budget == "<= 1.05x (margin 0.05) -inf to inf B; <= 1.2x (margin 0.1) -inf to inf B"
 

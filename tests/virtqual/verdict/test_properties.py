@@ -10,7 +10,6 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from made_series import REFERENCES, alone, judge_session, samples_of
 
-from virtqual.references import Budget
 from virtqual.references.metrics import load_metrics
 from virtqual.verdict import (
     Case,
@@ -19,6 +18,7 @@ from virtqual.verdict import (
     Verdict,
     judge_sessions,
 )
+from virtqual.verdict.budget import Budget
 from virtqual.verdict.pairs import Pair, Series, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.texts import TOO_GOOD
@@ -31,7 +31,7 @@ level = st.floats(-0.5, 0.5)
 noise = st.floats(-0.08, 0.08)
 counts = st.sampled_from((*LOOKS, 3, 5, 10, 20))
 metrics = st.sampled_from(SCALARS)
-priors = st.builds(Prior, st.floats(0.003, 0.1), st.floats(2, 50), st.just("drawn"))
+priors = st.builds(Prior, sigma=st.floats(0.003, 0.1), df=st.floats(2, 50), source=st.just("drawn"))
 budgets = st.builds(lambda b, m: Budget.of(b, margin=m), st.floats(0, 0.2), st.floats(0.01, 0.3))
 
 
@@ -90,7 +90,7 @@ def test_swapping_native_and_virtual_turns_the_sign(metric, values, prior):
     assert {one.outcome, other.outcome} != {Outcome.OVER}
     # What speaks for the guest is pulled in and what speaks against it is not: both look the worse for it.
     assert one.overhead.log + other.overhead.log >= -1e-9
-    wide = replace(prior, sigma=0.1)  # wide enough for nothing to be pulled in
+    wide = prior.model_copy(update={"sigma": 0.1})  # wide enough for nothing to be pulled in
     one, other = alone(there, budget, wide), alone(swapped, budget, wide)
     assert one.overhead.log == pytest.approx(-other.overhead.log, abs=1e-9)
 
@@ -194,7 +194,7 @@ HOSTS = {
     "rotated": ("abab", "xyyx"),
 }
 PRIORS = [
-    Prior(sigma, df, "drawn", common=common, between=between, between_df=between_df)
+    Prior(sigma=sigma, df=df, source="drawn", common=common, between=between, between_df=between_df)
     for sigma, df in ((0.01, 6), (0.03, 20))
     for common in (0.0, 0.02)
     for between, between_df in ((0.0, 4.0), (0.02, 4.0), (0.02, math.inf))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from made_series import alone
 
-from virtqual.references import Budget
 from virtqual.verdict import Outcome, Prior, Verdict
+from virtqual.verdict.budget import Budget
 
-PRIOR = Prior(0.03, 20, "A/A history", common=0.01)
+PRIOR = Prior(sigma=0.03, df=20, source="A/A history", common=0.01)
 SIZES = tuple(2.0**i for i in range(12))
 
 
@@ -48,7 +48,7 @@ def test_its_keys_are_a_contract(curve):
 def test_an_endless_bound_is_nothing_in_json(metrics, make):
     """JSON has no infinity; one value bounds nothing."""
     series = make(metrics["hpl"], [0.1])
-    record = alone(series, Budget.of(0.05, margin=0.1), Prior(0.03, 1, "little"))
+    record = alone(series, Budget.of(0.05, margin=0.1), Prior(sigma=0.03, df=1, source="little"))
     text = record.model_dump_json()
     assert Verdict.model_validate_json(text) == record
     assert "NaN" not in text

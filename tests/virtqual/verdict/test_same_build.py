@@ -37,8 +37,8 @@ def cases(rng, references, families, make, name, noise, earlier, known):
         before, now = drawn(earlier), drawn(LOOKS[-1])
         for gate in gates:
             budget = references.budget(now, name, gate=gate)
-            history = replace(
-                prior, sigma=known * prior.sigma, common=known * prior.common, between=known * prior.between
+            history = prior.model_copy(
+                update={name: known * getattr(prior, name) for name in ("sigma", "common", "between")}
             )
             yield Case(now, budget, history, baseline=before if gate == "change" else None)
 

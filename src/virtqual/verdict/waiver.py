@@ -3,52 +3,46 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import date
+from typing import Annotated
 
-from virtqual.references.budgets import Gate
-from virtqual.references.metrics import Metric
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from virtqual.files.datafile import DataModel
+from virtqual.verdict.budget import Gate
+from virtqual.verdict.metric import Metric, Positive, Text
 
 
-@dataclass(frozen=True)
-class Waiver:
-    """An OVER that somebody has accepted for a time, up to a size.
+class Waiver(DataModel):
+    """An OVER that its owner accepts for one build and for a time.
 
-    Parameters
+    Attributes
     ----------
-    metric
-        Name of the metric.
     setting
         Setting of the metric; None for every setting.
     gate
-        Whether the ``overhead`` is accepted or its ``change`` since an earlier session: they are two answers.
+        The ``overhead`` is accepted, or its ``change`` since an earlier session.
     up_to
-        The worst that is accepted, as virtual/native (of a change: as the ratio of two overheads): below 1
-        for rates, above 1 for times.
-    hypervisor_class
-        The class it holds under.
+        The worst accepted ratio, virtual/native or for a change the ratio of two overheads: below 1 for
+        rates, above 1 for times.
     build
-        The hypervisor build it holds for; a waiver never outlives a build.
-    owner
-        Who answers for it.
-    reason
-        Why it is acceptable.
+        The hypervisor build; a waiver never outlives a build.
     expires
         The last day on which it holds.
-    where
-        ``file:line`` it was read from.
     """
 
-    metric: str
-    setting: str | None
+    model_config = ConfigDict(populate_by_name=True)
+
+    metric: Text
+    setting: Text | None = None
     gate: Gate
-    up_to: float
-    hypervisor_class: str
-    build: str
-    owner: str
-    reason: str
+    up_to: Positive
+    hypervisor_class: Annotated[Text, Field(alias="class")]
+    build: Text
+    owner: Text
+    reason: Text
     expires: date
-    where: str = ""
+    _where: str = PrivateAttr("")
 
     def matches(self, metric: str, setting: str, gate: Gate, hypervisor_class: str, build: str) -> bool:
         """Return whether it is about this result, expired or not, and however bad the result is."""
@@ -66,11 +60,11 @@ class Waiver:
         return log <= worst
 
     def holds(self, today: date) -> bool:
-        """Return whether it has not expired by `today`."""
+        """Return whether it has not expired."""
         return today <= self.expires
 
     def text(self, today: date) -> str:
-        """Return it as a report shows it."""
+        """Return the waiver as a report shows it."""
         if not self.holds(today):
             return f"waiver of {self.owner} expired on {self.expires} ({self.where})"
         name = self.metric if self.setting is None else f"{self.metric}@{self.setting}"
@@ -78,5 +72,16 @@ class Waiver:
 
     @property
     def accepted(self) -> str:
-        """The accepted ratio, who accepted it, and until when: ``0.92x by ops until 2026-06-01``."""
+        """The accepted ratio, its owner and its last day: ``0.92x by ops until 2026-06-01``."""
         return f"{self.up_to:g}x by {self.owner} until {self.expires}"
+
+    @property
+    def where(self) -> str:
+        """``file:line`` that it was read from."""
+        return self._where
+
+    def read_from(self, where: str) -> Waiver:
+        """Return the waiver with the ``file:line`` that it was read from."""
+        waiver = self.model_copy()
+        waiver._where = where
+        return waiver

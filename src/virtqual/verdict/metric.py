@@ -1,0 +1,114 @@
+"""Metrics, and what an entry of the reviewed data is about: one metric, or a family of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from virtqual.errors import UsageError
+from virtqual.files.datafile import DataModel
+from virtqual.files.wording import suggest
+
+Direction = Literal["lower", "higher"]
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Metric(DataModel):
+    """A quantity that a program reports once per run.
+
+    Attributes
+    ----------
+    better
+        The better direction.
+    family
+        Metrics of one family share budgets and noise if they have none of their own.
+    kind
+        ``curve``: one value for each of several sizes.
+    axis, axis_unit
+        Quantity and unit of a curve's sizes, such as message size in B.
+    judged
+        False if the metric only explains others; it has neither budget nor noise.
+    description
+        One line for the reader of a report.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    unit: Text
+    better: Direction
+    family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    kind: Literal["scalar", "curve"] = "scalar"
+    axis: str = ""
+    axis_unit: str = ""
+    judged: bool = True
+    description: Text
+
+    @model_validator(mode="after")
+    def _check_axis(self) -> Self:
+        if self.kind == "curve" and not (self.axis and self.axis_unit):
+            raise ValueError("a curve needs `axis` and `axis_unit`: what it runs over, and in which unit.")
+        if self.kind == "scalar" and (self.axis or self.axis_unit):
+            raise ValueError("a scalar has no axis: remove `axis` and `axis_unit`, or make it a curve.")
+        return self
+
+
+class UnknownMetricError(UsageError, KeyError):
+    """A metric that no catalogue file declares."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Metrics(Mapping[str, Metric]):
+    """The catalogue: metrics by name; an unknown name is an `UnknownMetricError` with similar names."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = {metric.name: metric for metric in metrics}
+
+    def __getitem__(self, name: str) -> Metric:
+        try:
+            return self._metrics[name]
+        except KeyError:
+            raise UnknownMetricError(f"unknown metric {name!r}: {suggest(name, self._metrics)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._metrics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """Names of all families."""
+        return frozenset(metric.family for metric in self._metrics.values())
+
+
+class Target(DataModel):
+    """Base of entries that are about one metric or one family, in one setting or in all."""
+
+    metric: Text | None = None
+    family: Text | None = None
+    setting: Text | None = None
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        if self.metric is not None and self.family is not None:
+            raise ValueError("name either a `metric` or a `family`.")
+        return self
+
+    def applies_to(self, metric: Metric, setting: str | None) -> bool:
+        """Return whether the entry is about a metric in a setting."""
+        if self.setting not in (None, setting):
+            return False
+        return metric.name == self.metric if self.metric is not None else metric.family == self.family
+
+    @property
+    def rank(self) -> tuple[bool, ...]:
+        """Sort key: entries for a metric before those for a family, with a setting before without."""
+        return self.metric is None, self.setting is None

@@ -1,0 +1,74 @@
+"""The noise of a metric, as far as it is known before the first pair."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from virtqual.verdict.metric import NotNegative, Positive, Target, Text
+
+STATED_BETWEEN_DF = 4.0
+"""Weight of a stated spread of boots, in degrees of freedom, if its origin is not stated.
+
+An opinion that is believed like a bound makes nearly every session against an earlier one OVER if boots
+vary by several times as much ("Boots that nobody measured" in docs/decision.md). With 4 the boots of a few
+sessions soon outweigh it, and it costs little if it is small beside the noise of the pairs.
+"""
+
+
+def _read_bound(value: Any) -> Any:
+    return math.inf if value == "bound" else value
+
+
+class Prior(Target):
+    """Noise of one pair's log difference, from A/A history or stated.
+
+    Attributes
+    ----------
+    sigma
+        Standard deviation of the difference at one point, beyond `common`; one number, or one for each point.
+    points
+        Sizes of the curve that `sigma` has a number for.
+    df
+        Weight of this knowledge: degrees of freedom that it counts for against the session's own pairs.
+    source
+        Origin of the numbers; shown with the verdict.
+    correlation
+        Of neighbouring points of a curve; it falls as a power with their distance.
+    common
+        Standard deviation of what a pair's whole curve shares.
+    between
+        Standard deviation of the difference that a new boot of the virtual machine makes.
+    between_df
+        Degrees of freedom of `between`: boots less one if it was measured, `STATED_BETWEEN_DF` if it is an
+        opinion, infinite (in files ``bound``) if boots do not exceed it.
+    """
+
+    sigma: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, strict=False)]
+    points: Annotated[tuple[NotNegative, ...], Field(strict=False)] | None = None
+    df: Positive
+    source: Text
+    correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    common: NotNegative = 0.0
+    between: NotNegative = 0.0
+    between_df: Annotated[float, Field(gt=0), BeforeValidator(_read_bound)] = STATED_BETWEEN_DF
+
+    def covariance(self, width: int) -> NDArray[np.float64]:
+        """Return the covariance of one pair's differences, shape (width, width).
+
+        Raises
+        ------
+        ValueError
+            `sigma` has numbers for another number of points.
+        """
+        if isinstance(self.sigma, tuple) and len(self.sigma) != width:
+            raise ValueError(f"the prior has {len(self.sigma)} points, the series {width}.")
+        sigma = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), (width,))
+        index = np.arange(width)
+        distance = np.abs(index[:, None] - index[None, :])
+        covariance: NDArray[np.float64] = np.outer(sigma, sigma) * self.correlation**distance + self.common**2
+        return covariance
