@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from following import until
 from made_runs import read_session
@@ -20,6 +19,26 @@ from virtqual.stack.manifest import Manifest, Program
 
 ROOT = Path(__file__).parents[1]
 FAKE = ROOT / "tests/fakeslurm"
+
+
+#: Events of Python's audit that start a process.
+PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="skip each test when it starts a process")
+
+
+def pytest_configure(config):
+    """Skip a test at its first process if --quick is set: no list of slow tests can become outdated."""
+    if config.getoption("--quick"):
+        worker = os.getpid()
+
+        def audit(event, _arguments):
+            if event in PROCESS_EVENTS and os.getpid() == worker and "PYTEST_CURRENT_TEST" in os.environ:
+                pytest.skip("starts a process: `ci/test` without --quick runs it")
+
+        sys.addaudithook(audit)
 
 
 @dataclass
@@ -148,5 +167,7 @@ def browser():
     executable = shutil.which("chromium")
     if executable is None:
         pytest.skip("there is no chromium here (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright  # takes half a second, and few tests need it
+
     with sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
