@@ -24,6 +24,8 @@ FAKE = ROOT / "tests/fakeslurm"
 #: Events of Python's audit that start a process.
 PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
+STARTS_A_PROCESS = "starts a process: `ci/test` without --quick runs it"
+
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="skip each test when it starts a process")
@@ -36,7 +38,7 @@ def pytest_configure(config):
 
         def audit(event, _arguments):
             if event in PROCESS_EVENTS and os.getpid() == worker and "PYTEST_CURRENT_TEST" in os.environ:
-                pytest.skip("starts a process: `ci/test` without --quick runs it")
+                pytest.skip(STARTS_A_PROCESS)
 
         sys.addaudithook(audit)
 
@@ -162,8 +164,10 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture(scope="session")
-def browser():
+def browser(pytestconfig):
     """A headless Chromium, that of the distribution."""
+    if pytestconfig.getoption("--quick"):
+        pytest.skip(STARTS_A_PROCESS)  # Playwright starts it in a coroutine, which no exception leaves
     executable = shutil.which("chromium")
     if executable is None:
         pytest.skip("there is no chromium here (Debian: apt-get install chromium)")
