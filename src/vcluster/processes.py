@@ -1,4 +1,4 @@
-"""Processes told apart by id, start time and boot, so that a re-used id is never mistaken."""
+"""Processes told apart by id, start time and boot, so that a reused id is never mistaken."""
 
 from __future__ import annotations
 
