@@ -57,6 +57,7 @@ COMMANDS = (
     "preflight",
     "record",
     "report",
+    "schema",
     "setup",
     "stack",
     "status",

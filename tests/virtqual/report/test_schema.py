@@ -1,40 +1,40 @@
-"""The schemas below docs/ are those of what is written, and documents are of their form."""
+"""`virtqual schema` prints the form of what is written and read, and documents are of this form."""
 
 import json
+from functools import cache
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from test_page import DECLARED, one, session
 from typer.testing import CliRunner
 
-from virtqual import paths
+from virtqual.cli import app
 from virtqual.commands import judge
-from virtqual.report import machines, schemas
+from virtqual.report import machines
 from virtqual.runs import Result
 from virtqual.session.log import document_of
-from virtqual.session.measured import SampleRow
-
-WHERE = paths.root() / "docs/schemas"
 
 
-def valid(name, document):
-    Draft202012Validator(json.loads((WHERE / f"{name}.json").read_text())).validate(document)
+@cache
+def validator(name):
+    return Draft202012Validator(json.loads(CliRunner().invoke(app, ["schema", name]).stdout))
 
 
-def test_they_are_written_down_as_they_are():
-    for name, content in schemas.documents():
-        told = "`python -m virtqual.report.schemas docs/schemas` writes them again"
-        assert json.loads((WHERE / name).read_text()) == content, told
-    assert {file.name for file in WHERE.iterdir()} == {name for name, _ in schemas.documents()}
+def test_documents_are_listed_and_another_name_is_a_usage_error():
+    listed = CliRunner().invoke(app, ["schema"])
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["session", "verdict", "sample"]
+    unknown = CliRunner().invoke(app, ["schema", "sesion"])
+    assert unknown.exit_code == 2
+    assert "did you mean session?" in unknown.stderr
 
 
 @pytest.mark.parametrize("times", [1.0, 1.5, 0.3])
 def test_sessions_are_of_their_form(times):
     document = json.loads(document_of(one(times, pairs=12)))
-    valid("session", document)
+    validator("session").validate(document)
     for wrong in ({"outcome": 7}, {"failures": [{}]}, {"more": 1}):
         with pytest.raises(ValidationError):
-            valid("session", {**document, **wrong})
+            validator("session").validate({**document, **wrong})
 
 
 def test_lines_of_judge_are_of_their_form(tmp_path):
@@ -47,11 +47,11 @@ def test_lines_of_judge_are_of_their_form(tmp_path):
     lines = CliRunner().invoke(judge.app, [str(file), *options]).stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["series", "session"]
     for line in lines:
-        valid("verdict", json.loads(line))
+        validator("verdict").validate(json.loads(line))
 
 
 def test_the_columns_of_samples_are_those_that_judge_reads():
-    assert tuple(SampleRow.model_fields) == machines.COLUMNS
+    assert list(validator("sample").schema["properties"]) == list(machines.COLUMNS)
     row = {
         "session": "s",
         "metric": "m",
@@ -61,6 +61,6 @@ def test_the_columns_of_samples_are_those_that_judge_reads():
         "pair": 0,
         "side": "native",
     }
-    valid("sample", {**row, "value": 1.5})
+    validator("sample").validate({**row, "value": 1.5})
     with pytest.raises(ValidationError):
-        valid("sample", {**row, "value": 1.5, "side": "guest"})
+        validator("sample").validate({**row, "value": 1.5, "side": "guest"})
