@@ -16,7 +16,7 @@ from virtqual import paths
 from virtqual.commands.speaking import write_output
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, notes, place_of, told
-from virtqual.history.nights import by_place
+from virtqual.history.nights import group_by_place
 from virtqual.references import project_references
 from virtqual.references.marks import load_marks
 from virtqual.report import page
@@ -24,7 +24,7 @@ from virtqual.report.console import verbatim
 from virtqual.session.store import ids
 from virtqual.session.summary import Summary, summaries
 
-_say = verbatim()
+_console = verbatim()
 
 
 def command(
@@ -32,70 +32,74 @@ def command(
     hypervisor_class: Annotated[str, typer.Option("--class", help="only this class")] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML file instead")] = None,
 ) -> None:
-    """Say which build made which metric slower, since when, and what else changed with it.
+    """Show which build made which metric slower, since when, and what else changed with it.
 
     Each session's overhead is relative to the native runs of the same night, so
-    that a machine that becomes faster or slower as a whole moves nothing. Where
-    nothing changed, 1 % of histories show a step or a drift. The report decides
-    nothing: each session judges its own build.
+    that a machine that becomes faster or slower as a whole changes nothing. 1 % of
+    histories show a step or a drift if nothing changed. The report does not decide:
+    each session judges its own build.
     """
-    found = list(_read(paths.sessions()))
-    known = [one for one in found if isinstance(one, Summary) and system in ("", one.system)]
-    known = [one for one in known if hypervisor_class in ("", one.hypervisor_class)]
-    left = [one for one in found if isinstance(one, VirtqualError)]
-    if not known:
-        unread = f"; left out: {'; '.join(map(str, left[:3]))}" if left else ""
+    sessions = list(_read(paths.sessions()))
+    selected = [
+        session
+        for session in sessions
+        if isinstance(session, Summary)
+        and system in ("", session.system)
+        and hypervisor_class in ("", session.hypervisor_class)
+    ]
+    errors = [session for session in sessions if isinstance(session, VirtqualError)]
+    if not selected:
+        unread = f"; left out: {'; '.join(map(str, errors[:3]))}" if errors else ""
         raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
-    places = [place_of(where, kind, nights) for (where, kind), nights in by_place(known)]
+    places = [place_of(*place, nights) for place, nights in group_by_place(selected)]
     marks = load_marks(paths.references())
     if output is not None:
-        write_output(page.render_history(places, marks, [str(one) for one in left]), output)
-        _say.print(str(output), soft_wrap=True)
+        write_output(page.render_history(places, marks, [str(error) for error in errors]), output)
+        _console.print(str(output), soft_wrap=True)
         return
     for place in places:
-        _say.print(Text(place.title, "bold"))
+        _console.print(Text(place.title, "bold"))
         for change in told(place, marks):
-            _say.print(Text(f"\n{change.where}"))
+            _console.print(Text(f"\n{change.where}"))
             for name, size in change.metrics:
-                _say.print(_indented(Text(f"{name}: ", "bold").append(size, "default")))
+                _console.print(_indent(Text(f"{name}: ", "bold").append(size, "default")))
             for note in change.notes:
-                _say.print(_indented(Text(note, "dim")))
-        _say.print("", _table(place))
+                _console.print(_indent(Text(note, "dim")))
+        _console.print("", _make_table(place))
         for note in notes(place, marks, project_references().waivers):
-            _say.print(note, style="dim")
-    for unreadable in left:
-        _say.print(Text(f"left out: {unreadable}", style="yellow"), soft_wrap=True)
+            _console.print(note, style="dim")
+    for error in errors:
+        _console.print(Text(f"left out: {error}", style="yellow"), soft_wrap=True)
 
 
 def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
-    """Yield all sessions in short; those that nobody has listed yet take a moment each."""
+    """Yield the summaries of all sessions; a progress bar shows that new ones are made."""
     console = verbatim(stderr=True)
-    every = summaries(sessions)
-    known = track(
-        every,
+    tracked = track(
+        summaries(sessions),
         "reading sessions",
         len(ids(sessions)),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
-    for _, one in known:
-        yield one
+    for _, summary in tracked:
+        yield summary
 
 
-def _indented(text: Text) -> Padding:
+def _indent(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 2))
 
 
-def _table(place: Place) -> Table:
-    # So narrow that names of metrics stay whole in 80 columns.
+def _make_table(place: Place) -> Table:
+    # Narrow columns keep names of metrics whole in 80 columns.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold")
     table.add_column("sessions", justify="right", no_wrap=True)
     for title in ("first build", "last build"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("changes", no_wrap=True)
-    for one in place.metrics:
-        first, last = one.levels[0], one.levels[-1]
-        table.add_row(one.name, str(len(one.sessions)), first.text, last.text, one.outcome)
+    for metric in place.metrics:
+        first, last = metric.levels[0], metric.levels[-1]
+        table.add_row(metric.name, str(len(metric.sessions)), first.text, last.text, metric.outcome)
     return table

@@ -15,7 +15,7 @@ from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
 from virtqual.history.channels import read_notify
-from virtqual.history.nights import ANSWERS, by_place, gap, notices, standings
+from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
 from virtqual.report.console import verbatim
 from virtqual.session.summary import Summary, summaries
 
@@ -51,7 +51,7 @@ def command(
     settings = read_notify(file) if file.exists() else None
     expected = settings.expected if settings else None
     codes = []
-    for _, nights in by_place(readable):
+    for _, nights in group_by_place(readable):
         code, line = describe_state(nights, now, expected)
         console.print(Text(line, style=STYLES.get(code, "bold red")), soft_wrap=True)
         codes.append(code)
@@ -65,8 +65,8 @@ def command(
         # The newest session may have any outcome.
         codes.append(UNDECIDED)
     if notify and settings and readable:
-        due = notices(readable, expected=expected, now=now)
-        spans = {place: _span(nights) for place, nights in by_place(readable)}
+        due = find_notices(readable, expected=expected, now=now)
+        spans = {place: _span(nights) for place, nights in group_by_place(readable)}
         sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
         console.print(f"{pluralize(sent, 'notice')} sent")
         if failures:
@@ -86,7 +86,7 @@ def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta
     answered = [night for night in nights if night.answered]
     if not answered:
         return BROKEN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
-    stands = standings(answered)
+    stands = find_standings(answered)
     outcomes = ["OVER" if over and night.exit_code in ANSWERS else night.outcome for night, over in stands]
     last, over = stands[-1]
     count = len(list(takewhile(lambda outcome: outcome == outcomes[-1], reversed(outcomes))))
@@ -97,7 +97,7 @@ def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta
         line += f"; OVER: {list_names(sorted(over), 3)}"
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
-    if expected and (since := gap(nights, expected, now)):
+    if expected and (since := find_gap(nights, expected, now)):
         codes.append(BROKEN)
         line += f"; NO SESSION that came to an end since {since:%Y-%m-%d %H:%M}"
     return max(codes, key=CODE_ORDER.index), line
