@@ -127,7 +127,7 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
             sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough, such as `head`: the exit code is the same.
+        # The reader, such as `head`, has ended: the exit code is the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

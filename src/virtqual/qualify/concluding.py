@@ -93,9 +93,9 @@ def draw(session: Session, earlier: Session | None, directory: Path) -> None:
         interrupted=basis.interrupted,
         broken=[*basis.broken, *failed],
         unqualified=project_references().hypervisor_class(session.hypervisor_class).unqualified,
-        asked=check_set,
+        check_set=check_set,
         cases=cases,
-        studied="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
+        deliberate_fault="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
     )
     if basis.note:
         session.conclusion += f" {basis.note}"

@@ -1,4 +1,4 @@
-"""What a session comes to: its exit code, its one sentence, and whether the build is qualified."""
+"""The conclusion of a session: its exit code, its sentence, and whether the build is qualified."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EXIT_CODES = {
     Outcome.WITHIN: 0,
 }
 
-#: So many missing checks are named in one line; ``session.json`` has them all.
-SHOWN = 3
+#: One line names these; ``session.json`` has all missing checks.
+MAX_MISSING_SHOWN = 3
 
 
 def refuse(session: Session, items: int) -> None:
@@ -43,13 +43,14 @@ def conclude(
     interrupted: bool = False,
     broken: Sequence[str] = (),
     unqualified: str | None = None,
-    asked: CheckSet | None = None,
+    check_set: CheckSet | None = None,
     cases: Sequence[str] = (),
-    studied: str = "",
+    deliberate_fault: str = "",
 ) -> None:
     """Write the verdicts and the conclusion into a session.
 
-    Where several hold, the first of: interrupted, broken, refused, over, undecided, within or baseline.
+    The first of these that holds is the outcome: interrupted, broken, refused, over, undecided, within or
+    baseline.
 
     Parameters
     ----------
@@ -62,13 +63,13 @@ def conclude(
     broken
         What failed of the infrastructure, in words.
     unqualified
-        Why the class qualifies no build at all, in a few words; empty where it may.
-    asked
-        The checks that must be judged for it; None where no file says: then no build is qualified.
+        Why the class never qualifies a build, in a few words; empty if it can.
+    check_set
+        The checks that must be judged; no build is qualified if it is None.
     cases
-        All cases that there are on this system in the scope of `asked`, by name.
-    studied
-        A fault of the VMs that is there on purpose, in words: no build is qualified with it.
+        The names of all cases of this system in the scope of `check_set`.
+    deliberate_fault
+        Description of a deliberate misconfiguration of the VMs; if set, the build is not qualified.
     """
     verdict = judged.verdict if judged else None
     _keep(session, judged)
@@ -88,20 +89,26 @@ def conclude(
         session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
         count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
         session.conclusion = f"Refused: {count} could not be judged{_first_reason(session)}."
-        if others := [one for one in session.verdicts if one.outcome is not Outcome.INVALID]:
-            session.conclusion += f" Of the others: {_sentence(session, worst_outcome(others), others)}"
+        if judged_verdicts := [v for v in session.verdicts if v.outcome is not Outcome.INVALID]:
+            session.conclusion += " Of the others: "
+            session.conclusion += _sentence(session, worst_outcome(judged_verdicts), judged_verdicts)
     elif verdict is not None:
         session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
         session.conclusion = _sentence(session, answer, session.verdicts)
     if verdict and verdict.slow_runs.found and not (interrupted or broken):
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
     if session.lost:
-        session.conclusion += f" {_lost(session)}"
+        nodes = [node for loss in session.lost for node in loss.nodes]
+        verb = "was" if len(nodes) == 1 else "were"
+        lost = f"{pluralize(len(nodes), 'node')} {verb} lost and set aside: {', '.join(nodes)}."
+        session.conclusion += f" {lost}"
     session.missing = []
-    if reason := _reason_against(session, verdict, unqualified, studied):
+    if reason := _find_reason_against(session, verdict, unqualified, deliberate_fault):
         session.qualified = f"no ({reason})"
     else:
-        session.qualified = _as_asked(session, asked, cases, verdict.accepted if verdict else 0)
+        session.qualified = _answer_for_check_set(
+            session, check_set, cases, verdict.accepted if verdict else 0
+        )
 
 
 def _keep(session: Session, judged: Judged | None) -> None:
@@ -128,54 +135,50 @@ def _first_reason(session: Session) -> str:
     return f" ({reasons[0]})" if len(reasons) == 1 else f" (the first: {reasons[0]})"
 
 
-def _reason_against(
-    session: Session, verdict: SessionVerdict | None, unqualified: str | None, studied: str
+def _find_reason_against(
+    session: Session, verdict: SessionVerdict | None, unqualified: str | None, deliberate_fault: str
 ) -> str | None:
-    """Return why the build is not qualified, whichever checks were judged; None if nothing is against it."""
+    """Return why the build is not qualified for any set of checks; None if it can be."""
     is_qualified, reason = verdict.qualified if verdict else (False, "nothing was measured")
     if unqualified:
         return unqualified
     if session.exit_code not in (0, 1, 3):
         return session.outcome.lower()
-    return studied or (None if is_qualified else reason)
+    return deliberate_fault or (None if is_qualified else reason)
 
 
-def _as_asked(session: Session, asked: CheckSet | None, cases: Sequence[str], accepted: int) -> str:
-    """Return whether all was judged that the class asks for, where all that was judged passes."""
+def _answer_for_check_set(
+    session: Session, check_set: CheckSet | None, cases: Sequence[str], accepted: int
+) -> str:
+    """Return the answer for a session that passes: yes if all checks of the class were judged."""
     name = session.hypervisor_class
-    if asked is None:
+    if check_set is None:
         return f"no (no file in references/qualifications/ says which checks class {name} asks for)"
     sides = [
         side["features"]
         for side in (session.identity["native"], session.identity["virtual"])
         if "features" in side
     ]
-    wanted, without = asked.select(set().union(*sides) if sides else None)
-    short = []
-    for one in wanted:
-        left = [case for case in one.match_cases(cases) if not _passed(session, case)]
-        session.missing += left
-        short += [one.check] if left else []
-    if short:
-        judged = (
-            f"{len(wanted) - len(short)} of the {len(wanted)} checks that class {name} asks for were judged"
-        )
-        return f"no ({judged}: missing {', '.join(short[:SHOWN])}{', ...' if short[SHOWN:] else ''})"
+    required, absent_features = check_set.select(set().union(*sides) if sides else None)
+    missing_checks = []
+    for check in required:
+        missing_cases = [case for case in check.match_cases(cases) if not _has_passed(session, case)]
+        session.missing += missing_cases
+        missing_checks += [check.check] if missing_cases else []
+    if missing_checks:
+        count = f"{len(required) - len(missing_checks)} of the {len(required)}"
+        judged = f"{count} checks that class {name} asks for were judged"
+        more = ", ..." if len(missing_checks) > MAX_MISSING_SHOWN else ""
+        first_checks = ", ".join(missing_checks[:MAX_MISSING_SHOWN]) + more
+        return f"no ({judged}: missing {first_checks})"
     notes = [f"{accepted} accepted by waiver"] if accepted else []
-    notes += [f"without {feature}" for feature in without]
+    notes += [f"without {feature}" for feature in absent_features]
     return f"yes ({', '.join(notes)})" if notes else "yes"
 
 
-def _passed(session: Session, case: str) -> bool:
+def _has_passed(session: Session, case: str) -> bool:
     verdicts = session.verdicts_of(case)
-    return bool(verdicts) and all(one.outcome is Outcome.WITHIN or one.waived for one in verdicts)
-
-
-def _lost(session: Session) -> str:
-    """Return a sentence that names the lost nodes."""
-    nodes = [node for loss in session.lost for node in loss.nodes]
-    were = "was" if len(nodes) == 1 else "were"
-    return f"{pluralize(len(nodes), 'node')} {were} lost and set aside: {', '.join(nodes)}."
+    return bool(verdicts) and all(verdict.outcome is Outcome.WITHIN or verdict.waived for verdict in verdicts)
 
 
 def _sentence(session: Session, answer: Outcome, verdicts: Sequence[Verdict]) -> str:
@@ -187,7 +190,7 @@ def _sentence(session: Session, answer: Outcome, verdicts: Sequence[Verdict]) ->
     totals = Counter(verdict.gate for verdict in verdicts)
     accepted = sum(verdict.waived for verdict in verdicts)
     total = max(totals.values())
-    every = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
+    counted = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
     if answer is Outcome.OVER:
         over = Counter(verdict.gate for verdict in verdicts if _counts_as(verdict, answer))
         parts = [
@@ -196,12 +199,12 @@ def _sentence(session: Session, answer: Outcome, verdicts: Sequence[Verdict]) ->
         return f"{build} is {' and '.join(parts)}."
     if answer is Outcome.UNDECIDED:
         count = sum(_counts_as(verdict, answer) for verdict in verdicts)
-        return f"{count} of {every} are undecided after the pairs allowed: not a pass."
+        return f"{count} of {counted} are undecided after the pairs allowed: not a pass."
     if answer is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
     held = " and the ".join(text for gate, text in limits.items() if totals[gate])
     if accepted:
-        return f"{build} is within the {held}, except {accepted} of {every} accepted by waiver."
+        return f"{build} is within the {held}, except {accepted} of {counted} accepted by waiver."
     return f"{build} is within the {held}: {_metrics(total)}."
 
 

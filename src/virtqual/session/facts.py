@@ -1,4 +1,4 @@
-"""What a session says of itself and of its machines, name by name, so that two sessions can be compared."""
+"""The facts of a session and of its machines by name, so that two sessions can be compared."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ def facts(session: Session) -> dict[str, str]:
         "native processor": session.identity["native"].get("processor", {}),
         "stack": f"{session.stack['name']} ({session.stack['hash']})",
     }
-    return dict(_flattened(stated)) | dict(_of_nodes(session))
+    return dict(_flattened(stated)) | dict(_list_node_facts(session))
 
 
-def _of_nodes(session: Session) -> Iterator[tuple[str, str]]:
+def _list_node_facts(session: Session) -> Iterator[tuple[str, str]]:
     """Yield what the nodes of either side are: every value that any of them shows."""
-    said: dict[str, dict[str, None]] = {}
+    values_by_name: dict[str, dict[str, None]] = {}
     for run in session.runs:
-        hosts = said.setdefault(f"{run.side} hosts", {})
+        hosts = values_by_name.setdefault(f"{run.side} hosts", {})
         hosts.update(dict.fromkeys(run.hosts.get(node, node) for node in run.nodes))
-        for one in run.identity.values():
+        for node in run.identity.values():
             shown = {
-                "kernel": one.kernel.release,
-                "command line": one.kernel.command_line,
-                "microcode": one.cpu.microcode,
-                "firmware": one.hypervisor.firmware,
+                "kernel": node.kernel.release,
+                "command line": node.kernel.command_line,
+                "microcode": node.cpu.microcode,
+                "firmware": node.hypervisor.firmware,
             }
             for name, value in shown.items():
                 if seen(value):
-                    said.setdefault(f"{run.side} {name}", {})[str(value)] = None
-            # What the hosts of VMs say of themselves is part of the build.
-            for field in BUILD if isinstance(one.host, Host) and run.side == "virtual" else ():
-                if seen(value := getattr(one.host, field)):
-                    said.setdefault(f"hypervisor host {field.replace('_', ' ')}", {})[text_of(value)] = None
-    for name, values in said.items():
+                    values_by_name.setdefault(f"{run.side} {name}", {})[str(value)] = None
+            # The settings of the hosts of VMs are part of the build.
+            for field in BUILD if isinstance(node.host, Host) and run.side == "virtual" else ():
+                if seen(value := getattr(node.host, field)):
+                    name = f"hypervisor host {field.replace('_', ' ')}"
+                    values_by_name.setdefault(name, {})[text_of(value)] = None
+    for name, values in values_by_name.items():
         yield name, ", ".join(sorted(values))
 
 

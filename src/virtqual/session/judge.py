@@ -89,28 +89,28 @@ def judge(
     virtqual.verdict.pairs.PairingError
         For what only a bug of the harness produces.
     """
-    known, name = project_references(), session.hypervisor_class
+    class_name = session.hypervisor_class
     admitted = admitted_of(session, earlier=earlier)
     before = None
     if earlier is not None:
-        # What disturbed or refused runs of the earlier session makes them no better a measure now.
-        then = admitted_of(earlier, name)
-        before = Before(then.runs, unfit_since(admitted, then))
+        # Runs of the earlier session that were disturbed or refused are no measure of a change.
+        earlier_admitted = admitted_of(earlier, class_name)
+        before = Before(earlier_admitted.runs, unfit_since(admitted, earlier_admitted))
     verdict = None
     if session.runs:
         cases = cases_of(
             admitted.runs,
-            known,
-            name,
+            project_references(),
+            class_name,
             system=session.system,
             refused=admitted.refused,
             before=before,
-            interrupted=interrupted(session),
+            interrupted=find_interrupted_pairs(session),
         )
         (verdict,) = judge_sessions(
             [cases],
-            hypervisor_class=known.hypervisor_class(name),
-            waivers=known.waivers,
+            hypervisor_class=project_references().hypervisor_class(class_name),
+            waivers=project_references().waivers,
             build=session.build,
             looks=looks,
             share=share,
@@ -123,37 +123,40 @@ def judge(
 def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Session | None = None) -> Admitted:
     """Return which runs of a session may be compared, under its own class or another one.
 
-    Where it is held against an `earlier` session, no run may repeat one of that session's.
+    A run that also stands in the `earlier` session is refused.
     """
     failed = [(failure.check, failure.why) for failure in session.failures]
     chosen = hypervisor_class or session.hypervisor_class
     return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else ())
 
 
-def interrupted(session: Session) -> dict[str, frozenset[int]]:
+def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
     """Return by check the numbers of the pairs that have one run because the session was interrupted then.
 
-    The other run was not begun, or was cancelled, and the pair was run again under another number.  Where a
-    node was lost in the same round, what is missing may be missing for what it would have shown.
+    The other run was not begun, or was cancelled, and the pair was run again under another number. Pairs of a
+    round that lost a node are not returned: their missing runs may be missing for their values.
     """
     lost = {loss.round for loss in session.lost}
     # Their times are in whole seconds.
-    ends = [(datetime.fromisoformat(one.time).timestamp() + 1, one.node_lost) for one in session.resumed]
+    ends = [
+        (datetime.fromisoformat(resumption.time).timestamp() + 1, resumption.node_lost)
+        for resumption in session.resumed
+    ]
     runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
     for run in session.runs:
         runs[run.check, run.pair].append(run)
-    found: dict[str, set[int]] = defaultdict(set)
-    for (check, pair), (one, *other) in runs.items():
-        if other:
+    interrupted: dict[str, set[int]] = defaultdict(set)
+    for (check, pair), (run, *peers) in runs.items():
+        if peers:
             continue
-        turn = pair if one.turn is None else one.turn
-        of_it = [
+        turn = pair if run.turn is None else run.turn
+        round_numbers = [
             part.number for part in session.rounds if check in (part.checks or (check,)) and turn in part
         ]
-        node_lost = next((lost for time, lost in ends if time >= one.end), True)
-        if not node_lost and of_it and of_it[-1] not in lost:
-            found[check].add(pair)
-    return {check: frozenset(pairs) for check, pairs in found.items()}
+        node_lost = next((lost for time, lost in ends if time >= run.end), True)
+        if not node_lost and round_numbers and round_numbers[-1] not in lost:
+            interrupted[check].add(pair)
+    return {check: frozenset(pairs) for check, pairs in interrupted.items()}
 
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:

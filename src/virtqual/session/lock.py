@@ -106,7 +106,7 @@ def name_holder(descriptor: int, who: str) -> None:
 
 
 def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: float) -> None:
-    until, told = time.monotonic() + patience, False
+    until, is_reported = time.monotonic() + patience, False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,9 +117,9 @@ def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: 
                     f"{who} measures on this system now: two at once would disturb each other; "
                     f"wait for its end, or end it (lock: {path})"
                 ) from None
-            if not told:
+            if not is_reported:
                 say(f"{who} has died; waiting until what it started has ended")
-                told = True
+                is_reported = True
             time.sleep(0.2)
         except OSError as error:
             raise InfrastructureError(

@@ -1,6 +1,6 @@
 """The log of a session: one line of JSON for everything that happened, appended at once and never changed.
 
-Whatever dies - a VM, Slurm's controller, ReFrame, virtqual itself - what was measured before is in the log.
+Runs that were measured stay in the log if a VM, Slurm's controller, ReFrame or virtqual dies.
 Several processes append to it: virtqual, and the ReFrame that it started.  Each line is sealed
 (`virtqual.session.seal`), so that a damaged line is refused; facts that runs share are written once
 (`virtqual.session.shared`).
@@ -76,7 +76,7 @@ class FactsWritten(_Event):
 
 
 class Submitted(_Event):
-    """A job was handed to the scheduler: whoever finds the log can look for it.
+    """A job was handed to the scheduler: a reader of the log can look for it.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class SetAside(_Event):
 class Resumed(_Event):
     """The session goes on after it had ended, however it ended: all its jobs were cancelled before.
 
-    What failed of the infrastructure before it will be run again, as after `SetAside`.
+    Cases that failed because of the infrastructure are run again, as after `SetAside`.
     """
 
     event: Literal["resumed"] = "resumed"
@@ -409,7 +409,7 @@ class Log:
                 case Failed():
                     jobs.pop(event.failure.job, None)
                 case SetAside():
-                    # Nobody waits for what the loss has cut off; an allocation that is held is released.
+                    # The jobs that the loss cut off are not waited for; a held allocation is released.
                     jobs = {job: at for job, at in jobs.items() if job in allocations}
                 case Resumed():
                     # It was cancelled before.

@@ -19,8 +19,8 @@ from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Sample, Series, pair_up
 
 #: Noise of a metric that no reviewed file knows: that of most families of references/noise/default.yaml, and
-#: of little weight, since it may come from any machine. Of sessions of 11 series that are all just at their
-#: budgets, 1.5 % have a false OVER where pairs vary by 12 %; with six degrees of freedom 7 % would have.
+#: of little weight, since it may come from any machine. 1.5 % of sessions have a false OVER if 11 series are
+#: all just at their budgets and pairs vary by 12 %; with six degrees of freedom 7 % would have one.
 DECLARED_NOISE = Prior(sigma=0.03, df=2, source="stated: nothing is known of the metric", between=0.003)
 
 
@@ -61,18 +61,18 @@ def series_of(
     virtqual.references.metrics.UnknownMetricError
         A run names a metric that no file declares.
     """
-    found: dict[str, tuple[Result, list[Sample]]] = {}
+    samples_by_series: dict[str, tuple[Result, list[Sample]]] = {}
     for run in runs:
         for result in run.results:
             if only is not None and result.series not in only:
                 continue
-            _, samples = found.setdefault(result.series, (result, []))
+            _, samples = samples_by_series.setdefault(result.series, (result, []))
             samples.append(_sample(run, result))
-    made = {}
-    for name, (first, samples) in found.items():
+    series = {}
+    for name, (first, samples) in samples_by_series.items():
         metric = _declared(first) if first.declared else references.metrics[first.metric]
-        made[name] = pair_up(metric, first.setting, first.points, samples)
-    return made
+        series[name] = pair_up(metric, first.setting, first.points, samples)
+    return series
 
 
 def checks_of(runs: Iterable[Run]) -> dict[str, str]:
@@ -126,8 +126,8 @@ def cases_of(
         gates = ["overhead", "change"] if before else ["overhead"]
     declarations = {result.series: result.declared for run in runs for result in run.results}
     cases = []
-    for name, whole in series_of(runs, references).items():
-        series = replace(whole, cut_off=(interrupted or {}).get(checks[name], frozenset()))
+    for name, uncut in series_of(runs, references).items():
+        series = replace(uncut, cut_off=(interrupted or {}).get(checks[name], frozenset()))
         for gate in gates:
             reasons = (refused or {}).get(checks[name], ())
             baseline = None
@@ -138,11 +138,11 @@ def cases_of(
                 reasons = (*reasons, *more)
             declared = declarations.get(name)
             budget, prior = (
-                _of_declared(declared, hypervisor_class, gate)
+                _make_declared_limits(declared, hypervisor_class, gate)
                 if declared
-                else _of_references(series, references, hypervisor_class, gate, system)
+                else _find_reviewed_limits(series, references, hypervisor_class, gate, system)
             )
-            bounds = (_host_bound(one, references, system) for one in (series, baseline))
+            bounds = (_host_bound(measured, references, system) for measured in (series, baseline))
             cases.append(Case(series, budget, prior, baseline, reasons, *bounds))
     return cases
 
@@ -157,7 +157,7 @@ def _host_bound(series: Series | None, references: References, system: str) -> f
     return references.host_bound(series, system, *places.roles, rotated=places.kind == "rotated")
 
 
-def _of_references(
+def _find_reviewed_limits(
     series: Series, references: References, hypervisor_class: str, gate: Gate, system: str
 ) -> tuple[Budget, Prior]:
     try:
@@ -175,7 +175,7 @@ def declared_noise(gate: Gate) -> Prior:
     return DECLARED_NOISE if gate == "change" else DECLARED_NOISE.model_copy(update={"between": 0.0})
 
 
-def _of_declared(declared: Declared, hypervisor_class: str, gate: Gate) -> tuple[Budget, Prior]:
+def _make_declared_limits(declared: Declared, hypervisor_class: str, gate: Gate) -> tuple[Budget, Prior]:
     """Return budget and noise of a metric that its check declares by itself."""
     budget = Budget.of(
         declared.budget - 1,
@@ -229,5 +229,5 @@ def _sample(run: Run, result: Result) -> Sample:
 
 def _together(names: Iterable[str | None]) -> str:
     """Return names joined, each once: a machine with two nodes is one. Empty where one is not known."""
-    found = set(names)
-    return "" if None in found else "+".join(sorted(name for name in found if name))
+    unique = set(names)
+    return "" if None in unique else "+".join(sorted(name for name in unique if name))

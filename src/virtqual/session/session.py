@@ -141,7 +141,7 @@ class Request(BaseModel):
 
 
 class Head(BaseModel):
-    """What is known of a session before anything runs.
+    """The facts of a session before its first run.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class Failure(BaseModel):
 
     @property
     def node_lost(self) -> bool:
-        """Whether a node died, or did not begin the job."""
+        """A node died, or did not begin the job."""
         return self.state in NODE_STATES
 
     @property
@@ -362,7 +362,7 @@ UNJUDGED_ANSWERS = {
 
 
 class Conclusion(BaseModel):
-    """What a session comes to.
+    """The result of a session.
 
     Attributes
     ----------
@@ -448,7 +448,7 @@ class SessionDocument(Head, Conclusion):
 
     @property
     def node_lost(self) -> bool:
-        """Whether a lost node ended the session, as far as it has ended."""
+        """A lost node ended the session."""
         return bool(self.basis and self.basis.node_lost) or any(f.node_lost for f in self.failures)
 
     @property

@@ -135,8 +135,8 @@ class Facts:
         Raises
         ------
         ValueError
-            The text is not of this form, the facts of the log are too large, a digest is that of another
-            fact, or a fact refers to an unknown one, or to too many.
+            The text is not of this form, or the facts of the log are too large. A digest is that of another
+            fact, or a fact refers to an unknown fact, or to too many.
         """
         contents, size = unpacked(text, min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes))
         self._bytes += size

@@ -1,4 +1,4 @@
-"""Where sessions are kept: found by name, listed, and read; those of other versions are refused."""
+"""The directory of sessions: find a session by name, list all, and read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from virtqual.errors import DamagedError, UsageError, VirtqualError
 from virtqual.session.log import DOCUMENT, LOG, Log
-from virtqual.session.session import SCHEMA, Session
+from virtqual.session.session import Session
 
 T = TypeVar("T")
 #: How far the clock of the node that began a session may be ahead.
@@ -24,15 +24,13 @@ def load(path: Path) -> Session:
     DamagedError
         The log is not as it was written.
     UsageError
-        There is none, or it is of another version.
+        There is none.
     """
     directory = path if path.is_dir() else path.parent
     document, log = directory / DOCUMENT, Log(directory)
     state, has_document = log.state(), document.is_file()
     if has_document and not (directory / LOG).is_file():
-        raise UsageError(
-            f"{directory}: a session of another version: it has no {LOG}, and this virtqual reads {SCHEMA}"
-        )
+        raise UsageError(f"{directory}: no session: it has a {DOCUMENT} and no {LOG}")
     session = log.session()
     # A session may be concluded, or go on, while it is read.
     if has_document and session.outcome == "UNFINISHED" and document.is_file() and log.state() == state:
@@ -55,7 +53,7 @@ def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | 
         except VirtqualError as error:
             yield directory, error
         except Exception as error:
-            # One that makes no sense hides no other.
+            # Report a corrupt session and go on to the next.
             why = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             yield directory, UsageError(f"{directory}: {why}")
 
@@ -93,17 +91,17 @@ def find(name: str, sessions: Path) -> Path:
     as_path = Path(name)
     if name and (as_path.is_dir() or as_path.is_file()):
         return as_path if as_path.is_dir() else as_path.parent
-    known = ids(sessions)
+    names = ids(sessions)
     if name == "last":
         # An id begins with the date, in UTC.
         tomorrow = f"{datetime.now(UTC) + CLOCK_SLACK:%Y%m%d-%H%M%S}"
-        matches = [i for i in known if i <= tomorrow][-1:]
+        matches = [i for i in names if i <= tomorrow][-1:]
     else:
-        matches = [i for i in known if i == name] or [i for i in known if name and i.startswith(name)]
+        matches = [i for i in names if i == name] or [i for i in names if name and i.startswith(name)]
     if len(matches) != 1:
         raise UsageError(
             f"{'several sessions begin' if matches else 'no session begins'} with {name!r} "
-            f"below {sessions} (the latest: {', '.join(known[-5:]) or 'none'})"
+            f"below {sessions} (the latest: {', '.join(names[-5:]) or 'none'})"
         )
     return sessions / matches[0]
 

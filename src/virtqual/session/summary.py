@@ -1,7 +1,6 @@
-"""A session in short: what of it lists, nights and histories look at.
+"""Summaries of sessions, for lists, nights and histories: years of sessions are read in seconds.
 
-It stands in a file of its own, which can be made again from the session's log at any time: years of sessions
-are read in seconds.
+A summary has a file of its own, which can be made again from the log of the session at any time.
 """
 
 from __future__ import annotations
@@ -94,23 +93,23 @@ class Summary(BaseModel):
 
     @property
     def good(self) -> bool:
-        """Whether later sessions may be held against it: all of its scope was judged, and is WITHIN.
+        """It can be a baseline: all of its scope was judged, and is WITHIN, or BASELINE under its class.
 
-        A baseline will do, where a class judges nothing but changes; what a waiver accepts will not: it would
-        be accepted without one from then on.
+        An OVER that is waived does not count: later sessions would have it accepted without the waiver.
         """
-        fine = all(one.outcome in (Outcome.WITHIN, Outcome.BASELINE) for one in self.verdicts)
-        return self.complete and self.exit_code == 0 and bool(self.verdicts) and fine
+        good_outcomes = (Outcome.WITHIN, Outcome.BASELINE)
+        are_good = all(verdict.outcome in good_outcomes for verdict in self.verdicts)
+        return self.complete and self.exit_code == 0 and bool(self.verdicts) and are_good
 
     @property
     def answered(self) -> bool:
-        """Whether it has come to an end: one that still runs, or was interrupted, may go on."""
+        """It has ended, and was not interrupted: it cannot go on."""
         return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
     @classmethod
     def of(cls, session: Session, *, log: str = "") -> Summary:
         """Return a session in short."""
-        asked = session.request
+        request = session.request
         return cls(
             log=log,
             session=session.session,
@@ -119,8 +118,10 @@ class Summary(BaseModel):
             system=session.system,
             hypervisor_class=session.hypervisor_class,
             hypervisor=session.hypervisor,
-            full=bool(asked and asked.full),
-            complete=bool(asked and not (asked.names or asked.tags or session.failures or session.refused)),
+            full=bool(request and request.full),
+            complete=bool(
+                request and not (request.names or request.tags or session.failures or session.refused)
+            ),
             runs=len(session.runs),
             outcome=session.outcome,
             exit_code=session.exit_code,
@@ -178,9 +179,9 @@ def file_of(directory: Path) -> Path:
 def read_summary(directory: Path) -> Summary | None:
     """Return the summary of a session from its file, if that was made of the log as it is now."""
     with suppress(OSError, ValidationError):
-        kept = Summary.model_validate_json(reading.read_bytes(file_of(directory), links=False))
-        if kept.log == Log(directory).state():
-            return kept
+        stored = Summary.model_validate_json(reading.read_bytes(file_of(directory), links=False))
+        if stored.log == Log(directory).state():
+            return stored
     return None
 
 
@@ -195,12 +196,12 @@ def summary(directory: Path) -> Summary:
     if current := read_summary(directory):
         return current
     state = Log(directory).state()
-    made = Summary.of(load(directory), log=state)
-    # Of another user's session it is made each time.
+    new = Summary.of(load(directory), log=state)
+    # The directory of another user's session cannot be written.
     with suppress(OSError):
         file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
-        write_record(made, file_of(directory))
-    return made
+        write_record(new, file_of(directory))
+    return new
 
 
 def latest(sessions: Path, system: str) -> Path:
@@ -224,7 +225,9 @@ def find_for(name: str, sessions: Path, system: str) -> Path:
 
 def good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
     """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
-    wanted = system, hypervisor_class, full
-    for directory, one in summaries(sessions):
-        if isinstance(one, Summary) and (one.system, one.hypervisor_class, one.full) == wanted and one.good:
+    scope = system, hypervisor_class, full
+    for directory, session in summaries(sessions):
+        if not isinstance(session, Summary):
+            continue
+        if session.good and (session.system, session.hypervisor_class, session.full) == scope:
             yield directory

@@ -63,7 +63,7 @@ def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
     code, output = said()
     assert code == 0
     assert "left out: " in output
-    assert "a session of another version" in " ".join(output.split())
+    assert "it has a session.json and no log.jsonl" in " ".join(output.split())
 
 
 def test_without_a_session_it_says_so(nights):

@@ -162,7 +162,7 @@ def test_sessions_are_listed_and_what_cannot_be_read_is_said(two, tmp_path):
     lines = done.output.splitlines()
     assert done.exit_code == 0
     assert [line.split()[0] for line in lines[1:3]] == ["20260102-000000-s", "20260101-000000-s"]
-    assert "another version" in " ".join(done.output.split())
+    assert "it has a session.json and no log.jsonl" in " ".join(done.output.split())
 
 
 def test_no_session_is_said(tmp_path, monkeypatch):

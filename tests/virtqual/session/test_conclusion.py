@@ -56,7 +56,7 @@ def concluded(metrics, make):
         for side, has in features.items():
             session.identity[side]["features"] = has
         judged = Judged(Admitted((), {}, ()), (), verdict)
-        conclusion.conclude(session, judged, asked=asked, cases=known)
+        conclusion.conclude(session, judged, check_set=asked, cases=known)
         return session
 
     return conclude

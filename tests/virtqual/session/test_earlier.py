@@ -112,7 +112,7 @@ def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
     old = directory / "20260601-000000-site"
     old.mkdir()
     (old / DOCUMENT).write_text('{\n "schema": "virtqual-session/1",\n "session": "x"}', encoding="utf-8")
-    says = r"a session of another version: it has no log\.jsonl, and this virtqual reads virtqual-session/3"
+    says = r"no session: it has a session\.json and no log\.jsonl"
     with pytest.raises(UsageError, match=says):
         store.load(old)
     name = kept("20260101-000000-site", runs())

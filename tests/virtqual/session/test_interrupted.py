@@ -43,7 +43,7 @@ def cut_session(node_lost, lost=()):
 def test_pairs_that_an_interruption_cut_off_leave_the_verdict_as_it_is():
     """Three virtual runs and one native one were cut off by Ctrl-C, and the session was undecided."""
     session = cut_session(node_lost=False)
-    assert judge.interrupted(session) == {"case": frozenset({8, 9, 10, 11})}
+    assert judge.find_interrupted_pairs(session) == {"case": frozenset({8, 9, 10, 11})}
     (verdict,) = judge.judge(session).verdict.verdicts
     assert not [why for why in verdict.reasons if "might decide" in why]
 
@@ -53,7 +53,7 @@ def test_pairs_that_an_interruption_cut_off_leave_the_verdict_as_it_is():
 )
 def test_what_is_missing_since_a_node_was_lost_may_be_the_slow_one(node_lost, lost):
     session = cut_session(node_lost, lost)
-    assert judge.interrupted(session) == {}
+    assert judge.find_interrupted_pairs(session) == {}
     (verdict,) = judge.judge(session).verdict.verdicts
     assert [
         why for why in verdict.reasons if "3 virtual runs were refused or left nothing, and 1 native" in why
