@@ -91,11 +91,6 @@ class SampleRow(BaseModel):
         """The identity of its series."""
         return self.session, self.metric, self.setting
 
-    @property
-    def run(self) -> str:
-        """Its run in words."""
-        return f"{self.side} run of pair {self.pair}"
-
 
 COLUMNS = tuple(SampleRow.model_fields)
 #: The columns that the rows of a run have in common.
