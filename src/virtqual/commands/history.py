@@ -15,7 +15,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import write_output
 from virtqual.errors import UsageError, VirtqualError
-from virtqual.history.builds import Place, notes, place_of, told
+from virtqual.history.builds import Place, describe_changes, notes, place_of
 from virtqual.history.nights import group_by_place
 from virtqual.references import project_references
 from virtqual.references.marks import load_marks
@@ -59,7 +59,7 @@ def command(
         return
     for place in places:
         _console.print(Text(place.title, "bold"))
-        for change in told(place, marks):
+        for change in describe_changes(place, marks):
             _console.print(Text(f"\n{change.where}"))
             for name, size in change.metrics:
                 _console.print(_indent(Text(f"{name}: ", "bold").append(size, "default")))

@@ -22,15 +22,15 @@ from virtqual.verdict.estimate import MAX_HISTORY_DF, Floats, Ints
 from virtqual.verdict.outcome import format_range, format_ratio
 from virtqual.verdict.waiver import Waiver
 
-#: Facts that make a build what it is begin so; other facts may change with it.
-BUILD = "hypervisor "
+#: Prefix of the facts that define a build.
+BUILD_PREFIX = "hypervisor "
 #: The fact that is the build's name.
-_NAME = BUILD + "build"
+_NAME_FACT = BUILD_PREFIX + "build"
 #: Facts that differ from session to session by themselves.
-_OWN = ("label", "system", "class")
-#: A history that would show no smaller change of ln(virtual/native) than this says nothing.
-MOST = math.log(100)
-#: Of a digest people compare the beginning.
+_SESSION_FACTS = ("label", "system", "class")
+#: A history that shows only larger changes of ln(virtual/native) than this has too few sessions.
+MAX_DETECTABLE_LOG = math.log(100)
+#: A digest is shown by its first 12 digits.
 _DIGEST = re.compile(r"\b[0-9a-f]{40,}\b")
 
 
@@ -53,19 +53,7 @@ class Level:
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """One metric over the sessions that have it.
-
-    Attributes
-    ----------
-    metric, setting, better
-        Which.
-    sessions
-        Those that have it, in the order of builds, then of time.
-    history
-        Its numbers, in the same order.
-    changes
-        What they show.
-    """
+    """One metric over the sessions that have it, in the order of builds, then of time."""
 
     metric: str
     setting: str
@@ -81,13 +69,13 @@ class MetricHistory:
 
     @property
     def variances(self) -> Floats:
-        """Of each session's overhead, with what sessions of one build vary by; shape (n,)."""
+        """Variance of each session's overhead, between sessions of one build included; shape (n,)."""
         variances: Floats = self.history.variance + self.changes.between**2
         return variances
 
     @property
     def levels(self) -> list[Level]:
-        """The overhead of each build, in their order."""
+        """The overhead of each build, in the order of builds."""
         weights = 1 / self.variances
         return [
             Level(
@@ -102,14 +90,16 @@ class MetricHistory:
 
     @property
     def summary(self) -> str:
-        """How much changed, such as ``2 steps``; empty if nothing did."""
-        steps = [pluralize(len(self.changes.steps), "step")] if self.changes.steps else []
-        return " and ".join(steps + ["a drift"] * bool(self.changes.drift))
+        """Number of changes, such as ``2 steps``; empty if there is none."""
+        parts = [pluralize(len(self.changes.steps), "step")] if self.changes.steps else []
+        if self.changes.drift:
+            parts.append("a drift")
+        return " and ".join(parts)
 
     @property
     def outcome(self) -> str:
-        """What changed, or from what size on a step would have shown."""
-        if not self.summary and self.changes.least > MOST:
+        """The summary of changes, or the smallest step that the history would show."""
+        if not self.summary and self.changes.least > MAX_DETECTABLE_LOG:
             return "too few sessions"
         return self.summary or f"none >= {format_ratio(math.exp(self.changes.least), short=True)}x"
 
@@ -124,16 +114,14 @@ class Place:
 
     Attributes
     ----------
-    system, hypervisor_class
-        Which.
     sessions
         In the order of builds, then of time.
     builds
         Names of the builds, in the order of their first sessions.
     metrics
-        Those that changed first, the largest change first.
+        In the order of their largest change, the largest first.
     numbers
-        The number of each build, by all that makes it what it is.
+        The number of each build, by `build_of`.
     """
 
     system: str
@@ -145,8 +133,8 @@ class Place:
 
     @property
     def title(self) -> str:
-        """System, class, and of what it is made."""
-        days = sorted(f"{one.created:%Y-%m-%d}" for one in self.sessions)
+        """System, class, numbers of sessions and builds, and days."""
+        days = sorted(f"{session.created:%Y-%m-%d}" for session in self.sessions)
         return (
             f"{self.system} {self.hypervisor_class}: {pluralize(len(self.sessions), 'session')} of "
             f"{pluralize(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
@@ -164,63 +152,68 @@ class Place:
 def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
     """Return the history of a system and class; `nights` are its sessions in any order.
 
-    A session that measured nothing in VMs is left out where others did: no run says which build it was.
+    A session without virtual values is left out if other sessions have some: its build is unknown.
     """
-    every = sorted(nights, key=lambda one: one.created)
-    in_time = [night for night in every if any(one.virtual is not None for one in night.verdicts)] or every
+    by_time = sorted(nights, key=lambda night: night.created)
+    in_time = [
+        night for night in by_time if any(verdict.virtual is not None for verdict in night.verdicts)
+    ] or by_time
     keys = dict.fromkeys(map(build_of, in_time))
     number = {key: index for index, key in enumerate(keys)}
-    ordered = sorted(in_time, key=lambda one: (number[build_of(one)], one.created))
-    found: dict[tuple[str, str], list[tuple[int, Verdict]]] = defaultdict(list)
-    for index, one in enumerate(ordered):
-        for verdict in one.verdicts:
+    ordered = sorted(in_time, key=lambda night: (number[build_of(night)], night.created))
+    rows_by_metric: dict[tuple[str, str], list[tuple[int, Verdict]]] = defaultdict(list)
+    for index, night in enumerate(ordered):
+        for verdict in night.verdicts:
             usable = verdict.overhead is not None and verdict.spread is not None
-            # A session that judges the change, too, has two verdicts on one overhead.
-            seen = found[verdict.metric, verdict.setting]
-            if usable and verdict.outcome is not Outcome.INVALID and (not seen or seen[-1][0] != index):
-                seen.append((index, verdict))
-    builds = np.array([number[build_of(one)] for one in ordered], dtype=np.int64)
-    rank = {one.session: index for index, one in enumerate(in_time)}
-    known = {which: rows for which, rows in found.items() if rows}
+            # A session that also judges a change has two verdicts on one overhead.
+            rows = rows_by_metric[verdict.metric, verdict.setting]
+            if usable and verdict.outcome is not Outcome.INVALID and (not rows or rows[-1][0] != index):
+                rows.append((index, verdict))
+    builds = np.array([number[build_of(night)] for night in ordered], dtype=np.int64)
+    rank = {night.session: index for index, night in enumerate(in_time)}
+    measured = {metric: rows for metric, rows in rows_by_metric.items() if rows}
     metrics = []
-    for (metric, setting), rows in known.items():
-        where = [index for index, _ in rows]
-        sessions, verdicts = tuple(ordered[i] for i in where), tuple(verdict for _, verdict in rows)
-        in_order = np.argsort(np.argsort([rank[one.session] for one in sessions]))
-        history = _history(builds[where], verdicts, in_order)
-        found_here = changes(history, len(known))
-        metrics.append(MetricHistory(metric, setting, verdicts[0].better, sessions, history, found_here))
-    metrics.sort(key=_largest, reverse=True)
+    for (metric, setting), rows in measured.items():
+        indices = [index for index, _ in rows]
+        sessions, verdicts = tuple(ordered[i] for i in indices), tuple(verdict for _, verdict in rows)
+        order = np.argsort(np.argsort([rank[session.session] for session in sessions]))
+        history = _make_history(builds[indices], verdicts, order)
+        metrics.append(
+            MetricHistory(
+                metric, setting, verdicts[0].better, sessions, history, changes(history, len(measured))
+            )
+        )
+    metrics.sort(key=_largest_change, reverse=True)
     return Place(system, hypervisor_class, tuple(ordered), tuple(_names(keys)), tuple(metrics), number)
 
 
-def _history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
-    spreads = np.array([one.spread for one in verdicts], dtype=np.float64)
-    pairs = np.array([one.pairs for one in verdicts])
+def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
+    spreads = np.array([verdict.spread for verdict in verdicts], dtype=np.float64)
+    pairs = np.array([verdict.pairs for verdict in verdicts])
     sign = 1 if verdicts[0].better == "lower" else -1
     native, virtual = (
         sign * np.log([value or math.nan for value in side])
-        for side in ([one.native for one in verdicts], [one.virtual for one in verdicts])
+        for side in ([verdict.native for verdict in verdicts], [verdict.virtual for verdict in verdicts])
     )
     log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])
     return History(builds, log, shrunk(spreads**2, pairs) / pairs, native, virtual, order)
 
 
 def shrunk(variances: Floats, pairs: Ints) -> Floats:
-    """Return the variances of pairs of a metric's sessions, each drawn to what all of them show.
+    """Return the variances of pairs of a metric's sessions, shrunk towards their common variance.
 
-    Of four pairs a variance is hardly known, and by chance a session would weigh many times what another
-    one does; but nights do differ, so that the others count for `MAX_HISTORY_DF` degrees of freedom.
+    The variance of four pairs is uncertain, and a session could weigh many times as much as another by
+    chance. Nights do differ: the common variance therefore counts for `MAX_HISTORY_DF` degrees of freedom.
     """
     df = pairs - 1
-    usual = float((df * variances).sum() / df.sum())
-    drawn: Floats = (MAX_HISTORY_DF * usual + df * variances) / (MAX_HISTORY_DF + df)
+    common = float((df * variances).sum() / df.sum())
+    drawn: Floats = (MAX_HISTORY_DF * common + df * variances) / (MAX_HISTORY_DF + df)
     return np.maximum(drawn, 1e-12)
 
 
 def build_of(session: Summary) -> tuple[str, ...]:
     """Return all that makes a build what it is: sessions of one build are equal in it."""
-    own = tuple(f"{name}: {word}" for name, word in session.facts.items() if name.startswith(BUILD))
+    own = tuple(f"{name}: {word}" for name, word in session.facts.items() if name.startswith(BUILD_PREFIX))
     return session.hypervisor, *own
 
 
@@ -240,9 +233,10 @@ def _words(key: tuple[str, ...]) -> list[str]:
     return [word for fact in key[1:] for word in fact.partition(": ")[2].split()]
 
 
-def _largest(one: MetricHistory) -> float:
-    drift = abs(one.changes.drift.rate) * len(one.sessions) if one.changes.drift else 0.0
-    return max([drift, *(abs(step.size) for step in one.changes.steps)])
+def _largest_change(metric: MetricHistory) -> float:
+    drift = metric.changes.drift
+    total = abs(drift.rate) * len(metric.sessions) if drift else 0.0
+    return max([total, *(abs(step.size) for step in metric.changes.steps)])
 
 
 def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
@@ -252,12 +246,12 @@ def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in dict.fromkeys((*before.facts, *after.facts)):
-        then, now = (one.facts.get(name, "not said") for one in (before, after))
-        if name not in _OWN and then != now:
+        then, now = (session.facts.get(name, "not said") for session in (before, after))
+        if name not in _SESSION_FACTS and then != now:
             alike[_differing(then, now)].append(name)
     for (then, now), names in alike.items():
-        # What says the same as the build's name is told by that.
-        if _NAME not in names:
+        # The place already names the builds.
+        if _NAME_FACT not in names:
             yield ", ".join(names), then, now
 
 
@@ -272,17 +266,17 @@ def _differing(then: str, now: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What people are told of a change: where it is, and in which metrics.
+class ChangeText:
+    """The text of a change: its place and its metrics.
 
     Attributes
     ----------
     where
         Such as ``between QEMU 9.1 and QEMU 9.2``.
     metrics
-        The name of each metric that changed there, and how it did.
+        The name of each metric that changed at this place, and the size of its change.
     notes
-        What changed with it, what people marked there, and what to measure next; a sentence each.
+        Other facts that changed, marks, and the build to measure next; a sentence each.
     """
 
     where: str
@@ -290,75 +284,80 @@ class Told:
     notes: tuple[str, ...]
 
 
-def told(place: Place, marks: Sequence[Mark]) -> list[Told]:
-    """Return all changes in the order of builds, and drifts after them."""
+def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
+    """Return the texts of all steps in the order of builds, and of drifts after them."""
     steps: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
-    for one in place.metrics:
-        for step in one.changes.steps:
-            ends = one.sessions[step.first - 1], one.sessions[step.last]
+    for metric in place.metrics:
+        for step in metric.changes.steps:
+            ends = metric.sessions[step.first - 1], metric.sessions[step.last]
             within = [end.session for end in ends] if step.cause == "within" else []
-            steps[*map(place.number, ends), step.cause, *within].append((one, step))
-    drifts = [(one, one.changes.drift) for one in place.metrics if one.changes.drift]
-    return [_step(place, steps[key], marks) for key in sorted(steps)] + [_drift(*each) for each in drifts]
+            steps[*map(place.number, ends), step.cause, *within].append((metric, step))
+    texts = [_describe_steps(place, steps[key], marks) for key in sorted(steps)]
+    for metric in place.metrics:
+        if metric.changes.drift:
+            texts.append(_describe_drift(metric, metric.changes.drift))
+    return texts
 
 
-def _step(place: Place, those: Sequence[tuple[MetricHistory, Step]], marks: Sequence[Mark]) -> Told:
-    """Return what is to be said of the steps of several metrics that lie at one place."""
-    one, step = those[0]
-    first, last = one.sessions[step.first - 1], one.sessions[step.last]
-    before, after = (first, last) if step.cause == "within" else _nearest(place, first, last)
+def _describe_steps(
+    place: Place, steps: Sequence[tuple[MetricHistory, Step]], marks: Sequence[Mark]
+) -> ChangeText:
+    """Return the text of the steps of several metrics at one place."""
+    metric, step = steps[0]
+    first, last = metric.sessions[step.first - 1], metric.sessions[step.last]
+    before, after = first, last
     where = f"between {place.build(first)} and {place.build(last)}"
     if step.cause == "within":
         sessions = f"{first.session} and {last.session}"
         where = f"between two sessions of {place.build(last)}, {sessions}: the machine's, or the boot's"
-    elif step.cause == "native":
-        where += ", by the native side alone: the machine's, and not the build's"
-    said = [f"changed with it: {names}: {then} -> {now}" for names, then, now in changed(before, after)]
+    else:
+        # The sessions of both builds that are nearest in time differ in the fewest other facts.
+        first_nights, last_nights = (
+            [session for session in place.sessions if place.number(session) == place.number(end)]
+            for end in (first, last)
+        )
+        before, after = min(
+            product(first_nights, last_nights), key=lambda pair: abs(pair[1].created - pair[0].created)
+        )
+        if step.cause == "native":
+            where += ", by the native side alone: the machine's, and not the build's"
+    texts = [f"changed with it: {names}: {old} -> {new}" for names, old, new in changed(before, after)]
     for mark in marks_between(marks, place.system, *sorted((before.created, after.created))):
-        said.append(f"marked between them: {mark.what}, {mark.date}")
+        texts.append(f"marked between them: {mark.what}, {mark.date}")
     if step.cause == "build":
-        said.append(_next(place, place.number(first), place.number(last)))
-    return Told(where, tuple((one.name, _size(step)) for one, step in those), tuple(said))
+        texts.append(_next_build(place, place.number(first), place.number(last)))
+    return ChangeText(where, tuple((metric.name, _format_size(step)) for metric, step in steps), tuple(texts))
 
 
-def _nearest(place: Place, first: Summary, last: Summary) -> tuple[Summary, Summary]:
-    """Return two sessions of the builds of two others: those that are nearest in time."""
-    these, those = (
-        [one for one in place.sessions if place.number(one) == place.number(end)] for end in (first, last)
-    )
-    return min(product(these, those), key=lambda pair: abs(pair[1].created - pair[0].created))
-
-
-def _size(step: Step) -> str:
+def _format_size(step: Step) -> str:
     """Return such as ``1.22x slower (1.20-1.24)``, with the ends of an interval of 95 %."""
     size, reach = abs(step.size), 1.96 * step.error
     ends = format_range(math.exp(size - reach), math.exp(size + reach))
-    return f"{format_ratio(math.exp(size))} {_way(step.size)} ({ends})"
+    return f"{format_ratio(math.exp(size))} {_direction(step.size)} ({ends})"
 
 
-def _way(change: float) -> str:
+def _direction(change: float) -> str:
     return "slower" if change > 0 else "faster"
 
 
-def _next(place: Place, first: int, last: int) -> str:
-    """Return which build to measure next: the middle one of those that the step may lie at."""
+def _next_build(place: Place, first: int, last: int) -> str:
+    """Return which build to measure next: the middle one of the builds that the step may lie between."""
     if last - first > 1:
         return f"test next: {place.builds[(first + last) // 2]}, which is in the middle of these"
     return "test next: a build from between these two, if there is one; else what changed, one at a time"
 
 
-def _drift(one: MetricHistory, drift: Drift) -> Told:
-    """Return what is to be said of a drift."""
-    since, noticed = (one.in_time(number).session for number in (drift.since, drift.noticed))
-    rate = (
-        f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%}) {_way(drift.rate)} a session"
-    )
-    return Told(f"a drift since {since}, noticed at {noticed}", ((one.name, rate),), ())
+def _describe_drift(metric: MetricHistory, drift: Drift) -> ChangeText:
+    """Return the text of a drift."""
+    since, noticed = (metric.in_time(number).session for number in (drift.since, drift.noticed))
+    size = f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%})"
+    rate = f"{size} {_direction(drift.rate)} a session"
+    return ChangeText(f"a drift since {since}, noticed at {noticed}", ((metric.name, rate),), ())
 
 
 def notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
-    """Yield what people have marked at a system, and what they accept under its class."""
-    yield from (f"{one.date}: {one.what}" for one in marks if one.system in ("", place.system))
+    """Yield the marks of a system, and the waivers of its class."""
+    yield from (f"{mark.date}: {mark.what}" for mark in marks if mark.system in ("", place.system))
     today = datetime.now(UTC).date()
     for waiver in waivers:
         if waiver.hypervisor_class == place.hypervisor_class:
@@ -366,6 +365,6 @@ def notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Ite
 
 
 def marks_between(marks: Iterable[Mark], system: str, begin: datetime, end: datetime) -> list[Mark]:
-    """Return what people marked at a system from one moment to another, in either order."""
+    """Return the marks of a system from one time to another, in either order."""
     days = sorted((begin.date(), end.date()))
-    return [one for one in marks if one.system in ("", system) and days[0] <= one.date <= days[1]]
+    return [mark for mark in marks if mark.system in ("", system) and days[0] <= mark.date <= days[1]]

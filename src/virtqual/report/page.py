@@ -26,7 +26,7 @@ from virtqual import paths
 from virtqual.files.records import write_file
 from virtqual.files.wording import list_names, printable
 from virtqual.harness.process import pattern
-from virtqual.history.builds import MOST, MetricHistory, Place, notes, told
+from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, notes
 from virtqual.references import project_references
 from virtqual.references.marks import Mark
 from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
@@ -117,7 +117,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
     """Return the history of builds; `left` says which sessions could not be read, and why."""
     changed = [f"{one.name} on {place.system}" for place in places for one in place.metrics if one.summary]
     several = "metrics have" if len(changed) > 1 else "metric has"
-    shown = any(one.changes.least < MOST for place in places for one in place.metrics)
+    shown = any(one.changes.least < MAX_DETECTABLE_LOG for place in places for one in place.metrics)
     nothing = "No metric has changed" if shown else "There are too few sessions to show a change"
     return _page(
         "history.html.j2",
@@ -126,7 +126,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
         places=[
             {
                 "title": place.title,
-                "told": told(place, marks),
+                "changes": describe_changes(place, marks),
                 "metrics": [_course(one) for one in place.metrics],
                 "builds": list(_builds(place)),
                 "notes": list(notes(place, marks, project_references().waivers)),

@@ -7,7 +7,7 @@ import pytest
 from made_nights import made_verdict, night
 
 from in_a_browser import assert_fit_for_people
-from virtqual.history.builds import changed, place_of, told
+from virtqual.history.builds import changed, describe_changes, place_of
 from virtqual.references.marks import Mark
 from virtqual.report import page
 
@@ -42,7 +42,7 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
     assert second.changes.steps == ()
     (step,) = first.changes.steps
     assert abs(step.size - 0.2) < 1.96 * step.error
-    (one,) = told(place, [Mark(date=date(2026, 1, 16), what="new BIOS")])
+    (one,) = describe_changes(place, [Mark(date=date(2026, 1, 16), what="new BIOS")])
     assert one.where == "between QEMU 9.4 and QEMU 9.5"
     ((name, size),) = one.metrics
     assert name == "page_touch_time s"
@@ -69,7 +69,7 @@ def test_metrics_that_changed_at_one_place_are_told_together():
         )
         for number, row in enumerate(given)
     ]
-    (one,) = told(place_of("site", "kvm", both), [])
+    (one,) = describe_changes(place_of("site", "kvm", both), [])
     assert [name for name, _ in one.metrics] == ["fork_time s", "page_touch_time s"]
     assert len(one.notes) == 2
 
@@ -82,7 +82,7 @@ def test_places_are_told_in_the_order_of_builds():
     ]
     place = place_of("site", "kvm", two)
     assert [one.metric for one in place.metrics] == ["page_touch_time", "fork_time"]
-    assert [one.where for one in told(place, [])] == [
+    assert [one.where for one in describe_changes(place, [])] == [
         "between QEMU 9.2 and QEMU 9.3",
         "between QEMU 9.5 and QEMU 9.6",
     ]
@@ -153,7 +153,7 @@ def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
     place = place_of("site", "kvm", rows)
     (step,) = place.metrics[0].changes.steps
     assert step.last - step.first >= 1
-    (one,) = told(place, [])
+    (one,) = describe_changes(place, [])
     assert one.notes[-1].startswith("test next: QEMU 9.")
 
 
@@ -167,7 +167,7 @@ def test_an_old_build_that_is_measured_again_stands_with_its_own():
     assert [place.number(one) for one in place.sessions] == sorted(
         place.number(one) for one in place.sessions
     )
-    (one,) = told(place, [])
+    (one,) = describe_changes(place, [])
     assert one.where == "between QEMU 9.3 and QEMU 9.4"
 
 
@@ -185,7 +185,7 @@ def test_what_changed_with_it_is_that_of_the_builds_that_are_named_and_nearest_i
         for k, one in enumerate(given[9:12])
     ]
     place = place_of("site", "kvm", [*given, *again])
-    (one,) = told(place, [Mark(date=again[0].created.date(), what="new firmware")])
+    (one,) = describe_changes(place, [Mark(date=again[0].created.date(), what="new firmware")])
     assert one.where == "between QEMU 9.3 and QEMU 9.4"
     assert not [note for note in one.notes if "microcode" in note or "firmware" in note]
 
@@ -227,7 +227,7 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
         for n in range(60)
     ]
     place = place_of("site", "kvm", rows)
-    (one,) = told(place, [])
+    (one,) = describe_changes(place, [])
     assert one.where.startswith("a drift since night-")
     ((_, size),) = one.metrics
     assert "% (standard error" in size
