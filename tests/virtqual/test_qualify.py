@@ -45,7 +45,7 @@ def test_within_budget(site):
     starts = [run["start"] for run in found["runs"]]
     assert starts == sorted(starts)
     assert {one["state"] for one in found["canaries"]} == {"unknown"}
-    assert len(found["canaries"]) == 4
+    assert len(found["canaries"]) == 2
     assert max(len(line) for line in done.stdout.splitlines() if "state/" not in line) <= 80
 
 

@@ -1,40 +1,50 @@
-"""Canaries: what a curve or a ratio says of a missing feature, from measurement alone.
+"""Canaries name a missing feature of the hypervisor from measured curves alone.
 
-Each is a pure function of measured values and returns a :class:`Canary`.  The thresholds are halfway, on a
-logarithmic scale, between what the published studies measured with and without the feature.
-``canary_runs`` feeds them from the runs of a session.
+Thresholds lie halfway, on a logarithmic scale, between the studies' values with and without the feature.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from virtqual.identity.record import Identity
+from virtqual.runs import Run
+from virtqual.verdict.pairs import Series
+
 Curve = Mapping[float, float]
-State = Literal["present", "missing", "unknown"]
-_WORDS = {"present": "is there", "missing": "seems to be missing", "unknown": "is not observable"}
+State = Literal["missing", "present", "unknown"]
+#: A feature's state, and the numbers or the reason in words.
+Answer = tuple[State, str]
+
+# R04: the anomaly of 16 to 128 B lies between sizes that are sent inline and those that are not.
+BUMP_SIZES_B, SIZES_BELOW_B, SIZE_ABOVE_B = (16, 128), (2, 8), 256
+# A send costs 0.4 us more without write combining (R03), and nothing with it (R05): half of that.
+MAX_OFFSET_US = 0.2
+MIN_BUMP_SHARE = 0.05
+# R08, R09: small messages cost 20 % more with 4 KiB pages, and nothing with 2 MiB pages.
+MAX_RISE = 1.10
+MIN_COUNTS, MIN_COUNT_RANGE = 4, 16
+# Share of the pairs that must agree with the medians.
+MIN_AGREEMENT = 0.75
+# MPI over RDMA takes less time for a small message between two native nodes; over TCP it takes more.
+MAX_RDMA_LATENCY_US = 6.0
+# True if more time for small messages counts, by metric and setting; with MPI it may be the IOMMU's (R08).
+DOORBELL_METRICS = {
+    ("rdma_send_latency", ""): True,
+    ("rdma_write_latency", ""): True,
+    ("rdma_read_latency", ""): True,
+    ("osu_latency", "two nodes"): False,
+}
 
 
 class Canary(BaseModel):
-    """The answer of one canary.
-
-    Attributes
-    ----------
-    feature
-        The feature that it watches.
-    state
-        ``present``: the feature is there; ``missing``: it is missing; ``unknown``: not observable.
-    evidence
-        The numbers it was decided from, or why it could not be; a sentence.
-    protects
-        Ids of the published claims behind it.
-    remedy
-        Advice for the case that the feature is missing.
-    """
+    """State of one feature, from a session's measurements; `protects` holds ids of published claims."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,241 +56,145 @@ class Canary(BaseModel):
 
     @property
     def answer(self) -> str:
-        """What it says of the feature, without the numbers."""
-        return f"{self.feature} {_WORDS[self.state]}"
+        """The feature and its state in words, without the numbers."""
+        words = {"present": "is there", "missing": "seems to be missing", "unknown": "is not observable"}
+        return f"{self.feature} {words[self.state]}"
 
     @property
     def text(self) -> str:
         """One sentence."""
         return f"{self.answer}: {self.evidence}"
 
-    def says(self, state: State, evidence: str) -> Canary:
-        """Return what this canary says of some values."""
-        return self.model_copy(update={"state": state, "evidence": evidence})
+
+def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series]) -> tuple[Canary, ...]:
+    """Return the answers of all canaries for a session's admitted runs and their series."""
+    checks = {result.series: run.check for run in runs for result in run.results}
+    vms = {run.check: vm for run in runs if run.side == "virtual" for vm in run.identity.values()}
+    doorbells, buffers = [], []
+    for series in all_series:
+        vm = vms.get(checks[series.id])
+        for (metric, setting), offset in DOORBELL_METRICS.items():
+            if series.metric.name == metric and series.setting.startswith(setting):
+                doorbells.append(_ask(partial(write_combining, offset=offset), series, vm))
+        if series.metric.name == "rdma_buffers":
+            buffers.append(_ask(iommu_large_pages, series, vm))
+    metrics = ", ".join(f"{metric} {setting}".rstrip() for metric, setting in DOORBELL_METRICS)
+    return (
+        Canary(
+            feature="write combining",
+            protects=("R03", "R04", "R05", "R07"),
+            remedy="use a hypervisor that maps the adapter's doorbells write-combining into the VM",
+            **_summarise(doorbells, f"none of {metrics} was measured"),
+        ),
+        Canary(
+            feature="IOMMU large pages",
+            protects=("R08", "R09", "R11"),
+            remedy="have the hypervisor map the VM's memory by large pages in the IOMMU: back it by huge "
+            "pages, and set no option that forbids them there (intel_iommu=sp_off)",
+            **_summarise(buffers, "no message rate by number of registered buffers was measured"),
+        ),
+    )
 
 
-def _silent(feature: str, protects: tuple[str, ...], remedy: str) -> Canary:
-    return Canary(feature=feature, state="unknown", evidence="not asked", protects=protects, remedy=remedy)
+def _summarise(answers: Iterable[Answer | None], why_none: str) -> dict[str, Any]:
+    """Return the worst state with its evidence: one program that shows the fault is enough."""
+    evidence: dict[State, list[str]] = {"missing": [], "present": [], "unknown": []}
+    for state, text in filter(None, answers):
+        evidence[state].append(text)
+    worst: State = next((state for state, texts in evidence.items() if texts), "unknown")
+    return {"state": worst, "evidence": "; ".join(evidence[worst]) or why_none}
 
 
-WRITE_COMBINING = _silent(
-    "write combining",
-    ("R03", "R04", "R05", "R07"),
-    "use a hypervisor that maps the adapter's doorbells write-combining into the VM",
-)
-IOMMU_LARGE_PAGES = _silent(
-    "IOMMU large pages",
-    ("R08", "R09", "R11"),
-    "have the hypervisor map the VM's memory by large pages in the IOMMU: memory backed by huge pages, and "
-    "no option that forbids them there (intel_iommu=sp_off)",
-)
-VIRTUAL_NUMA = _silent(
-    "truthful virtual NUMA",
-    ("S26", "D11", "D12"),
-    "make the VM's NUMA nodes those of the hardware, with memory and vCPUs bound to them",
-)
-FITS_A_NODE = _silent(
-    "a VM that fits its NUMA nodes",
-    ("S23", "S24", "S25", "S30"),
-    "size the VM to one NUMA node (with hyperthreads, ESXi preferHT), or show it the nodes",
-)
+def _ask(ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None) -> Answer | None:
+    """Ask a canary about the medians over the pairs; three of four pairs must agree with the answer."""
+    native, virtual = series.values("native"), series.values("virtual")
+    count = len(series.valid)
+    if not count:
+        return None
+    if reason := _explain_unobservable(series, vm):
+        return "unknown", f"{series.id}: {reason}"
 
-# The anomaly of 16 to 128 B lies between sizes that are sent inline and those that are not (R04).
-BUMP, BELOW, ABOVE = (16.0, 128.0), (2.0, 8.0), 256.0
-# A send costs 0.4 us more without write combining (R03) and none with it (R05); half of that.
-OFFSET_US = 0.2
-# A bump smaller than this share of the latency is no bump.
-BUMP_SHARE = 0.05
+    def ask_rows(rows: slice) -> Answer:
+        curves = [np.median(values[rows], axis=0).tolist() for values in (virtual, native)]
+        return ask(*(dict(zip(series.points, curve, strict=True)) for curve in curves))
+
+    state, evidence = ask_rows(slice(None))
+    evidence = f"{series.id}: {evidence}"
+    if state == "unknown" or count == 1:
+        return state, evidence
+    agreeing = sum(ask_rows(slice(row, row + 1))[0] == state for row in range(count))
+    evidence += f" (medians of {count} pairs)"
+    if agreeing < MIN_AGREEMENT * count:
+        return "unknown", f"{evidence}, which only {agreeing} of them bear out"
+    return state, evidence
 
 
-def write_combining(virtual: Curve, native: Curve | None = None, *, offset: bool = True) -> Canary:
-    """Tell from small-message latencies whether the adapter's doorbells are mapped write-combining.
+def _explain_unobservable(series: Series, vm: Identity | None) -> str | None:
+    if vm is None:
+        return "its runs do not say what the VM's adapters are"
+    if not vm.hcas:
+        return "the VM has no RDMA adapter"
+    if all(hca.kind == "software" for hca in vm.hcas):
+        return "the VM's RDMA adapter is software and has no doorbells"
+    latency = series.medians("native").min()
+    if series.metric.name == "osu_latency" and latency > MAX_RDMA_LATENCY_US:
+        return f"{latency:.1f} us natively: MPI did not go over RDMA"
+    return None
 
-    Parameters
-    ----------
-    virtual
-        Half round trips in the VM, us, by message size in B: at least one of 2 to 8 B, two of 16 to 128 B,
-        and 256 B.
-    native
-        The same times natively; where they are given, a bump counts as far as native has none there.
-    offset
-        Whether an offset of the small messages against native counts, too.  That of an MPI library may have
-        another cause (claim R08).
 
-    Notes
-    -----
-    Without the feature, ESXi 6.0 showed a bump from 16 to 128 B and an offset of 0.4 us (send); both were
-    gone in 6.0u1 (RDMA and HPC applications in virtual machines, claims R03 to R05).
+def write_combining(virtual: Curve, native: Curve, *, offset: bool = True) -> Answer:
+    """Tell from half round trips (us by message size in B) whether doorbells are mapped write-combining.
+
+    Without it, ESXi 6.0 showed a bump at 16 to 128 B and 0.4 us more for small messages; 6.0u1 showed neither
+    (claims R03 to R05).  `offset` tells whether more time for small messages counts.
     """
-    says = WRITE_COMBINING.says
-    curves = [virtual] if native is None else [virtual, native]
-    common = sorted(set.intersection(*(set(curve) for curve in curves)))
-    below = [size for size in common if BELOW[0] <= size <= BELOW[1]]
-    inside = [size for size in common if BUMP[0] <= size <= BUMP[1]]
-    if not below or len(inside) < 2 or ABOVE not in common:
-        return says("unknown", "sizes 2 to 8, 16 to 128 and 256 B are needed")
-    bumps = [_bump(curve, below, inside) for curve in curves]
-    bump = bumps[0] - (bumps[1] if native is not None else 0)
-    beside = "" if native is None else f" ({bumps[1]:+.2f} us natively)"
-    evidence = [f"16 to 128 B lie {bumps[0]:+.2f} us off the line from {below[-1]:g} to {ABOVE:g} B{beside}"]
-    missing = bump > BUMP_SHARE * float(np.median([curves[-1][size] for size in below]))
-    if native is not None and offset:
-        more = float(np.median([virtual[size] - native[size] for size in below]))
-        evidence.append(f"messages of 2 to 8 B take {more:+.2f} us against native")
-        missing = missing or more > OFFSET_US
-    return says("missing" if missing else "present", "; ".join(evidence))
+    sizes = sorted(virtual)
+    below = [size for size in sizes if SIZES_BELOW_B[0] <= size <= SIZES_BELOW_B[1]]
+    inside = [size for size in sizes if BUMP_SIZES_B[0] <= size <= BUMP_SIZES_B[1]]
+    if not below or len(inside) < 2 or SIZE_ABOVE_B not in sizes:
+        return "unknown", "sizes 2 to 8, 16 to 128 and 256 B are needed"
+
+    def median_bump(curve: Curve) -> float:
+        """Return by how many us the sizes inside lie above a smooth curve through their neighbours."""
+        ends = [math.log(below[-1]), math.log(SIZE_ABOVE_B)]
+        values = [float(np.median([curve[size] for size in below])), curve[SIZE_ABOVE_B]]
+        return float(np.median([curve[size] - np.interp(math.log(size), ends, values) for size in inside]))
+
+    bump, native_bump = median_bump(virtual), median_bump(native)
+    missing = bump - native_bump > MIN_BUMP_SHARE * float(np.median([native[size] for size in below]))
+    evidence = f"16 to 128 B lie {bump:+.2f} us off the line from {below[-1]:g} to {SIZE_ABOVE_B} B"
+    evidence += f" ({native_bump:+.2f} us natively)"
+    if offset:
+        offset_us = float(np.median([virtual[size] - native[size] for size in below]))
+        evidence += f"; messages of 2 to 8 B take {offset_us:+.2f} us against native"
+        missing = missing or offset_us > MAX_OFFSET_US
+    return "missing" if missing else "present", evidence
 
 
-def _bump(curve: Curve, below: list[float], inside: list[float]) -> float:
-    """Return how far the sizes inside lie above a smooth curve through their neighbours, us."""
-    ends = [math.log(below[-1]), math.log(ABOVE)]
-    values = [float(np.median([curve[size] for size in below])), curve[ABOVE]]
-    return float(np.median([curve[size] - np.interp(math.log(size), ends, values) for size in inside]))
+def iommu_large_pages(virtual: Curve, native: Curve) -> Answer:
+    """Tell from the time of a message (us by number of buffers) whether the IOMMU maps by large pages.
 
-
-# The study's small messages cost 20 % more with 4 KiB pages (R08) and nothing with 2 MiB pages (R09).
-KNEE = 1.10
-# So many numbers of buffers, over such a factor, show where a curve rises.
-NUMBERS, OVER = 4, 16
-
-
-def iommu_large_pages(virtual: Curve, native: Curve | None = None) -> Canary:
-    """Tell from the time of a message against the number of buffers whether the IOMMU maps by large pages.
-
-    Parameters
-    ----------
-    virtual
-        Time of one small message in the VM, us, at full rate, by the number of registered buffers (4 KiB
-        apart) that the messages go through; at least four numbers over a factor of 16.
-    native
-        The same times natively; where they are given, the adapter's own cost of more buffers is not counted.
-
-    Notes
-    -----
-    With 4 KiB pages every buffer needs an entry of the IOTLB: beyond its size the time rises (claim R11).
-    With large pages the curve is flat.
-
-    Like is compared with like: numbers of buffers count where the rate of messages limits both sides.  Where
-    a side's time still falls with more buffers, it is latency, and what a VM adds to that is another thing.
-
-    The cost that a VM adds to every message (no write combining, a slow vCPU) overlaps with the IOMMU's, and
-    may hide it.  So "present" takes a time with many buffers that is close to native's; where few buffers
-    have an overhead already and many have no larger one, the answer is "unknown".
-
-    It cannot see that native's own IOMMU maps by small pages, too; what else grows with the number of queue
-    pairs in a VM alone; and, without `native`, whether something else limits the VM.
+    With 4 KiB pages every buffer needs an entry of the IOTLB, and the time rises beyond its size (claim R11).
+    Numbers of buffers count only if the message rate limits both sides: a time that still falls is latency.
     """
-    says = IOMMU_LARGE_PAGES.says
-    curves = [virtual] if native is None else [virtual, native]
-    counts = sorted(set.intersection(*(set(curve) for curve in curves)))
-    if not _far_enough(counts):
-        return says("unknown", "four numbers of buffers over a factor of 16 are needed")
-    counts = [count for count in counts if all(_limited_by_rate(curve, count) for curve in curves)]
-    if not _far_enough(counts):
-        shown = ", ".join(f"{count:g}" for count in counts)
-        return says(
-            "unknown",
-            "four numbers of buffers over a factor of 16 are needed at which the rate limits both sides; "
-            f"it does at {shown}",
-        )
-    times = {count: virtual[count] / (1 if native is None else native[count]) for count in counts}
-    few = float(np.median([times[count] for count in counts[:2]]))
-    # The largest alone: the knee may lie before it.
-    many = times[counts[-1]]
+    counts = sorted(_select_rate_limited(virtual) & _select_rate_limited(native))
+    if len(counts) < MIN_COUNTS or counts[-1] < MIN_COUNT_RANGE * counts[0]:
+        listed = ", ".join(f"{count:g}" for count in counts) or "none"
+        why = "four numbers of buffers over a factor of 16 are needed at which the rate limits both sides"
+        return "unknown", f"{why}; it does at {listed}"
+    ratios = {count: virtual[count] / native[count] for count in counts}
+    few, many = float(np.median([ratios[count] for count in counts[:2]])), ratios[counts[-1]]
     rise = many / few
-    unit = " us" if native is None else " of native"
-    evidence = f"{many:.2f}{unit} with {counts[-1]:g} buffers, {few:.2f} with {counts[0]:g} ({rise:.2f}x)"
-    if rise <= KNEE and native is not None and many > KNEE:
-        return says(
-            "unknown",
-            f"{evidence}: with few buffers something else takes longer already, and may hide the IOMMU",
-        )
-    if rise <= KNEE:
-        return says("present", evidence)
-    knee = next(count for count in counts if times[count] > math.sqrt(rise) * few)
-    return says("missing", f"{evidence}, rising at {knee:g}")
+    evidence = f"{many:.2f} of native with {counts[-1]:g} buffers, {few:.2f} with {counts[0]:g} ({rise:.2f}x)"
+    if rise > MAX_RISE:
+        knee = next(count for count in counts if ratios[count] > math.sqrt(rise) * few)
+        return "missing", f"{evidence}, rising at {knee:g}"
+    if many > MAX_RISE:
+        why = "with few buffers something else takes longer already, and may hide the IOMMU"
+        return "unknown", f"{evidence}: {why}"
+    return "present", evidence
 
 
-def _far_enough(counts: list[float]) -> bool:
-    return len(counts) >= NUMBERS and counts[-1] >= OVER * counts[0]
-
-
-def _limited_by_rate(curve: Curve, count: float) -> bool:
-    """Return whether messages through more buffers take no less time than through so many."""
-    return curve[count] <= KNEE * min(us for other, us in curve.items() if other >= count)
-
-
-# Where the hardware's own nodes differ less than this, nothing can be told from them; nor where a VM has less
-# than this of the hardware's bandwidth, because then it is not memory that limits it.
-TELLING, MEMORY_BOUND = 0.9, 0.5
-
-
-def virtual_numa(
-    virtual: tuple[float, float], native: tuple[float, float] | None = None, *, expected: float = 0.5
-) -> Canary:
-    """Tell from local and remote triad whether the NUMA nodes that a guest shows are the hardware's.
-
-    Parameters
-    ----------
-    virtual
-        Triad bandwidth in the VM, MB/s, with CPUs of one node and memory of the same, and of another.
-    native
-        The same numbers, measured natively.
-    expected
-        Remote bandwidth as a part of local where nodes are real, if native is not given: half (claim S26).
-
-    Notes
-    -----
-    Nodes that are not the hardware's have the same bandwidth to all memory: a ratio of 1.  The threshold lies
-    halfway, on a logarithmic scale, between that and what is expected.
-    """
-    says = VIRTUAL_NUMA.says
-    if not all(bandwidth > 0 for bandwidth in (*virtual, *(native or ()))):
-        return says("unknown", "two bandwidths of each side are needed")
-    if native is not None:
-        expected = native[1] / native[0]
-        if (part := virtual[0] / native[0]) < MEMORY_BOUND:
-            return says(
-                "unknown", f"local memory has {part:.2f} of native's bandwidth: something else limits it"
-            )
-    ratio = virtual[1] / virtual[0]
-    whose = "natively" if native is not None else "where the nodes are real"
-    evidence = f"remote memory has {ratio:.2f} of the local bandwidth, {expected:.2f} {whose}"
-    if expected > TELLING:
-        return says("unknown", f"{evidence}: too much alike to tell")
-    return says("present" if ratio < math.sqrt(expected) else "missing", evidence)
-
-
-# Triad of one VM against all of its host of two nodes, natively: what each level means (S24, S25).
-LEVELS = {
-    1.0: "as with both nodes, its memory beside its CPUs",
-    0.7: "as when it is spread over both nodes and half of its accesses are remote",
-    0.5: "as with one node",
-}
-# As far below the least of them as that is below the next.
-LEAST = 0.5 / math.sqrt(0.7 / 0.5)
-
-
-def fits_a_node(virtual: float, native: float, *, nodes: int, share: float) -> Canary:
-    """Tell from triad whether a VM is larger than a NUMA node of its host without seeing the nodes.
-
-    Parameters
-    ----------
-    virtual
-        Triad bandwidth of one VM, MB/s.
-    native
-        Bandwidth of the whole host, MB/s.
-    nodes
-        NUMA nodes of the host: the study's levels are those of two.
-    share
-        The share that the VM should get: 0.5 when it is sized to one node, 1.0 when it is shown both.
-    """
-    says = FITS_A_NODE.says
-    if nodes != 2 or share not in (0.5, 1.0) or not (virtual > 0 and native > 0):
-        return says("unknown", "two nodes, and a share of 0.5 or 1.0, are needed")
-    ratio = virtual / native
-    if ratio < LEAST:
-        return says("unknown", f"{ratio:.2f} of the host's bandwidth: something else than NUMA limits it")
-    level = min(LEVELS, key=lambda known: abs(math.log(ratio / known)))
-    evidence = f"{ratio:.2f} of the host's bandwidth where {share:g} is its share: {LEVELS[level]}"
-    return says("present" if level == share else "missing", evidence)
+def _select_rate_limited(curve: Curve) -> set[float]:
+    """Return the numbers of buffers from which on the time of a message does not fall."""
+    return {count for count in curve if curve[count] <= MAX_RISE * min(curve[c] for c in curve if c >= count)}

@@ -12,9 +12,8 @@ from datetime import date, datetime
 from functools import cache
 
 from virtqual import paths
-from virtqual.preflight import canary_runs
 from virtqual.preflight.admit import Admitted, admit, unfit_since
-from virtqual.preflight.canaries import Canary
+from virtqual.preflight.canaries import Canary, ask_canaries
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import project_references
 from virtqual.runs import Run
@@ -161,4 +160,4 @@ def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
     """Return what every canary says of admitted runs; disturbed ones do not count."""
-    return canary_runs.of_session(canary_runs.SessionSeries.of(runs, series_of(runs, project_references())))
+    return ask_canaries(runs, series_of(runs, project_references()).values())
