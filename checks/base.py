@@ -136,6 +136,15 @@ class Sampled(Guarded):
         self.executable = "./task.sh"
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
 
+    def launch_command(self):
+        """Return the command that starts the run's tasks.
+
+        ReFrame gives the job its size when the job is submitted; the launcher of steps needs it before.
+        """
+        self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
+        self.job.num_cpus_per_task = self.num_cpus_per_task
+        return self.job.launcher.run_command(self.job)
+
     def bring(self, name):
         """Put a script of ``virtqual.job`` into the stage directory, where it can be run."""
         Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)

@@ -66,8 +66,8 @@ class Foreign(Sampled, Selection):
     judged_as = {}
     #: The check's own ``valid_systems`` and ``valid_prog_environs``.
     theirs = ((), ())
-    #: It asks nothing of a stack, and has no yardstick.
-    feature, nodes, instead = "", 1, ""
+    #: It asks nothing of a stack.
+    feature, nodes = "", 1
 
     @classmethod
     def environments(cls):

@@ -46,7 +46,7 @@ class memory_bandwidth(Measurement):
         self.arrays = sizes.arrays(self.partition_extras["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
-        launch = self.job.launcher.run_command(self.job)
+        launch = self.launch_command()
         # ReFrame gives this to the job's first step only, and Slurm does not hand it on.
         launch += f" --cpus-per-task={self.num_cpus_per_task}"
         self.following = [f"{launch} {triad} > triad.out"]

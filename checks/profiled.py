@@ -59,7 +59,7 @@ class Profiled(rfm.RegressionTestPlugin):
         if self.unobservable() or not self.awaited():
             return
         library = self.current_environ.extras["programs"][FEATURE]["path"]
-        launch = self.job.launcher.run_command(self.job)
+        launch = self.launch_command()
         run = " ".join([self.executable, *self.executable_opts])
         for version in VERSIONS:
             links = [f"ln -sf ../{name}.{version} {name}" for name in self.differing]

@@ -3,7 +3,7 @@
 from virtqual.programs import perftest as output
 from virtqual.runs import Result
 
-from . import overhead, yardstick
+from . import overhead
 from .asked import as_asked
 from .perftest import Rdma
 
@@ -32,8 +32,6 @@ class rdma_buffers(Rdma):
     def arrange(self):
         """One step for each number of buffers, in one job."""
         super().arrange()
-        if self.instead:
-            return
         self.sizes = str(SIZE)
         scale = self.partition_extras["scale"]
         self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]
@@ -42,7 +40,7 @@ class rdma_buffers(Rdma):
         self.executable_opts = steps[0]
         program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]
         for before, step in zip(self.buffers, steps[1:], strict=False):
-            launch = self.job.launcher.run_command(self.job)
+            launch = self.launch_command()
             self.following += [f"mv client.out client.{before}.out", " ".join([launch, *program, *step])]
         self.following.append(f"mv client.out client.{self.buffers[-1]}.out")
 
@@ -56,8 +54,6 @@ class rdma_buffers(Rdma):
 
     def read(self):
         """Assert what ran for each number, and take the time of a message."""
-        if self.instead:
-            return yardstick.read(self)
         curve, links = {}, set()
         for count in self.buffers:
             run = output.parse(self.stage_text(f"client.{count}.out"), SIZE, SIZE)

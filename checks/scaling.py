@@ -42,7 +42,7 @@ class Scaling(rfm.RegressionTestPlugin):
     def step(self, processes):
         """Return the commands of a run on fewer processes, spread over as many nodes as they can be."""
         nodes = min(processes, self.nodes)
-        launch = self.job.launcher.run_command(self.job)
+        launch = self.launch_command()
         width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
         if self.named_nodes:
             width += f" --nodelist={','.join(self.named_nodes[:nodes])}"

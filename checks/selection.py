@@ -107,10 +107,6 @@ class Selection(Scoped, Measuring):
             return "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
         return ""
 
-    def on_partitions(self):
-        """Return what a partition must have to take this very run."""
-        return self.systems(self.slot.side)
-
     def previous(self):
         """Return the tests of the runs that must have ended before this one, its own place's first."""
         return [self.getdep(name, part="*") for name in self.follows]
@@ -123,7 +119,7 @@ class Selection(Scoped, Measuring):
         self.tags = self.tags_of(self)
         all_slots = slots(self.rotation, self.case)
         runs = self.slot in all_slots and not self.lacks
-        self.valid_systems = self.on_partitions() if runs else []
+        self.valid_systems = self.systems(self.slot.side) if runs else []
         previous = order.find_previous(self.slot, all_slots, self.rotation) if runs else []
         self.follows = [_variant_name(self, str(slot)) for slot in previous]
         for name in self.follows:
@@ -143,8 +139,6 @@ class StackSelection(Selection):
     least_cores = 1
     #: Features that the stack may have, each with what cannot be observed without it.
     optional = {}
-    #: Whether native runs take a yardstick (``checks/yardstick.py``) where native alone lacks that feature.
-    yardstick = False
     #: The values of parameters that the quick scope has; a case with another one is of the full scope alone.
     quick = {}
     #: Inputs that must have been fetched beforehand, by their names in ``references/inputs/``.
@@ -167,31 +161,16 @@ class StackSelection(Selection):
         """Among how many places, of as many nodes as it takes, its runs rotate."""
         return held.rotation(self.nodes_of(self))
 
-    @property
-    def instead(self):
-        """The reason why this native run takes a yardstick; empty for a run of the program."""
-        if self.slot.side != "native" or not self.yardstick or self.needs in features("native"):
-            return ""
-        return f"the native partition has no {self.needs!r}"
-
     @classmethod
     def environments(cls):
         """Return the stacks that provide the feature."""
         return [f"+{cls.feature}"]
 
     @classmethod
-    def systems(cls, side, *, instead=False):
-        """Return what a partition must have: nodes enough and the feature, unless a yardstick does."""
-        needed = [
-            side,
-            *(["multinode"] if cls.nodes > 1 else []),
-            *([cls.needs] if cls.needs and not instead else []),
-        ]
-        return [" ".join(f"+{feature}" for feature in needed)]
-
-    def on_partitions(self):
-        """Return what a partition must have to take this very run, which may be a yardstick's."""
-        return self.systems(self.slot.side, instead=bool(self.instead))
+    def systems(cls, side):
+        """Return what a partition must have: nodes enough, and the feature that the check needs."""
+        features = [side, *(["multinode"] if cls.nodes > 1 else []), *([cls.needs] if cls.needs else [])]
+        return [" ".join(f"+{feature}" for feature in features)]
 
     @classmethod
     def tags_of(cls, case):
@@ -209,7 +188,7 @@ class StackSelection(Selection):
             return f"needs {cls.nodes} nodes on each side"
         if cls.least_cores > counts.cores():
             return f"needs nodes of {cls.least_cores} cores"
-        for side in ["virtual"] if cls.yardstick else ["native", "virtual"]:
+        for side in ("native", "virtual"):
             if cls.needs and cls.needs not in features(side):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
         reasons = (fetched.explain_missing(declarations.find_input(name)) for name in cls.inputs)

@@ -107,7 +107,7 @@ class Ideal(Wrf):
 
     def make_input(self):
         """Return the command that makes the input."""
-        launch = self.job.launcher.run_command(self.job)
+        launch = self.launch_command()
         ideal = self.program["data"]["ideal"]
         return f"{launch} --nodes=1 --ntasks=1 {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"
 

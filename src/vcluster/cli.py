@@ -91,7 +91,7 @@ def up(
     mac: Annotated[str, typer.Option(help="first bytes of their addresses")] = MAC,
     shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
     pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
-    rdma: Annotated[bool, typer.Option(help="soft-RoCE in the VMs")] = True,
+    rdma: Annotated[bool, typer.Option(help="soft-RoCE in the nodes")] = True,
     timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
 ) -> None:
     """Bring the cluster up; does nothing if it is."""
@@ -181,7 +181,8 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
         print(f"            {emulator.binary}")
     vcpus = f"{state.guest.vcpus} vCPU{'s' if state.guest.vcpus > 1 else ''}"
     print(f"guest       Linux {state.guest.kernel}, {vcpus}, {state.guest.memory_mib} MiB")
-    print(f"RDMA        {state.partitions.virtual.rdma or 'none'} in the VMs, none in native nodes")
+    native, virtual = state.partitions.native, state.partitions.virtual
+    print(f"RDMA        {virtual.rdma or 'none'} in the VMs, {native.rdma or 'none'} in native nodes")
     print(f"shared      {state.shared}")
     print(f"logs        {directory.logs}")
     print()

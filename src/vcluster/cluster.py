@@ -170,11 +170,21 @@ def prepare(
         emulated=guests.emulator is not None,
         machines=tuple(_machines(directory, options, guests, native, virtual, pmix)),
         pin=options.pin or guests.emulator is not None,
-        rdma=guests.no_rdma is None,
+        rdma_consoles={} if guests.no_rdma else _consoles(directory, guests, native, virtual),
         boot_seconds=seconds,
         preload=rootless.preload(directory.cache) if as_user else None,
     )
     return _describe(options, created, guests, native, virtual), plan
+
+
+def _consoles(
+    directory: StateDirectory, guests: Guests, native: list[topology.Node], virtual: list[topology.Node]
+) -> dict[str, Path]:
+    """Return the console of each node that has a kernel of its own."""
+    machines = {vm.name: vm.name for vm in virtual}
+    if guests.emulator is not None:
+        machines |= {node.name: emulated.name(index) for index, node in enumerate(native, 1)}
+    return {node: directory.logs / f"{machine}.console" for node, machine in machines.items()}
 
 
 def _assert_possible(options: Options, cpus: int, as_user: bool) -> None:
@@ -202,7 +212,7 @@ def _guests(directory: StateDirectory, options: Options, report: Report) -> Gues
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {guest_kernel.release}, {options.vms} VMs of {size}")
     if no_rdma:
-        report(f"RDMA in the VMs: none, {no_rdma}")
+        report(f"RDMA: none, {no_rdma}")
     machine = qemu.Machine(
         binary=options.qemu,
         accelerator=accelerator,
@@ -304,7 +314,7 @@ def _machines(
         name = emulated.name(index)
         more = [*kept, *emulated.files(vm, line, guests.kernel, options, directory.logs)]
         packed = nodefiles.pack(
-            directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=None, more=more
+            directory, node, guests.kernel, guests.initramfs, options, pmix=pmix, rdma=device, more=more
         )
         hardware = emulated.machine(guests.machine, guests.emulator.binary, options, directory.logs)
         line = qemu.command(hardware, node, initramfs=packed, console=directory.logs / f"{name}.console")
@@ -430,9 +440,10 @@ def _launch(directory: StateDirectory, state: st.State, plan: BootPlan, report: 
             clean(directory)
             raise
     state = state.model_copy(update={"status": "up", "boot_seconds": round(time.monotonic() - began, 2)})
-    if plan.rdma:
-        state, words = rdma.noted(state, directory.logs)
-        report(f"RDMA in the VMs: {words}")
+    if plan.rdma_consoles:
+        state, messages = rdma.add_devices(state, plan.rdma_consoles)
+        for message in messages:
+            report(message)
     state.save(directory.state_file)
     return state
 

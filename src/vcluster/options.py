@@ -87,7 +87,7 @@ class Options(BaseModel):
     pin : bool
         Whether the vCPUs of VM k stay on the host CPUs of native node k.
     rdma : bool
-        Whether VMs get an RDMA device in software, where guest kernel and programs are there.
+        Whether nodes with a kernel of their own get an RDMA device in software, if that is possible.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -48,8 +48,8 @@ class BootPlan(BaseModel):
         The programs that run one for each of ``machine_nodes``, in order.
     pin : bool
         Whether the CPUs of these machines stay on the CPUs of their node.
-    rdma : bool
-        Whether the VMs try to make an RDMA device, and say what became of it.
+    rdma_consoles : dict of str to Path
+        By node that makes an RDMA device: the console on which it says what became of the device.
     boot_seconds : float
         How long the nodes may take until all are idle.
     preload : Path or None
@@ -66,7 +66,7 @@ class BootPlan(BaseModel):
     emulated: bool
     machines: tuple[WatchedProgram, ...]
     pin: bool
-    rdma: bool
+    rdma_consoles: dict[str, Path]
     boot_seconds: float
     preload: Path | None = None
 

@@ -1,7 +1,8 @@
-"""RDMA in the VMs: soft-RoCE, which the guest kernel does over the node's one interface."""
+"""RDMA in nodes with a kernel of their own: soft-RoCE, which that kernel does over the node's interface."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from vcluster.kernel import RDMA_MODULES, GuestKernel, lacking
@@ -15,7 +16,7 @@ _SAYS = "vcluster: RDMA: "
 
 
 def impossible(kernel: GuestKernel) -> str | None:
-    """Return why no VM can have RDMA here; None if nothing speaks against it."""
+    """Return why no node can have RDMA here; None if nothing speaks against it."""
     if missing := lacking(kernel, RDMA_MODULES):
         return f"kernel {kernel.release} lacks modules: {', '.join(missing)}"
     if find(TOOL) is None:
@@ -33,25 +34,31 @@ def answer(console: Path) -> str | None:
     return line and line.removeprefix(_SAYS).partition(" (")[0].strip()
 
 
-def noted(state: State, logs: Path) -> tuple[State, str]:
-    """Note in the state which device all VMs have.
+def add_devices(state: State, consoles: Mapping[str, Path]) -> tuple[State, list[str]]:
+    """Note in the state which RDMA device all nodes of a partition have.
 
     Parameters
     ----------
-    state : State
-        The state of a cluster whose VMs have tried to make a device.
-    logs : Path
-        Folder of what they printed.
+    state
+        The state of a cluster whose nodes have tried to make a device.
+    consoles
+        The console by node that has tried.
 
     Returns
     -------
-    tuple of State and str
-        With the device, if every VM has it; and one clause for people.
+    tuple of State and list of str
+        The state with the devices, and one message for each partition.
     """
-    virtual = state.partitions.virtual
-    said = {name: answer(logs / f"{name}.console") for name in virtual.nodes}
-    without = {name: word for name, word in said.items() if word != DEVICE}
-    for name, word in without.items():
-        return state, f"none, {name} says: {(word or 'nothing').removeprefix('none, ')}"
-    partitions = state.partitions.model_copy(update={"virtual": virtual.model_copy(update={"rdma": DEVICE})})
-    return state.model_copy(update={"partitions": partitions}), f"{DEVICE} (soft-RoCE)"
+    answers = {node: answer(console) for node, console in consoles.items()}
+    partitions, messages = {}, []
+    for side, partition in (("native", state.partitions.native), ("virtual", state.partitions.virtual)):
+        without = [node for node in partition.nodes if answers.get(node) != DEVICE]
+        if not without:
+            partitions[side] = partition.model_copy(update={"rdma": DEVICE})
+            messages.append(f"RDMA in {side} nodes: {DEVICE} (soft-RoCE)")
+        elif without[0] in answers:
+            reason = (answers[without[0]] or "nothing").removeprefix("none, ")
+            messages.append(f"RDMA in {side} nodes: none, {without[0]} says: {reason}")
+        else:
+            messages.append(f"RDMA in {side} nodes: none, their kernel is this machine's")
+    return state.model_copy(update={"partitions": state.partitions.model_copy(update=partitions)}), messages

@@ -33,7 +33,7 @@ CONTROLLER_PORT = 6817
 RESTARTS = 5
 # A VM that has printed nothing after this share of the time that booting may take is started again.
 SILENCE = 0.25
-# How long VMs may take to say what became of their RDMA device once all nodes are idle.
+# How long nodes may take to say what became of their RDMA device once all nodes are idle.
 RDMA_SECONDS = 10.0
 SHIM = Path(__file__).parent / "shim"
 
@@ -112,10 +112,10 @@ class Supervisor:
             self.start(WatchedProgram(name=node.name, command=enter + script, nodes=(node.name,)))
         self.tell(step="Slurm started")
         self.wait_for("nodes", self._all_idle, pause=0.2)
-        if self.plan.rdma:
+        if self.plan.rdma_consoles:
             # A node without RDMA is still a node; `state.json` keeps what each has said, if anything.
             patience = time.monotonic() + RDMA_SECONDS
-            self.wait_for("RDMA", lambda: self._rdma_said() or time.monotonic() > patience)
+            self.wait_for("RDMA", lambda: self._has_rdma_answers() or time.monotonic() > patience)
         self.tell(up=round(time.monotonic() - self._began, 2))
         os.close(self.progress)
         self.progress = -1
@@ -303,8 +303,8 @@ class Supervisor:
         idle = {name for name, state in states.items() if state == "idle"}
         return idle == {node.name for node in self.plan.nodes} and not self._unpinned
 
-    def _rdma_said(self) -> bool:
-        return all(rdma.answer(self.plan.logs / f"{vm.name}.console") for vm in self.plan.virtual)
+    def _has_rdma_answers(self) -> bool:
+        return all(rdma.answer(console) for console in self.plan.rdma_consoles.values())
 
     def _last_words(self, name: str) -> str:
         text = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()

@@ -39,23 +39,37 @@ def test_a_guest_answers_or_is_silent(tmp_path: Path, text: str | None, answer: 
 
 
 @pytest.mark.parametrize(
-    ("second", "device", "words"),
+    ("second", "device", "message"),
     [
-        ("rxe0", "rxe0", "rxe0 (soft-RoCE)"),
-        ("none, error: Invalid argument", None, "none, vm2 says: error: Invalid argument"),
+        ("rxe0", "rxe0", "RDMA in virtual nodes: rxe0 (soft-RoCE)"),
+        (
+            "none, error: Invalid argument",
+            None,
+            "RDMA in virtual nodes: none, vm2 says: error: Invalid argument",
+        ),
     ],
 )
-def test_the_state_has_what_all_vms_have(
+def test_the_state_has_the_device_that_all_nodes_of_a_partition_have(
     state: State,  # noqa: F811
     tmp_path: Path,
     second: str,
     device: str | None,
-    words: str,
+    message: str,
 ) -> None:
-    for name, said in (("vm1", "rxe0"), ("vm2", second)):
-        (tmp_path / f"{name}.console").write_text(SAID.format(said))
-    virtual = state.partitions.virtual.model_copy(update={"nodes": ("vm1", "vm2")})
-    state = state.model_copy(update={"partitions": state.partitions.model_copy(update={"virtual": virtual})})
-    noted, said = rdma.noted(state, tmp_path)
-    assert (noted.partitions.virtual.rdma, said) == (device, words)
-    assert noted.partitions.native.rdma is None
+    consoles = {}
+    for name, answer in (("native1", "rxe0"), ("vm1", "rxe0"), ("vm2", second)):
+        consoles[name] = tmp_path / f"{name}.console"
+        consoles[name].write_text(SAID.format(answer))
+    partitions = state.partitions.model_copy(
+        update={
+            "native": state.partitions.native.model_copy(update={"nodes": ("native1",)}),
+            "virtual": state.partitions.virtual.model_copy(update={"nodes": ("vm1", "vm2")}),
+        }
+    )
+    state = state.model_copy(update={"partitions": partitions})
+    added, messages = rdma.add_devices(state, consoles)
+    assert added.partitions.native.rdma == "rxe0"
+    assert (added.partitions.virtual.rdma, messages[1]) == (device, message)
+    # Native nodes that are namespaces of this machine have no console, and no device.
+    _, messages = rdma.add_devices(state, {name: consoles[name] for name in ("vm1", "vm2")})
+    assert messages[0] == "RDMA in native nodes: none, their kernel is this machine's"

@@ -184,6 +184,6 @@ def test_an_accepted_overhead_is_no_news():
     ("more", "good"),
     [({}, True), ({"complete": False}, False), ({"exit_code": 3}, False), ({"verdicts": ()}, False)],
 )
-def test_which_session_is_a_yardstick(more, good):
+def test_which_session_later_ones_are_compared_with(more, good):
     assert night(0, {"a": "WITHIN"}, **more).good is good
     assert night(0, {"a": "OVER"}).good is False

@@ -26,7 +26,6 @@ from virtqual.programs import (
     stream,
     stress_ng,
     wrf,
-    yardstick,
 )
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
@@ -66,7 +65,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "stress-ng.fork.out": stress_ng.parse,
     "stress-ng.vm.out": stress_ng.parse,
     "wrf.em_b_wave.out": wrf.parse,
-    "yardstick.out": partial(yardstick.parse, tasks=2),
 }
 
 
