@@ -70,16 +70,16 @@ def admit(
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
     """Return the checks whose change since an earlier session may not be judged, with the reasons."""
-    found = [
+    pairs = [
         (check, f"earlier session: {reason}")
         for check, reasons in earlier.refused.items()
         for reason in reasons
     ]
-    return _collected([*found, *other_inputs([*earlier.runs, *now.runs])])
+    return _collected([*pairs, *other_inputs([*earlier.runs, *now.runs])])
 
 
-def _collected(found: Iterable[tuple[str, str]]) -> Refused:
+def _collected(pairs: Iterable[tuple[str, str]]) -> Refused:
     refused: dict[str, dict[str, None]] = {}
-    for check, reason in found:
+    for check, reason in pairs:
         refused.setdefault(check, {})[reason] = None
     return {check: tuple(reasons) for check, reasons in refused.items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.identity.record import Identity, NotObservable, seen
+from virtqual.identity.record import Identity, seen
 from virtqual.preflight import shares
 from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
@@ -32,10 +32,10 @@ def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_clas
     list of Finding
         The findings that refuse, then those that are reported, then the values that were not comparable.
     """
-    return ranked(applied("nodes", policy, hypervisor_class, native, virtual))
+    return ranked(apply_rules("nodes", policy, hypervisor_class, native, virtual))
 
 
-def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
+def apply_rules(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
     """Return what the rules of a scope find, in the policy's order.
 
     Parameters
@@ -49,14 +49,17 @@ def applied(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: obj
     *arguments
         The arguments of the rules of this scope.
     """
-    found = []
-    for item, what in _yielded(scope, policy, hypervisor_class, *arguments):
+    findings = []
+    for item, what in _run_rules(scope, policy, hypervisor_class, *arguments):
         reason = what if seen(what) else what.not_observable
-        found.append(policy.finding(item, reason, hypervisor_class, whatever=_whatever(what)))
-    return found
+        action: Action | None = "report" if isinstance(what, Studied) else None
+        if not seen(what):
+            action = "unseen"
+        findings.append(policy.finding(item, reason, hypervisor_class, action=action))
+    return findings
 
 
-def _yielded(
+def _run_rules(
     scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object
 ) -> Iterator[tuple[str, Any]]:
     """Yield everything that the rules of a scope yield, each with its item."""
@@ -64,13 +67,6 @@ def _yielded(
         if RULES[item].scope == scope:
             for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
                 yield item, what
-
-
-def _whatever(what: str | NotObservable) -> Action | None:
-    """Return what follows from something that was found under every class; None if that is for the policy."""
-    if not seen(what):
-        return "unseen"
-    return "report" if isinstance(what, Studied) else None
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
@@ -110,35 +106,37 @@ def check_runs(
     A run without identity and load (of a session before there were any) is neither compared nor left out.
     Runs of the `earlier` session are what these are held against, and are not refused here.
     """
-    kept, met = [], defaultdict(list)
+    checked_runs, met = [], defaultdict(list)
     by_check = defaultdict(list)
     # A session may be held against itself, and a run is no copy of itself.
     for run in {_which(run): run for run in (*earlier, *runs)}.values():
         by_check[run.check].append(run)
     among = defaultdict(list)
     for runs_of_check in by_check.values():
-        for item, (run, reason) in _yielded("among", policy, hypervisor_class, runs_of_check):
+        for item, (run, reason) in _run_rules("among", policy, hypervisor_class, runs_of_check):
             among[_which(run)].append(policy.finding(item, reason, hypervisor_class))
     hosts = {(virtual.check, virtual.pair): _host(native, virtual) for native, virtual in _pairs(runs)}
     for run in runs:
         refused = []
-        found = applied("load", policy, hypervisor_class, run.load) if run.load else []
-        found += applied("run", policy, hypervisor_class, run)
-        found += applied("metrics", policy, hypervisor_class, run, policy.metrics)
-        found += among.get(_which(run), ())
+        findings_of_run = apply_rules("load", policy, hypervisor_class, run.load) if run.load else []
+        findings_of_run += apply_rules("run", policy, hypervisor_class, run)
+        findings_of_run += apply_rules("metrics", policy, hypervisor_class, run, policy.metrics)
+        findings_of_run += among.get(_which(run), ())
         if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
-            found += applied("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
-        for finding in found:
+            findings_of_run += apply_rules(
+                "shares", policy, hypervisor_class, tuple(run.identity.values()), host
+            )
+        for finding in findings_of_run:
             met[finding.item, run.side, finding.action].append(finding)
             if finding.action == "refuse":
                 refused.append(f"{finding.item}: {finding.reason}")
-        kept.append(run.refusing(tuple(refused)) if refused else run)
+        checked_runs.append(run.refusing(tuple(refused)) if refused else run)
     disturbed = []
     for (item, side, action), cases in met.items():
         count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
         count += " left out" if action == "refuse" else ""
         reason = f"{count}, the first: {cases[0].reason}"
-        disturbed.append(policy.finding(item, reason, hypervisor_class, whatever=action))
+        disturbed.append(policy.finding(item, reason, hypervisor_class, action=action))
     # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
     within = policy.without("hca-locality")
     compared = peers(runs)
@@ -147,11 +145,11 @@ def check_runs(
         for finding in compare(native, virtual, within if share else policy, hypervisor_class):
             where[finding].append(f"{native.node} with {virtual.node}")
     findings = [
-        # What is not so everywhere is to be found.
-        finding if len(nodes) == len(compared) else finding.seen_at(nodes)
+        # Nodes are named if only some of them show it.
+        finding if len(nodes) == len(compared) else finding.add_nodes(nodes)
         for finding, nodes in where.items()
     ]
-    return Checked(tuple(kept), tuple(ranked(findings)), tuple(disturbed))
+    return Checked(tuple(checked_runs), tuple(ranked(findings)), tuple(disturbed))
 
 
 def _which(run: Run) -> tuple[object, ...]:
@@ -176,13 +174,13 @@ def _host(native: Run, virtual: Run) -> Identity | None:
 def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
     """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
 
-    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.  Where
-    several VMs ran beside one native node, each is compared with a share of that node, which is said.
+    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.  Each
+    VM is compared with a share of the native node, and this is stated, if several VMs ran beside one node.
     """
-    found: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
+    combinations: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
     for native, virtual in _pairs(runs):
         host, vms = _host(native, virtual), list(virtual.identity.values())
         natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
         for node, vm in zip(natives, vms, strict=False):
-            found.setdefault((node.kind, vm.kind), (node, vm, host is not None))
-    return list(found.values())
+            combinations.setdefault((node.kind, vm.kind), (node, vm, host is not None))
+    return list(combinations.values())

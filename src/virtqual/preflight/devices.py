@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from virtqual.identity.record import Identity, NotObservable, PcieLink, Port, seen
+from virtqual.identity.record import Identity, NotObservable, PcieLink, seen
 from virtqual.preflight.rules import Found, Limits, differs, rule, sides
 
 
@@ -20,27 +20,29 @@ def nic_emulated(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "mtu")
 def mtu(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Interfaces of one name carry the same frames."""
-    there = {nic.name: nic for nic in virtual.nics}
-    common = [nic for nic in native.nics if nic.name in there]
+    virtual_nics = {nic.name: nic for nic in virtual.nics}
+    common = [nic for nic in native.nics if nic.name in virtual_nics]
     if not common:
         yield NotObservable(not_observable="no network interface has the same name on both sides")
     for nic in common:
-        yield from differs(f"the MTU of {nic.name}", nic.mtu, there[nic.name].mtu)
+        yield from differs(f"the MTU of {nic.name}", nic.mtu, virtual_nics[nic.name].mtu)
 
 
 @rule("nodes", "hca-missing")
 def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """RDMA on one side only compares a fabric with something else."""
-    here, there = len(native.hcas), len(virtual.hcas)
-    if here != there:
-        yield f"{here} RDMA devices natively, {there} in the VM"
+    native_count, virtual_count = len(native.hcas), len(virtual.hcas)
+    if native_count != virtual_count:
+        yield f"{native_count} RDMA devices natively, {virtual_count} in the VM"
 
 
 @rule("nodes", "link-rate")
 def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
-    here, there = ([port for hca in node.hcas for port in hca.ports] for node in (native, virtual))
-    active = [[port for port in ports if _active(port)] for ports in (here, there)]
+    all_ports = [[port for hca in node.hcas for port in hca.ports] for node in (native, virtual)]
+    active = [
+        [port for port in ports if seen(port.state) and "ACTIVE" in port.state.upper()] for ports in all_ports
+    ]
     rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
     stated = virtual.host.link_gbit if seen(virtual.host) else virtual.host
     if seen(stated):
@@ -50,11 +52,11 @@ def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
             if of_side and max(of_side) != stated:
                 fastest = f"the fastest RDMA port of {side} has {max(of_side):g} Gbit/s"
                 yield f"{fastest}, extras.link_gbit says {stated:g}"
-    if not here or not there:
+    if not all(all_ports):
         return
     # How many adapters each side has is another item's.
     if not active[0] or not active[1]:
-        states = [", ".join(str(port.state) for port in ports) for ports in (here, there)]
+        states = [", ".join(str(port.state) for port in ports) for ports in all_ports]
         yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
     if not rates[0] or not rates[1]:
         yield NotObservable(not_observable="the rate of an RDMA port: none is active, or a driver hides it")
@@ -74,15 +76,11 @@ def pcie_link(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "nic-rate")
 def nic_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Interfaces of one name; which of them carries messages is not known here."""
-    there = {nic.name: nic.rate_mbit for nic in virtual.nics}
+    virtual_rates = {nic.name: nic.rate_mbit for nic in virtual.nics}
     for nic in native.nics:
-        other = there.get(nic.name)
+        other = virtual_rates.get(nic.name)
         if seen(nic.rate_mbit) and isinstance(other, int) and other < nic.rate_mbit:
             yield f"{nic.name} has {nic.rate_mbit} Mbit/s natively and {other} in the VM"
-
-
-def _active(port: Port) -> bool:
-    return seen(port.state) and "ACTIVE" in port.state.upper()
 
 
 def _below(side: str, name: str, link: PcieLink | NotObservable) -> Iterator[str]:
@@ -102,9 +100,9 @@ def _number(text: str) -> float:
 def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """An adapter on another NUMA node than the CPUs in use adds a hop to every message.
 
-    Where that is so on both sides it falls on both; and a node may have an adapter for each socket.
+    An adapter that is remote on both sides slows both. A node may have an adapter for each socket.
     """
-    local, said = {}, {}
+    local, reasons = {}, {}
     for side, node in sides(native, virtual):
         nodes, numa = node.topology.spanned(node.topology.numa), node.topology.numa
         hcas = [hca for hca in node.hcas if hca.kind != "software"]
@@ -118,16 +116,16 @@ def hca_locality(native: Identity, virtual: Identity, limits: Limits) -> Found:
             return
         local[side] = any(str(hca.numa_node) in nodes for hca in hcas)
         where = ", ".join(f"{hca.name} is on NUMA node {hca.numa_node}" for hca in hcas)
-        said[side] = f"{side}: {where}, the CPUs in use are on {', '.join(nodes)}"
+        reasons[side] = f"{side}: {where}, the CPUs in use are on {', '.join(nodes)}"
     if len(set(local.values())) > 1:
-        yield from (said[side] for side, near in local.items() if not near)
+        yield from (reasons[side] for side, near in local.items() if not near)
 
 
 @rule("nodes", "hca-firmware")
 def hca_firmware(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Same firmware, or two adapters are compared."""
-    for here, there in zip(native.hcas, virtual.hcas, strict=False):
-        yield from differs(f"the firmware of {here.name}", here.firmware, there.firmware)
+    for native_hca, virtual_hca in zip(native.hcas, virtual.hcas, strict=False):
+        yield from differs(f"the firmware of {native_hca.name}", native_hca.firmware, virtual_hca.firmware)
 
 
 @rule("nodes", "write-combining")

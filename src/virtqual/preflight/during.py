@@ -11,7 +11,7 @@ from virtqual.preflight.rules import Limits, rule
 
 @rule("load", "steal", "share")
 def steal(load: Load, limits: Limits) -> Iterator[str]:
-    """CPU time that the hypervisor gave to somebody else."""
+    """CPU time that the hypervisor gave to other VMs or to its host."""
     if seen(load.steal) and load.steal > limits["share"]:
         yield f"the hypervisor took {load.steal:.1%} of the CPU time, {limits['share']:.1%} are allowed"
 

@@ -12,8 +12,7 @@ from virtqual.files.wording import list_names
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
 ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
-#: So many nodes are named.
-MOST_NAMED = 3
+MAX_NAMED_NODES = 3
 
 
 class Finding(BaseModel):
@@ -41,9 +40,9 @@ class Finding(BaseModel):
     remedy: str
     protects: tuple[str, ...]
 
-    def seen_at(self, nodes: Sequence[str]) -> Finding:
-        """Return the finding with the first nodes, of some, at which it was seen."""
-        return self.model_copy(update={"reason": f"{list_names(nodes, MOST_NAMED)}: {self.reason}"})
+    def add_nodes(self, nodes: Sequence[str]) -> Finding:
+        """Return the finding with the names of the first nodes that show it."""
+        return self.model_copy(update={"reason": f"{list_names(nodes, MAX_NAMED_NODES)}: {self.reason}"})
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from virtqual.runs import Run
 from virtqual.verdict.metric import Metrics
 
 #: The first three digits of a value may repeat honestly: they do where runs differ by 0.03 %, less than any
-#: family of references/noise/ does.  What is printed more finely than that differs from run to run.
+#: family of references/noise/ does.  Further digits differ from run to run.
 _HONEST = 1000
 #: Programs print up to nine digits.  A value of more was computed, and does not show what was printed: of a
 #: curve each size then counts as one of four, as by the coarsest clock, and a single value proves nothing.
@@ -50,7 +50,7 @@ def _improbable(side: Sequence[Run], copies: Sequence[Sequence[Run]], limits: Li
             if run.start <= first.start:
                 continue
             ways = sum(
-                # What a program prints may be finer than its clock.
+                # A program may print more digits than its clock has.
                 math.log10(max(least, min(printed, result.ticks or math.inf) / _HONEST))
                 for result in run.results
                 for least, printed in steps[result.series, result.points]
@@ -100,7 +100,7 @@ def _steps_of(values: Sequence[float], curve: bool) -> tuple[float, float]:
 def impossible_time(run: Run, metrics: Metrics, limits: Limits) -> Iterator[str]:
     """A run that ended before it began, or that took less time than its own program says.
 
-    What the program says is held against the clock of the same node; `node_clock` holds that against the
+    The program's times are compared with the clock of the same node; `node_clock` compares that with the
     scheduler's.
     """
     if run.end < run.start:
@@ -114,8 +114,8 @@ def impossible_time(run: Run, metrics: Metrics, limits: Limits) -> Iterator[str]
             yield f"{what} is {seconds:.3g} s, which is no time"
         elif half * seconds > run.seconds * (1 + limits["share"]) + limits["seconds"]:
             times = f", {half} times at least" if half > 1 else ""
-            whole = f"{run.seconds:.4g} s on its node"
-            yield f"{what} is {seconds:.4g} s{times}, but the whole program took {whole}"
+            program_time = f"{run.seconds:.4g} s on its node"
+            yield f"{what} is {seconds:.4g} s{times}, but the whole program took {program_time}"
 
 
 def _stated(run: Run, metrics: Metrics) -> Iterator[tuple[str, float]]:

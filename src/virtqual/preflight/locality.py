@@ -12,7 +12,7 @@ from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, side
 from virtqual.site.hosts import overcommitted
 
 
-def _spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
+def _find_spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
     """Return the sockets and the NUMA nodes that the CPUs in use lie in."""
     sockets, nodes = topology.spanned(topology.packages), topology.spanned(topology.numa)
     if not seen(sockets):
@@ -27,9 +27,9 @@ def _studied(virtual: Identity, reason: str) -> str:
     return reason
 
 
-def _both(native: Identity, virtual: Identity) -> Found:
+def _report_unseen_nodes(native: Identity, virtual: Identity) -> Found:
     for side, node in sides(native, virtual):
-        if not seen(spanned := _spanned(node.topology)):
+        if not seen(spanned := _find_spanned(node.topology)):
             yield NotObservable(not_observable=f"NUMA nodes of {side}: {spanned.not_observable}")
 
 
@@ -37,10 +37,10 @@ def _both(native: Identity, virtual: Identity) -> Found:
 def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
 
-    Where the system file says that they are hidden, it is what is studied, and must be true.
+    It is reported instead of refused if the system file states it. The statement must be true.
     """
-    yield from _both(native, virtual)
-    for reason in _hidden(native, virtual):
+    yield from _report_unseen_nodes(native, virtual)
+    for reason in _find_hidden_nodes(native, virtual):
         yield _studied(virtual, reason)
     real, shown = native.topology.numa, virtual.topology.numa
     stated = seen(virtual.host) and virtual.host.numa_hidden is True
@@ -48,24 +48,29 @@ def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
 
 
-def _hidden(native: Identity, virtual: Identity) -> Iterator[str]:
-    here, there = _spanned(native.topology), _spanned(virtual.topology)
-    if seen(here) and seen(there) and len(there[1]) < len(here[1]) and not _shown(native, virtual):
+def _find_hidden_nodes(native: Identity, virtual: Identity) -> Iterator[str]:
+    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
+    if (
+        seen(native_span)
+        and seen(virtual_span)
+        and len(virtual_span[1]) < len(native_span[1])
+        and not _shows_all_nodes(native, virtual)
+    ):
         yield (
-            f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}: "
-            "it cannot place memory beside them"
+            f"the CPUs in use lie in {len(native_span[1])} NUMA nodes natively, the VM shows "
+            f"{len(virtual_span[1])}: it cannot place memory beside them"
         )
-    elif not seen(here) and seen(there) and len(there[1]) < len(there[0]):
-        yield f"the VM shows {len(there[0])} sockets but {len(there[1])} NUMA node"
+    elif not seen(native_span) and seen(virtual_span) and len(virtual_span[1]) < len(virtual_span[0]):
+        yield f"the VM shows {len(virtual_span[0])} sockets but {len(virtual_span[1])} NUMA node"
     host = virtual.host
-    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(there):
+    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(virtual_span):
         online = virtual.topology.cpus
         cpus = len(cpu_list(online)) if seen(online) else 0
-        if host.numa_nodes > 1 and len(there[1]) == 1 and cpus > host.cpus_per_node:
+        if host.numa_nodes > 1 and len(virtual_span[1]) == 1 and cpus > host.cpus_per_node:
             yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
 
 
-def _shown(native: Identity, virtual: Identity) -> bool:
+def _shows_all_nodes(native: Identity, virtual: Identity) -> bool:
     """Tell whether a VM shows as many NUMA nodes as its CPUs fill of the hardware's: then it hides none."""
     real, shown, cpus = native.topology.numa, virtual.topology.numa, virtual.topology.cpus
     if not (seen(real) and seen(shown) and seen(cpus)):
@@ -76,11 +81,11 @@ def _shown(native: Identity, virtual: Identity) -> bool:
 @rule("nodes", "numa-spread")
 def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
-    here, there = _spanned(native.topology), _spanned(virtual.topology)
-    if not (seen(here) and seen(there)):
+    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
+    if not (seen(native_span) and seen(virtual_span)):
         return
-    nodes = [len(side[1]) for side in (here, there)]
-    if nodes[1] < nodes[0] and _shown(native, virtual):
+    nodes = [len(side[1]) for side in (native_span, virtual_span)]
+    if nodes[1] < nodes[0] and _shows_all_nodes(native, virtual):
         reason = (
             f"the CPUs in use lie in {nodes[0]} NUMA nodes natively and in {nodes[1]} of a VM that hides none"
         )
@@ -90,12 +95,13 @@ def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "numa-false")
 def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that shows nodes which the hardware does not have, or of another size."""
-    yield from _both(native, virtual)
-    here, there = _spanned(native.topology), _spanned(virtual.topology)
-    if seen(here) and seen(there):
-        if len(there[1]) > len(here[1]):
-            yield (f"the CPUs in use lie in {len(here[1])} NUMA nodes natively, the VM shows {len(there[1])}")
-        elif len(there[1]) == len(here[1]) > 1:
+    yield from _report_unseen_nodes(native, virtual)
+    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
+    if seen(native_span) and seen(virtual_span):
+        if len(virtual_span[1]) > len(native_span[1]):
+            real = f"the CPUs in use lie in {len(native_span[1])} NUMA nodes natively"
+            yield f"{real}, the VM shows {len(virtual_span[1])}"
+        elif len(virtual_span[1]) == len(native_span[1]) > 1:
             sizes = [_sizes(node.topology) for node in (native, virtual)]
             shares = [[round(size / sum(of_side), 1) for size in of_side] for of_side in sizes]
             if shares[0] != shares[1]:
@@ -126,9 +132,9 @@ def _sizes(topology: Topology) -> list[int]:
 def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Node interleaving in the firmware slows native runs: a VM then seems fast beside them.
 
-    Where the system file says that it is on, it is what is studied, and must be true.
+    It is allowed if the system file states it. The statement must be true.
     """
-    spanned = _spanned(native.topology)
+    spanned = _find_spanned(native.topology)
     if not seen(spanned):
         yield spanned
         return
@@ -144,11 +150,11 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
 @rule("nodes", "smt")
 def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Hyperthreads that one side does not show make two ranks share a core there."""
-    here, there = native.topology.threads_used, virtual.topology.threads_used
-    yield from differs("the number of threads in use of one core", here, there)
-    there = virtual.topology.threads_per_core
+    used = native.topology.threads_used, virtual.topology.threads_used
+    yield from differs("the number of threads in use of one core", *used)
+    threads = virtual.topology.threads_per_core
     host = virtual.host
-    if seen(host) and seen(there) and there == 1 and seen(host.smt) and host.smt == "on":
+    if seen(host) and seen(threads) and threads == 1 and seen(host.smt) and host.smt == "on":
         vcpus, a_node, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes
         if seen(vcpus) and seen(a_node) and seen(nodes) and vcpus > a_node * nodes // 2:
             yield (
@@ -212,7 +218,7 @@ def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth.
 
-    So do VMs of the partition itself, where those of one host have more together than it has.
+    VMs of the partition do the same if those of one host have more together than the host has.
     """
     host = virtual.host
     if not seen(host):
@@ -231,9 +237,11 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "memory-pages")
 def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Large pages on both levels, or irregular access pays for two walks of page tables."""
-    here, there = native.memory, virtual.memory
+    native_memory, virtual_memory = native.memory, virtual.memory
     yield from differs(
-        "the mode of transparent huge pages", here.transparent_huge_pages, there.transparent_huge_pages
+        "the mode of transparent huge pages",
+        native_memory.transparent_huge_pages,
+        virtual_memory.transparent_huge_pages,
     )
     host = virtual.host
     if (

@@ -62,14 +62,13 @@ class Policy:
     metrics: Metrics
 
     def finding(
-        self, name: str, reason: str, hypervisor_class: str, *, whatever: Action | None = None
+        self, name: str, reason: str, hypervisor_class: str, *, action: Action | None = None
     ) -> Finding:
-        """Return what an item has found, with what follows from it under a class, or whatever the class."""
+        """Return a finding of an item; its action is that of the class if none is passed."""
         entry = self.items[name]
-        action: Action = entry.actions.get(hypervisor_class, entry.actions["default"])
         return Finding(
             item=name,
-            action=whatever or action,
+            action=action or entry.actions.get(hypervisor_class, entry.actions["default"]),
             reason=reason,
             remedy=entry.remedy,
             protects=tuple(entry.protects),
@@ -112,8 +111,10 @@ def load_policy(file: Path, references: References) -> Policy:
             problems.append(document.problem((*key, "item"), f"{entry.item!r} stands here twice."))
         items[entry.item] = entry
         if sorted(entry.limits) != sorted(RULES[entry.item].limits):
-            wanted = ", ".join(RULES[entry.item].limits) or "none"
-            problems.append(document.problem((*key, "limits"), f"the rule takes these limits: {wanted}."))
+            limits_of_rule = ", ".join(RULES[entry.item].limits) or "none"
+            problems.append(
+                document.problem((*key, "limits"), f"the rule takes these limits: {limits_of_rule}.")
+            )
         if "default" not in entry.actions:
             problems.append(document.problem((*key, "actions"), "needs `default: refuse` or `report`."))
         named = [("actions", name) for name in entry.actions if name != "default"]

@@ -50,11 +50,11 @@ def native_is_emulated(native: Identity, virtual: Identity, limits: Limits) -> F
 def cpu_model(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Same vendor, family, model and stepping; the name only tells people."""
     name, other = native.cpu, virtual.cpu
-    for found in differs("the CPU", name.signature, other.signature):
-        if not seen(found):
-            yield found
+    for difference in differs("the CPU", name.signature, other.signature):
+        if not seen(difference):
+            yield difference
         else:
-            yield f"{found} ({name.model} against {other.model})"
+            yield f"{difference} ({name.model} against {other.model})"
 
 
 @rule("nodes", "cpu-features", "features")
@@ -67,16 +67,16 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
             name for name in sorted(features) if any(fnmatchcase(name, pattern) for pattern in patterns)
         )
 
-    here, there = native.cpu.features, virtual.cpu.features
-    for side, value in (("native", here), ("virtual", there)):
+    native_features, virtual_features = native.cpu.features, virtual.cpu.features
+    for side, value in (("native", native_features), ("virtual", virtual_features)):
         if not seen(value):
             yield NotObservable(not_observable=f"CPU features of {side}: {value.not_observable}")
-    if seen(here) and seen(there):
+    if seen(native_features) and seen(virtual_features):
         # Most nodes have the same features, of which none is held against the patterns.
-        hidden, extra = set(here.split()) - set(there.split()), set(there.split()) - set(here.split())
-        if names := usable(hidden):
+        native_names, virtual_names = set(native_features.split()), set(virtual_features.split())
+        if names := usable(native_names - virtual_names):
             yield f"the VM's CPU lacks {names}"
-        if names := usable(extra):
+        if names := usable(virtual_names - native_names):
             yield f"the VM's CPU has {names}, which the native CPU lacks"
 
 
@@ -122,27 +122,27 @@ def frequency(native: Identity, virtual: Identity, limits: Limits) -> Found:
         yield f"the frequency governor is {native.power.governor} natively, not performance"
 
 
-def _mitigate_otherwise(here: str, there: str) -> bool:
+def _is_mitigated_otherwise(native: str, virtual: str) -> bool:
     """Return whether two kernels do not mitigate alike, apart from what only a guest or only a host says.
 
     A guest does not know whether the host's other threads are trusted, nor what the host's microcode does.
     """
-    if any(word.startswith(("Unknown: Dependent on hypervisor", "KVM: ")) for word in (here, there)):
+    if any(word.startswith(("Unknown: Dependent on hypervisor", "KVM: ")) for word in (native, virtual)):
         return False
-    return re.sub(r"; SMT [^;]*", "", here) != re.sub(r"; SMT [^;]*", "", there)
+    return re.sub(r"; SMT [^;]*", "", native) != re.sub(r"; SMT [^;]*", "", virtual)
 
 
 @rule("nodes", "mitigations")
 def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Mitigations cost differently by system call and context switch."""
-    here, there = native.kernel.mitigations, virtual.kernel.mitigations
-    for side, value in (("native", here), ("virtual", there)):
+    on_native, on_vm = native.kernel.mitigations, virtual.kernel.mitigations
+    for side, value in (("native", on_native), ("virtual", on_vm)):
         if not seen(value):
             yield NotObservable(not_observable=f"mitigations of {side}: {value.not_observable}")
-    if seen(here) and seen(there):
+    if seen(on_native) and seen(on_vm):
         # A kernel that does not know a weakness yet says nothing of it: that is the kernel's difference.
-        both = sorted(here.keys() & there.keys())
-        other = [name for name in both if _mitigate_otherwise(here[name], there[name])]
+        common = sorted(on_native.keys() & on_vm.keys())
+        other = [name for name in common if _is_mitigated_otherwise(on_native[name], on_vm[name])]
         if other:
-            shown = [f"{name}: {here[name]!r} against {there[name]!r}" for name in other]
+            shown = [f"{name}: {on_native[name]!r} against {on_vm[name]!r}" for name in other]
             yield f"mitigations differ ({list_names(shown, 2, '; ')})"

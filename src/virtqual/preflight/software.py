@@ -19,7 +19,7 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
         Whether other features of the processor count, too: under a verdict, preflight answers for them, by
         class.
     """
-    for check, own in _by_check(runs):
+    for check, own in _group_by_check(runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
         for difference, sentence in loaded.compare_all(sides):
@@ -29,7 +29,7 @@ def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[
 
 def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield the checks of which not all runs had the same downloaded inputs, by checksum."""
-    for check, own in _by_check(runs):
+    for check, own in _group_by_check(runs):
         for name in sorted({name for run in own for name in run.inputs}):
             sums = sorted({run.inputs.get(name, "none") for run in own})
             if len(sums) > 1:
@@ -41,10 +41,10 @@ def other_answers(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
 
     A fast wrong answer is no speed: every run is compared with the check's first native one.
     """
-    for check, own in _by_check(runs):
-        first, *others = sorted(own, key=lambda run: run.side)
+    for check, own in _group_by_check(runs):
+        first, *other_runs = sorted(own, key=lambda run: run.side)
         reasons: dict[str, str] = {}
-        for run in others:
+        for run in other_runs:
             had = {answer.name: answer for answer in run.answers}
             for name in sorted({answer.name for answer in first.answers} ^ had.keys()):
                 reasons.setdefault(name, f"{name} is not said by every run")
@@ -60,8 +60,8 @@ def other_answers(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
             yield check, f"not the same result: {reason}"
 
 
-def _by_check(runs: Iterator[Run] | Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
-    found: dict[str, list[Run]] = {}
+def _group_by_check(runs: Iterator[Run] | Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
+    groups: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(run.check, []).append(run)
-    yield from found.items()
+        groups.setdefault(run.check, []).append(run)
+    yield from groups.items()

@@ -16,18 +16,20 @@ def kernel(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def command_line(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Parameters of the kernel that may change speed; where it boots from and logs to may differ."""
 
-    def words(text: str) -> set[str]:
-        # What stands after -- is for the first process.
+    def select_words(text: str) -> set[str]:
+        # Arguments after -- are for the first process.
         own = text.split(" -- ")[0].split()
         return {word for word in own if word.split("=")[0].split(".")[0] not in limits["ignored"]}
 
-    here, there = native.kernel.command_line, virtual.kernel.command_line
-    if not seen(here) or not seen(there):
-        yield from differs("the kernel's command line", here, there)
-    elif words(here) != words(there):
+    native_line, virtual_line = native.kernel.command_line, virtual.kernel.command_line
+    if not seen(native_line) or not seen(virtual_line):
+        yield from differs("the kernel's command line", native_line, virtual_line)
+        return
+    native_words, virtual_words = select_words(native_line), select_words(virtual_line)
+    if native_words != virtual_words:
         only = [
             " ".join(sorted(own)) or "nothing"
-            for own in (words(here) - words(there), words(there) - words(here))
+            for own in (native_words - virtual_words, virtual_words - native_words)
         ]
         yield f"the kernel's command line has, only natively: {only[0]}; only in the VM: {only[1]}"
 
@@ -35,15 +37,17 @@ def command_line(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "tuned-profile")
 def tuned_profile(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A profile sets governor, pages and scheduling together."""
-    here, there = native.tuned_profile, virtual.tuned_profile
-    if not seen(there):
-        # Where neither has a profile there is nothing that could differ.
-        if seen(here):
-            yield f"the tuned profile is {here} natively, none is seen in the VM ({there.not_observable})"
-    elif not seen(here):
-        yield f"the tuned profile is {there} in the VM, none is seen natively ({here.not_observable})"
+    native_profile, virtual_profile = native.tuned_profile, virtual.tuned_profile
+    if not seen(virtual_profile):
+        # Nothing differs if neither side has a profile.
+        if seen(native_profile):
+            reason = virtual_profile.not_observable
+            yield f"the tuned profile is {native_profile} natively, none is seen in the VM ({reason})"
+    elif not seen(native_profile):
+        reason = native_profile.not_observable
+        yield f"the tuned profile is {virtual_profile} in the VM, none is seen natively ({reason})"
     else:
-        yield from differs("the tuned profile", here, there)
+        yield from differs("the tuned profile", native_profile, virtual_profile)
 
 
 @rule("nodes", "numa-balancing")

@@ -5,7 +5,7 @@ from preflight_pairs import node, run
 
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
-from virtqual.preflight.compare import applied, check_runs, compare
+from virtqual.preflight.compare import apply_rules, check_runs, compare
 from virtqual.preflight.rules import RULES
 from virtqual.session import judge as judging
 
@@ -173,17 +173,17 @@ def test_the_rule_finds_its_fault(item, native, virtual, host, says):
 )
 def test_the_rule_finds_its_load(item, change, says):
     policy = judging.policy()
-    found = applied("load", policy, "kvm", QUIET.model_copy(update=change))
+    found = apply_rules("load", policy, "kvm", QUIET.model_copy(update=change))
     assert [(one.item, says in one.reason) for one in found] == [(item, True)]
-    assert applied("load", policy, "kvm", QUIET) == []
+    assert apply_rules("load", policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
-    assert applied("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
+    assert apply_rules("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
 
 
 def test_a_host_of_one_cpu_that_works_for_its_vm_takes_no_more_than_another_vm():
     def refused(hypervisor_class, steal):
         return bool(
-            applied("load", judging.policy(), hypervisor_class, QUIET.model_copy(update={"steal": steal}))
+            apply_rules("load", judging.policy(), hypervisor_class, QUIET.model_copy(update={"steal": steal}))
         )
 
     assert [refused("kvm", steal) for steal in (0.0, 0.3, 0.5)] == [False, True, True]
@@ -192,7 +192,9 @@ def test_a_host_of_one_cpu_that_works_for_its_vm_takes_no_more_than_another_vm()
 
 def test_starting_the_tasks_of_a_short_run_is_not_foreign_load():
     assert (
-        applied("load", judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0}))
+        apply_rules(
+            "load", judging.policy(), "kvm", QUIET.model_copy(update={"seconds": 0.4, "foreign": 1.0})
+        )
         == []
     )
 
