@@ -48,7 +48,7 @@ def recorded(path: Path, references: References, policy: Policy, *, survey: bool
     failed = [(failure.check, failure.why) for failure in failures]
     runs = native if survey else session.runs
     admitted = admit(runs, policy, session.hypervisor_class, failed)
-    series = series_of(admitted.counted, references)
+    series = series_of(admitted.counted_runs, references)
     left_out = tuple(
         f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
         for check, reasons in admitted.refused.items()

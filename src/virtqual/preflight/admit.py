@@ -33,7 +33,7 @@ class Admitted:
     findings: tuple[Finding, ...]
 
     @property
-    def counted(self) -> tuple[Run, ...]:
+    def counted_runs(self) -> tuple[Run, ...]:
         """The runs of checks of which nothing is refused."""
         return tuple(run for run in self.runs if run.check not in self.refused)
 
@@ -65,7 +65,7 @@ def admit(
     refused = [(check, reason) for check in dict.fromkeys(run.check for run in runs) for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.
     refused += [*other_software(checked.runs), *other_answers(checked.runs), *other_inputs(checked.runs)]
-    return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.shown))
+    return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.all_findings))
 
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:

@@ -93,8 +93,8 @@ class Checked:
     disturbed: tuple[Finding, ...]
 
     @property
-    def shown(self) -> list[Finding]:
-        """Everything, by what follows from it."""
+    def all_findings(self) -> list[Finding]:
+        """All findings, those that refuse first."""
         return ranked((*self.findings, *self.disturbed))
 
 

@@ -105,7 +105,7 @@ def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
 
 def _measured(session: Session) -> dict[str, Series]:
     """Return the series of a session that were observed on both sides and have a pair that counts."""
-    series = series_of(admitted_of(session).counted, project_references())
+    series = series_of(admitted_of(session).counted_runs, project_references())
     return {name: one for name, one in series.items() if one.valid}
 
 

@@ -35,18 +35,18 @@ def test_an_answer_that_one_side_does_not_give_is_a_difference():
 @pytest.mark.parametrize(("share", "reported"), [(0.09, 1), (0.1, 1), (0.11, 0), (None, 0)])
 def test_a_case_that_hardly_communicates_is_reported(share, reported):
     runs = [run("native", 0, communication=share), run("virtual", 0, communication=0.01)]
-    found = check_runs(runs, policy(), "kvm").shown
+    found = check_runs(runs, policy(), "kvm").all_findings
     assert [(one.item, one.action, one.protects) for one in found] == [
         ("communication", "report", ("R18",))
     ] * reported
     # Without the rule nobody would say so.
-    assert check_runs(runs, policy().without("communication"), "kvm").shown == []
+    assert check_runs(runs, policy().without("communication"), "kvm").all_findings == []
 
 
 def test_a_share_that_nobody_could_observe_is_no_small_share():
     unseen = NotObservable(not_observable="no profiler")
     runs = [run("native", 0, communication=unseen), run("native", 1, communication=0.01)]
-    found = check_runs(runs, policy(), "kvm").shown
+    found = check_runs(runs, policy(), "kvm").all_findings
     assert [(one.item, one.action) for one in found] == [
         ("communication", "report"),
         ("communication", "unseen"),
