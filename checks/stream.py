@@ -67,7 +67,7 @@ class stream(Stream):
         family, run = self.rates(self.output(), self.threads)
         setting = f"STREAM, {of_threads(self.threads)}"
         return [
-            Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel), ticks=run.ticks(kernel))
+            Result.scalar(f"{family}_{kernel}", setting, run.best[kernel], ticks=run.ticks(kernel))
             for kernel in KERNELS
         ]
 
@@ -178,4 +178,4 @@ class stream_numa(Stream):
         family, run = self.rates(self.output(), self.threads)
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
         setting = f"STREAM, {of_threads(self.threads)}, {memory}"
-        return [Result.scalar(f"{family}_{kernel}", setting, getattr(run, kernel)) for kernel in KERNELS]
+        return [Result.scalar(f"{family}_{kernel}", setting, run.best[kernel]) for kernel in KERNELS]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, printable
+from virtqual.programs.text import OutputError, positive
 
 NAME = "NetPIPE"
 # NetPIPE counts in binary megabits (bits a second / 2^20).
-_MBIT = 2.0**20
+_BITS_PER_MBIT = 2.0**20
 _ROW = re.compile(r" *(\d+) (\d+\.\d{6}) +(\d+\.\d{8})", re.ASCII)
 
 
@@ -45,38 +45,37 @@ def sizes(smallest: int, largest: int) -> list[int]:
 
 
 def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
-    """Read a result file of a run without perturbations.
+    """Read a result file (``-o``) of a run without perturbations.
 
     The time is taken from the bandwidth column: the time column has steps of 0.01 us, one percent of an
     in-node latency.
 
     Parameters
     ----------
-    text
-        The file that ``-o`` names.
     smallest, largest
-        The sizes that were asked for (``-l``, ``-u``; powers of two), in bytes: a table that lacks one
-        between is refused.
+        The sizes that were asked for (``-l``, ``-u``; powers of two), in bytes.
 
     Raises
     ------
     OutputError
-        A row is split, missing, out of order or doubled, or its two columns disagree.
+        A row is broken, missing, out of order or doubled, or its two columns disagree.
     """
-    printable(NAME, text)
     rows: list[NetpipeRow] = []
     if not text.endswith("\n"):
         raise OutputError(NAME, "the last row is cut off")
-    for number, line in enumerate(text.split("\n")[:-1], 1):
-        match = _ROW.fullmatch(line)
+    for line, row in enumerate(text.splitlines(), 1):
+        match = _ROW.fullmatch(row)
         if not match:
-            raise OutputError(NAME, f"line {number} is no result row: {line!r}")
+            raise OutputError(NAME, f"line {line} is not a result row: {row!r}")
         size = int(match[1])
-        rate = positive(NAME, match[2], f"bandwidth at {size} B") * _MBIT / 8
+        rate = positive(NAME, match[2], f"bandwidth at {size} B") * _BITS_PER_MBIT / 8
         time = size / rate * 1e6
+        # The file has no header: this tells which column is which.
         if abs(time - float(match[3]) * 1e6) > 0.0051 + 1e-3 * time:
-            raise OutputError(NAME, f"line {number}: bandwidth and time disagree: {line!r}")
+            raise OutputError(NAME, f"line {line}: bandwidth and time disagree: {row!r}")
         rows.append(NetpipeRow(size, time, rate / 1e6))
-    if [row.size for row in rows] != (wanted := sizes(smallest, largest)):
-        raise OutputError(NAME, f"rows for {[row.size for row in rows]} B, asked for {wanted}")
+    if [row.size for row in rows] != sizes(smallest, largest):
+        raise OutputError(
+            NAME, f"rows for {[row.size for row in rows]} B, asked for {sizes(smallest, largest)}"
+        )
     return rows

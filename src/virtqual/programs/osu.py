@@ -1,31 +1,33 @@
 """OSU micro-benchmarks 5.x to 7.x: point to point and collectives, one row a message size.
 
-The column headers decide what a number is: versions and options differ in them, not in their places.
+Versions and options differ in their columns: the headers decide what a number is, not its place.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, agree, aligned, positive, printable, resolution, single
+from virtqual.programs.text import OutputError, positive, single, whole_number
 
 NAME = "OSU"
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
     "Avg Latency(us)": "latency",
-    "Min Latency(us)": "least",
-    "Max Latency(us)": "most",
+    "Min Latency(us)": "min",
+    "Max Latency(us)": "max",
     "Iterations": "iterations",
     "Bandwidth (MB/s)": "bandwidth",
     "MB/s": "bandwidth",
     "Messages/s": "messages",
     "Validation": "validation",
 }
+_PERCENTILE = r"P[0-9]{1,2} Tail (?:Lat\(us\)|BW\(MB/s\))"
+# Neighbouring headers may have a single blank between them.
+_HEADERS = "|".join([_PERCENTILE, *map(re.escape, sorted(_COLUMNS, key=len, reverse=True)), r"\S+"])
 # A line that 7.x may write between rows: where its buffers lie.
 _NOTE = re.compile(r"# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+")
-_PERCENTILE = re.compile(r"P([0-9]{1,2}) Tail (?:Lat\(us\)|BW\(MB/s\))")
 
 
 @dataclass(frozen=True)
@@ -36,33 +38,27 @@ class OsuRun:
     ----------
     benchmark
         The benchmark's title, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
-    version
-        E.g. ``7.4``.
     columns
-        Values by message size in bytes, for each column (``latency``, ``least``, ``most``, ``bandwidth``,
+        Values by message size in bytes, for each column (``latency``, ``min``, ``max``, ``bandwidth``,
         ``messages``, ``iterations``, ``p50`` ...); latencies in us, bandwidths in MB/s (10^6 bytes).
-    pairs, window
-        For osu_mbw_mr: pairs of processes, and messages in flight; else 0.
-    validated
-        Whether every row says that its data arrived unchanged (option ``-c``).
+    pairs
+        Pairs of processes of osu_mbw_mr, which alone prints them; else 0.
     """
 
     benchmark: str
     version: str
-    columns: dict[str, dict[int, float]] = field(default_factory=dict)
+    columns: dict[str, dict[int, float]]
     pairs: int = 0
-    window: int = 0
-    validated: bool = False
 
 
 def sizes(first: int, last: int) -> list[int]:
     """Return the message sizes that ``-m FIRST:LAST`` asks for: doubled each time, 1 after 0."""
-    found = []
+    result = []
     size = first
     while size <= last:
-        found.append(size)
+        result.append(size)
         size = 2 * size or 1
-    return found
+    return result
 
 
 def parse(text: str, first: int, last: int) -> OsuRun:
@@ -70,8 +66,6 @@ def parse(text: str, first: int, last: int) -> OsuRun:
 
     Parameters
     ----------
-    text
-        The standard output of the run.
     first, last
         The message sizes that were asked for (``-m FIRST:LAST``), in bytes: a table does not say where it
         ends, and one that stops early or lacks a row is refused.
@@ -79,10 +73,9 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     Raises
     ------
     OutputError
-        A row is split, missing, out of order, doubled or not in its columns, a header is unknown, or the data
-        of a message did not validate.
+        A row is broken, missing, out of order or doubled, a header is unknown, or the data of a message did
+        not validate.
     """
-    printable(NAME, text)
     title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
     head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
@@ -92,75 +85,44 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     rows = []
     for number, line in enumerate(lines[begin:], begin + 1):
         if number > header + 1 and re.match(r"[0-9]+ ", line):
-            rows.append((number, line))
-        elif not (line == "" or _NOTE.fullmatch(line) or (number <= header + 1 and line.startswith("# "))):
-            raise OutputError(NAME, f"line {number} is no row of the table: {line!r}")
-    names = _names(head[0], header + 1)
-    columns = _columns(names, header + 1, head[0], rows, sizes(first, last))
-    validated = "validation" in names
-    pairs = window = 0
+            rows.append((number, line.split()))
+        elif line and not _NOTE.fullmatch(line) and not (number <= header + 1 and line.startswith("# ")):
+            raise OutputError(NAME, f"line {number} is not a row of the table: {line!r}")
+    columns = _columns(_column_names(head[0], header + 1), rows, sizes(first, last))
+    pairs = 0
     if "messages" in columns:
-        setting = single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: (\d+) \]$", text, "pairs and window")
-        pairs, window = int(setting[1]), int(setting[2])
-    return OsuRun(title[1], title[2], columns, pairs, window, validated)
+        pairs = int(single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: \d+ \]$", text, "pairs")[1])
+    return OsuRun(title[1], title[2], columns, pairs)
 
 
-def _headers(header: str) -> list[re.Match[str]]:
-    """Split a header line; neighbours may have a single blank between them."""
-    known = "|".join(re.escape(word) for word in sorted(_COLUMNS, key=len, reverse=True))
-    return list(re.finditer(rf"{known}|{_PERCENTILE.pattern}|\S+", header))[2:]
-
-
-def _names(header: str, line: int) -> list[str]:
-    names = []
-    for word in _headers(header):
-        percentile = _PERCENTILE.fullmatch(word[0])
-        name = f"p{percentile[1]}" if percentile else _COLUMNS.get(word[0])
+def _column_names(header: str, line: int) -> list[str]:
+    """Return the names of the columns after the message size."""
+    names: list[str] = []
+    for word in re.findall(_HEADERS, header)[2:]:
+        percentile = re.fullmatch(_PERCENTILE, word)
+        name = word.split()[0].lower() if percentile else _COLUMNS.get(word)
         if name is None or name in names:
-            raise OutputError(NAME, f"line {line}: the column {word[0]!r} is unknown or there twice")
+            raise OutputError(NAME, f"line {line}: the column {word!r} is unknown or there twice")
         names.append(name)
     return names
 
 
 def _columns(
-    names: list[str], line: int, header: str, rows: list[tuple[int, str]], wanted: list[int]
+    names: list[str], rows: list[tuple[int, list[str]]], asked_sizes: list[int]
 ) -> dict[str, dict[int, float]]:
-    split = aligned(NAME, rows, "table") if rows else []
-    found = [int(row[0]) for row in split]
-    if found != wanted:
-        raise OutputError(NAME, f"rows for {found} bytes, asked for {wanted}")
-    if len(split[0]) != len(names) + 1:
-        raise OutputError(NAME, f"{len(split[0]) - 1} columns under the {len(names)} headers at line {line}")
-    _under(header, line, rows[0])
+    sizes_read = [int(row[0]) for _, row in rows]
+    if sizes_read != asked_sizes:
+        raise OutputError(NAME, f"rows for {sizes_read} bytes, asked for {asked_sizes}")
     columns: dict[str, dict[int, float]] = {name: {} for name in names if name != "validation"}
-    for (number, _), row in zip(rows, split, strict=True):
+    for line, row in rows:
+        if len(row) != len(names) + 1:
+            raise OutputError(NAME, f"line {line} has {len(row) - 1} columns, the header {len(names)}")
         for name, word in zip(names, row[1:], strict=True):
-            if name == "validation":
-                if word != "Pass":
-                    raise OutputError(NAME, f"line {number}: the data did not validate: {word}")
-            else:
-                columns[name][int(row[0])] = positive(NAME, word, f"{name} at line {number}")
-        _agree(columns, int(row[0]), dict(zip(names, row[1:], strict=True)), number)
+            if name == "iterations":
+                # A locale may group their thousands: "1.000" is no number of iterations.
+                columns[name][int(row[0])] = whole_number(NAME, word, f"{name} at line {line}")
+            elif name != "validation":
+                columns[name][int(row[0])] = positive(NAME, word, f"{name} at line {line}")
+            elif word != "Pass":
+                raise OutputError(NAME, f"line {line}: the data did not validate: {word}")
     return columns
-
-
-def _under(header: str, line: int, row: tuple[int, str]) -> None:
-    """Assert that every column ends under its header: one that moved may be another column's."""
-    heads = [word.end() for word in _headers(header)]
-    ends = [match.end() for match in re.finditer(r"[^ ]+", row[1])][1:]
-    if heads != ends:
-        raise OutputError(NAME, f"the columns of line {row[0]} are not under the headers of line {line}")
-
-
-def _agree(columns: dict[str, dict[int, float]], size: int, words: dict[str, str], line: int) -> None:
-    value = {name: column[size] for name, column in columns.items()}
-    if "messages" in value and size:
-        rate, bandwidth = value["messages"] * size / 1e6, value["bandwidth"]
-        slack = resolution(words["messages"]) / value["messages"], resolution(words["bandwidth"]) / bandwidth
-        if not agree(rate, bandwidth, *slack):
-            raise OutputError(NAME, f"line {line}: {words['messages']} messages/s are not {bandwidth} MB/s")
-    if "least" in value and not value["least"] <= value["latency"] <= value["most"]:
-        raise OutputError(NAME, f"line {line}: the average is not between least and most")
-    tails = [value[name] for name in sorted((n for n in value if n[0] == "p"), key=lambda n: int(n[1:]))]
-    if "latency" in value and tails != sorted(tails):
-        raise OutputError(NAME, f"line {line}: percentiles do not rise")

@@ -1,21 +1,26 @@
-"""WRF 3.x and 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step, and the namelist."""
+"""WRF 3.5 to 4.x: ``rsl.error.0000`` (or ``rsl.out.0000``), one timing line a step, and the namelist."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 
-from virtqual.programs.edit import replaced
-from virtqual.programs.text import OutputError, every, line_of, positive, printable, single
+from virtqual.errors import InfrastructureError
+from virtqual.programs.text import (
+    OutputError,
+    find_all,
+    line_of,
+    positive,
+    refuse_lines,
+    replace_values,
+    single,
+)
 
 NAME = "WRF"
-_DATE = r"(\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)"
-_STEP = rf"^Timing for main: time {_DATE} on domain( +\d+):( +\d+\.\d{{5}}) elapsed seconds\.?$"
-# Widths of the domain and of the seconds, as WRF formats them (i3, f10.5).
-_WIDTHS = (4, 11)
+_STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d{5}) elapsed seconds\.?$"
 
 
 @dataclass(frozen=True)
@@ -54,56 +59,47 @@ def parse(text: str) -> WrfRun:
     Raises
     ------
     OutputError
-        WRF did not complete, a step is missing, doubled, split or out of order, or the run's ends disagree.
+        WRF did not complete, a step is missing, doubled, broken or out of order, or the run's ends disagree.
     """
-    printable(NAME, text)
-    if fatal := re.search(r"^.*(?:FATAL CALLED|CFL errors? =|\bNaN\b).*$", text, re.MULTILINE):
-        raise OutputError(NAME, f"line {line_of(text, fatal.start())}: {fatal[0].strip()}")
+    refuse_lines(NAME, r"FATAL CALLED|CFL errors? =|\bNaN\b", text)
     version = single(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
-    tasks = single(NAME, r"^ *Ntasks in X( +\d+) ?, +ntasks in Y( +\d+)$", text, "decomposition")
-    if len(tasks[1]) != len(tasks[2]):
-        raise OutputError(NAME, f"line {line_of(text, tasks.start())} is not in its columns: {tasks[0]!r}")
-    start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")
-    end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")
-    rows = every(_STEP, text)
-    if len(rows) != len(every(r"Timing for main", text)):
-        raise OutputError(NAME, f"{len(every(r'Timing for main', text)) - len(rows)} timing lines are split")
-    seconds: dict[datetime, float] = {}
-    for row in rows:
-        where = f"line {line_of(text, row.start())}"
-        if (len(row[2]), len(row[3])) != _WIDTHS:
-            raise OutputError(NAME, f"{where} is not in its columns: {row[0]!r}")
-        if int(row[2]) != 1:
-            continue
-        now = _date(row[1], where)
-        if seconds and now <= max(seconds):
-            raise OutputError(NAME, f"{where}: {row[1]} comes after {max(seconds)}")
-        seconds[now] = positive(NAME, row[3].strip(), where)
-    interval = _interval(_date(start[1], "start date"), list(seconds), _date(end[1], "last line"))
-    return WrfRun(version, (int(tasks[1]), int(tasks[2])), interval, tuple(seconds.values()), end[1])
+    tasks = single(NAME, r"^ *Ntasks in X +(\d+) ?, +ntasks in Y +(\d+)$", text, "decomposition")
+    start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")[1]
+    end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")[1]
+    rows, timings = find_all(_STEP, text), len(find_all(r"Timing for main", text))
+    if len(rows) != timings:
+        raise OutputError(NAME, f"{timings - len(rows)} timing lines are broken")
+    rows = [row for row in rows if int(row[2]) == 1]
+    dates = [_date(row[1], f"line {line_of(text, row.start())}") for row in rows]
+    if len(rows) < 2 or rows[-1][1] != end:
+        raise OutputError(NAME, f"{len(rows)} steps, the last at {dates[-1:]}, completed at {end}")
+    gaps = {
+        (after - before).total_seconds() for before, after in pairwise([_date(start, "start date"), *dates])
+    }
+    if len(gaps) != 1 or min(gaps) <= 0:
+        raise OutputError(
+            NAME, f"steps are missing (or adaptive): {sorted(gaps)} s apart from {start} to {end}"
+        )
+    return WrfRun(
+        version=version,
+        tasks=(int(tasks[1]), int(tasks[2])),
+        interval=gaps.pop(),
+        seconds=tuple(positive(NAME, row[3], f"step at {row[1]}") for row in rows),
+        end=end,
+    )
 
 
 def _date(text: str, where: str) -> datetime:
     try:
         return datetime.strptime(text, "%Y-%m-%d_%H:%M:%S")
     except ValueError:
-        raise OutputError(NAME, f"{where}: {text!r} is no date") from None
-
-
-def _interval(start: datetime, steps: list[datetime], end: datetime) -> float:
-    if len(steps) < 2 or steps[-1] != end:
-        raise OutputError(NAME, f"{len(steps)} steps, the last at {steps[-1:]}, completed at {end}")
-    gaps = {after - before for before, after in pairwise([start, *steps])}
-    if len(gaps) != 1:
-        found = ", ".join(sorted(str(gap) for gap in gaps))
-        raise OutputError(NAME, f"steps are missing (or adaptive): {found} apart between {start} and {end}")
-    return gaps.pop() / timedelta(seconds=1)
+        raise OutputError(NAME, f"{where}: {text!r} is not a date") from None
 
 
 def hours(number: int, step: int) -> dict[str, int | str]:
     """Return the entries of a namelist that run some hours from the start, in steps of some seconds.
 
-    The history is written at the start and at the end: norms of its fields say whether the run was right.
+    The history is written at the start and at the end: norms of its fields prove that the run was right.
     """
     period = {"run_days": 0, "run_hours": number, "run_minutes": 0, "run_seconds": 0}
     return {**period, "time_step": step, "history_interval": 60 * number, "restart": ".false."}
@@ -118,23 +114,27 @@ def steps(number: int, step: int) -> dict[str, int | str]:
 
 
 def namelist(text: str, values: Mapping[str, int | str]) -> str:
-    """Return a namelist with the first value of some entries replaced (that of the outermost domain).
+    r"""Return a case's ``namelist.input`` with new values of some entries, those of the outermost domain.
 
-    Parameters
-    ----------
-    text
-        ``namelist.input`` as the case brings it.
-    values
-        New values by name of entry.
+    WRF then writes its history as classic netCDF, also where it was built with netCDF-4: `wrf_fields` reads
+    that with what SciPy has.
 
     Raises
     ------
     InfrastructureError
-        The case's namelist does not have an entry, or has it twice.
+        The case's namelist lacks an entry, or has it twice.
 
     Examples
     --------
-    >>> namelist(" run_days = 5,\\n run_hours = 0,\\n", {"run_days": 0, "run_hours": 2})
-    ' run_days = 0,\\n run_hours = 2,\\n'
+    >>> print(namelist(" &time_control\n run_days = 5,\n run_hours = 0,\n", {"run_days": 0, "run_hours": 2}))
+     &time_control
+     use_netcdf_classic = .true.,
+     run_days = 0,
+     run_hours = 2,
+    <BLANKLINE>
     """
-    return replaced(text, values, file="namelist.input", between=r"\s*=\s*", value=r"[^,\s]+")
+    text = re.sub(r"(?im)^\s*use_netcdf_classic\s*=.*\n", "", text)
+    text, count = re.subn(r"(?im)^ *&time_control *\n", r"\g<0> use_netcdf_classic = .true.,\n", text)
+    if count != 1:
+        raise InfrastructureError(f"namelist.input has {count} groups &time_control: expected one")
+    return replace_values(text, values, file="namelist.input", separator=r"\s*=\s*", value=r"[^,\s]+")

@@ -15,9 +15,7 @@ EDGE = 15
 @pytest.mark.parametrize(
     "name",
     [
-        "programs.edit",
         "programs.hpl",
-        "programs.namd",
         "programs.netpipe",
         "programs.sizes",
         "programs.text",
@@ -63,25 +61,27 @@ def test_water_configuration():
     assert text.endswith("run                400\n")
 
 
-def test_namelist_changes_what_is_asked_and_nothing_else():
-    text = " &domains\n time_step = 600,\n time_step_fract_num = 0,\n e_we = 41, 61,\n"
-    assert wrf.namelist(text, {"time_step": 60}) == text.replace("600", "60")
-    assert wrf.namelist(text, {"e_we": 99}) == text.replace("41", "99")
-    with pytest.raises(InfrastructureError, match="0 entries run_days"):
-        wrf.namelist(text, {"run_days": 0})
+CASE = """ &time_control
+ run_days = 5,
+ run_hours = 0,
+ run_minutes = 0,
+ run_seconds = 0,
+ history_interval = 360, 360,
+ restart = .true.,
+ restart_interval = 9,
+ /
+ &domains
+ time_step = 600,
+ /
+"""
 
 
-def test_linpack_input():
-    lines = hpl.configuration(29184, 192, 2, 4).splitlines()
-    assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
-    assert hpcc.configuration(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
-
-
-def test_hours_of_wrf_replace_what_the_case_has():
-    text = " run_days = 5,\n run_hours = 0,\n run_minutes = 0,\n run_seconds = 0,\n"
-    text += " history_interval = 360, 360,\n restart = .true.,\n restart_interval = 9,\n time_step = 600,\n"
-    lines = wrf.namelist(text, wrf.hours(3, 72)).splitlines()
-    assert lines == [
+@pytest.mark.parametrize("entry", ["", " use_netcdf_classic = .false.,\n"])
+def test_a_namelist_has_the_hours_asked_for_and_classic_netcdf_and_else_what_the_case_has(entry):
+    text = CASE.replace(" restart_", f"{entry} restart_")
+    assert wrf.namelist(text, wrf.hours(3, 72)).splitlines() == [
+        " &time_control",
+        " use_netcdf_classic = .true.,",
         " run_days = 0,",
         " run_hours = 3,",
         " run_minutes = 0,",
@@ -89,8 +89,24 @@ def test_hours_of_wrf_replace_what_the_case_has():
         " history_interval = 180, 360,",
         " restart = .false.,",
         " restart_interval = 9,",
+        " /",
+        " &domains",
         " time_step = 72,",
+        " /",
     ]
+
+
+def test_a_namelist_without_an_entry_or_a_group_is_refused():
+    with pytest.raises(InfrastructureError, match="0 entries e_we"):
+        wrf.namelist(CASE, {"e_we": 41})
+    with pytest.raises(InfrastructureError, match="0 groups &time_control"):
+        wrf.namelist(CASE.replace("time_control", "time"), {})
+
+
+def test_linpack_input():
+    lines = hpl.configuration(29184, 192, 2, 4).splitlines()
+    assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
+    assert hpcc.configuration(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
 
 
 def test_namd_configuration_changes_what_is_asked_and_nothing_else():
