@@ -1,16 +1,16 @@
-"""A session is concluded on a file system that has so much room: what is said, and what is left.
+"""A session is concluded on a file system with little room: which documents are left?
 
     python benchmarks/damage/full_disk.py [--most 200] [--step 4]
 
-Needs root, for a file system of its own in a private mount namespace. The session is concluded for the first
-time, or again after it was resumed, in which case documents of the first time are there. Afterwards there is
-room, and the next session ends what is left.
+Needs root, for a file system of its own in a private mount namespace. A session is concluded for the first
+time, and again after a resumption, with the documents of the first time. Then there is room again, and the
+next session ends it. The exit code is 1 if a document is half written,
+a run is lost, or a stray file is left.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import subprocess
 import sys
@@ -29,90 +29,64 @@ from virtqual.qualify.concluding import write_documents
 from virtqual.session.log import DOCUMENT, LOG, Log, Resumed
 from virtqual.session.session import Resumption
 from virtqual.session.store import load
-from virtqual.session.summary import Summary, file_of
 
 DOCUMENTS = (DOCUMENT, "junit.xml", "report.html")
 SIZE_KIB = 1024
 
 
-def fill(directory: Path, free_kib: int) -> Path:
-    """Write a file that leaves so much room."""
-    filler, status = directory / "filler", os.statvfs(directory)
-    size = status.f_bavail * status.f_frsize - free_kib * 1024
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-    return filler
+def read_documents(directory: Path) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in DOCUMENTS if (directory / name).exists()}
 
 
-def is_whole(file: Path) -> bool:
-    """Return whether a document is one that was written to its end."""
-    content = file.read_text("utf-8")
-    if file.suffix == ".xml":
+def is_complete(name: str, content: bytes) -> bool:
+    """Return whether a document was written to its end."""
+    if name.endswith(".xml"):
         try:
             ET.fromstring(content)
         except ET.ParseError:
             return False
-    return content.rstrip().endswith(("}", ">"))
+    return content.rstrip().endswith((b"}", b">"))
 
 
-def experiment(free_kib: int, *, again: bool) -> list[str]:
-    """Return what is said, what is left, and what the next session makes of it."""
-    state = paths.state()
-    sessions = paths.make(paths.sessions())
-    directory = make_session("kvm-within", sessions)
-    log, old = Log(directory), {}
-    if again:
+def run_experiment(state: Path, free_kib: int, *, is_resumed: bool) -> list[str]:
+    """Return the error, the documents, and the state after the next session began."""
+    directory = make_session("kvm-within", paths.make(paths.sessions()))
+    log, earlier = Log(directory), {}
+    if is_resumed:
         conclude_session(directory)
         log.reopen()
         log.append(Resumed(resumption=Resumption(time=datetime.now(UTC).isoformat(), ended="a test")))
-        old = {name: (directory / name).read_bytes() for name in DOCUMENTS[1:]}
+        earlier = read_documents(directory)
     runs, lines = log.session().runs, log.path.read_bytes()
-    filler = fill(state, free_kib)
+    filler, status = state / "filler", os.statvfs(state)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - free_kib * 1024)
+    error = "none"
     try:
         conclude_session(directory)
-        result = "concluded"
-    except VirtqualError as error:
-        result = f"{type(error).__name__}, {error.exit_code}"
-    except OSError as error:
-        # Commands say it with the file that it names, and end with 5.
-        name = Path(error.filename or "-").name
-        result = f"{errno.errorcode[error.errno or 0]} {name}"
-    session = load(directory)
-    # What was there is there, and the runs are the same.
-    wrong = session.runs != runs or not log.path.read_bytes().startswith(lines)
-    allowed = {LOG, *DOCUMENTS}
-    stray = [file.name for file in directory.iterdir() if file.name not in allowed]
-    documents = []
+    except (VirtqualError, OSError) as exception:
+        # Commands report an OSError with its file, and end with 5.
+        error = type(exception).__name__
+    session, documents = load(directory), read_documents(directory)
+    is_intact = session.runs == runs and log.path.read_bytes().startswith(lines)
+    has_strays = {file.name for file in directory.iterdir()} - {LOG, *DOCUMENTS} != set()
+    states = []
     for name in DOCUMENTS:
-        file = directory / name
-        if not file.exists():
-            documents.append("none")
-        elif file.read_bytes() == old.get(name):
-            documents.append("old")
+        content = documents.get(name)
+        if content is None or content == earlier.get(name):
+            states.append("none" if content is None else "old")
         else:
-            documents.append("new" if is_whole(file) else "HALF")
-    if file_of(directory).exists():
-        Summary.model_validate_json(file_of(directory).read_bytes())
-    before = session.outcome
+            states.append("new" if is_complete(name, content) else "HALF")
     filler.unlink()
-    leftovers.cancel = lambda jobs: list(jobs)  # type: ignore[assignment]
+    leftovers.cancel = list
     list(leftovers.end_leftovers(session.system))
     after = load(directory)
-    if before != "UNFINISHED" and after.outcome != before:
-        wrong = True
-    files = {name: directory / name for name in DOCUMENTS}
-    left = {name: file.read_bytes() for name, file in files.items() if file.exists()}
+    is_intact = is_intact and session.outcome in ("UNFINISHED", after.outcome)
+    ended = read_documents(directory)
     write_documents(log, after)
-    outdated = [name for name, file in files.items() if file.read_bytes() != left.get(name)]
-    for file in directory.iterdir():
-        file.unlink()
-    directory.rmdir()
-    file_of(directory).unlink(missing_ok=True)
-    return [
-        *(result, before, " ".join(documents), ", ".join(stray) or "none", "WRONG" if wrong else "right"),
-        after.outcome,
-        f"{', '.join(outdated)} missing or old" if outdated else "new",
-    ]
+    is_current = ended == read_documents(directory)
+    verdict = "intact" if is_intact and not has_strays else "WRONG"
+    return [error, session.outcome, " ".join(states), verdict, after.outcome, "new" if is_current else "OLD"]
 
 
 def main() -> int:
@@ -126,34 +100,27 @@ def main() -> int:
         print("skipped: only root can mount a file system")
         return 0
     if not options.inside:
-        return subprocess.run(
-            ["unshare", "-m", sys.executable, *sys.argv, "--inside"], check=False
-        ).returncode
-    failed = False
-    with tempfile.TemporaryDirectory() as state:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k,mode=0755", "tmpfs", state], check=True
-        )
-        os.environ["VIRTQUAL_STATE"] = state
-        for again in (False, True):
-            print(f"\nConcluded {'again, after a resumption' if again else 'for the first time'}:\n")
-            rows = [
-                (free, experiment(free, again=again)) for free in range(0, options.most + 1, options.step)
-            ]
-            table = []
-            for result, group in groupby(rows, key=lambda row: row[1]):
-                free = [free for free, _ in group]
-                table.append([f"{free[0]} to {free[-1]}", *result])
-                failed |= "HALF" in result[2] or "WRONG" in result
-            print_table(
-                [
-                    *("KiB free", "said", "outcome in the log", "session.json, junit.xml, report.html"),
-                    *("stray files", "runs and lines before", "outcome after the next session", "documents"),
-                ],
-                table,
-            )
-        subprocess.run(["umount", state], check=True)
-    return int(failed)
+        command = ["unshare", "-m", sys.executable, *sys.argv, "--inside"]
+        return subprocess.run(command, check=False).returncode
+    failures = 0
+    for is_resumed in (False, True):
+        rows = []
+        for free_kib in range(0, options.most + 1, options.step):
+            with tempfile.TemporaryDirectory() as state:
+                mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k,mode=0755", "tmpfs", state]
+                subprocess.run(mount, check=True)
+                os.environ["VIRTQUAL_STATE"] = state
+                rows.append((free_kib, run_experiment(Path(state), free_kib, is_resumed=is_resumed)))
+                subprocess.run(["umount", state], check=True)
+        table = []
+        for result, group in groupby(rows, key=lambda row: row[1]):
+            rooms = [free_kib for free_kib, _ in group]
+            table.append([f"{rooms[0]} to {rooms[-1]}", *result])
+            failures += "HALF" in result[2] or "WRONG" in result
+        print(f"\nConcluded {'again, after a resumption' if is_resumed else 'for the first time'}:\n")
+        header = ("KiB free", "error", "outcome", " ".join(DOCUMENTS), "log", "outcome later", "documents")
+        print_table(header, table)
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ NAMES = (
 )
 
 
-def make_session(name: str, sessions: Path, recorded: Path = RECORDED) -> Path:
+def make_session(name: str, sessions: Path) -> Path:
     """Write a recorded session below a directory of sessions; it is not concluded."""
-    content = gzip.decompress((recorded / f"{name}.jsonl.gz").read_bytes())
+    content = gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes())
     directory = sessions / str(json.loads(content.split(b"\n", 1)[0])["head"]["session"])
     directory.mkdir()
     (directory / LOG).write_bytes(content)

@@ -42,7 +42,7 @@ CURVE = Metric(
 
 @dataclass(frozen=True)
 class Layout:
-    """Where and when the pairs of a session ran."""
+    """Hosts and boots of the pairs of a session."""
 
     native: Sequence[str]
     virtual: Sequence[str]
@@ -52,26 +52,26 @@ class Layout:
 
 
 def layouts() -> dict[str, Layout]:
-    one, no_boot = ["a"] * 18, [""] * 18
+    host, no_boot = ["a"] * 18, [""] * 18
     role = np.resize([0, 0, 1, 1], 18)
     exchanged = [np.array(["a", "b"])[side].tolist() for side in (role, 1 - role)]
-    turn, host = np.divmod(np.arange(32), 4)
-    rotated = [f"n{i}" for i in host], [f"v{j}" for j in (host + turn) % 4]
+    turn, node = np.divmod(np.arange(32), 4)
+    rotated = [f"n{i}" for i in node], [f"v{j}" for j in (node + turn) % 4]
     return {
-        "one host, 18 pairs": Layout(one, one, no_boot),
-        "one host, 5 pairs": Layout(one[:5], one[:5], no_boot[:5]),
-        "one host, 4 pairs, one look": Layout(one[:4], one[:4], no_boot[:4], looks=(4,)),
-        "one host, 12 pairs, a boot each look": Layout(one[:12], one[:12], [*"aaaabbbbcccc"]),
-        "one host, 8 pairs against 8": Layout(one[:8], one[:8], no_boot[:8], earlier=True),
+        "one host, 18 pairs": Layout(host, host, no_boot),
+        "one host, 5 pairs": Layout(host[:5], host[:5], no_boot[:5]),
+        "one host, 4 pairs, one look": Layout(host[:4], host[:4], no_boot[:4], looks=(4,)),
+        "one host, 12 pairs, a boot each look": Layout(host[:12], host[:12], [*"aaaabbbbcccc"]),
+        "one host, 8 pairs against 8": Layout(host[:8], host[:8], no_boot[:8], earlier=True),
         "roles exchanged, 12 pairs": Layout(exchanged[0][:12], exchanged[1][:12], no_boot[:12]),
         "rotated over 4, 8 rounds": Layout(*rotated, [""] * 32),
-        "other hosts in fixed roles, 8 pairs": Layout(one[:8], ["b"] * 8, no_boot[:8]),
+        "other hosts in fixed roles, 8 pairs": Layout(host[:8], ["b"] * 8, no_boot[:8]),
     }
 
 
-def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
+def compare(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
     """Return by layout which answers are the same, and how often each outcome came out."""
-    found = {}
+    comparisons = {}
     for words, layout in layouts().items():
         scalars, curves = _drawn(rng, layout), _drawn(rng, layout, curve=True)
         earlier = (_drawn(rng, layout), _drawn(rng, layout, curve=True)) if layout.earlier else (None, None)
@@ -88,9 +88,9 @@ def alike(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
         ]
         judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
         answers = np.concatenate([state.outcome.reshape(state.shape) for state in judged], axis=1)
-        names = [[OUTCOMES[one].name for one in row] for row in answers]
-        found[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
-    return found
+        names = [[OUTCOMES[code].name for code in row] for row in answers]
+        comparisons[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
+    return comparisons
 
 
 def _drawn(rng: draw.Rng, layout: Layout, curve: bool = False) -> tuple[Floats, Floats]:
@@ -100,7 +100,7 @@ def _drawn(rng: draw.Rng, layout: Layout, curve: bool = False) -> tuple[Floats, 
         native, virtual = models.curves(rng, shape, pairs)
     else:
         native, virtual = rng.normal(0, SD / np.sqrt(2), (2, *shape, pairs, 1))
-    # Of a change the commands refuse an overhead that is too good to be true, which arrays do not ask for.
+    # The commands refuse a change of an overhead that is too good to be true; arrays do not.
     overheads = [0.0, 0.05, 0.08, 0.12, 0.25, *([] if layout.earlier else [-0.2])]
     return native, virtual + rng.choice(overheads, (*shape, 1, 1))
 

@@ -97,7 +97,7 @@ def _unit(name: str) -> float:
 def runs(rng: Rng, name: str, shape: tuple[int, ...], pairs: int, sd: float) -> np.ndarray:
     """Return runs in order, shape (*shape, 2 * pairs), whose pairs have the standard deviation `sd`.
 
-    A quantised timer's runs are not yet rounded: `measured_values` does that, once the overhead is added.
+    A quantised timer's runs are not yet rounded: `round_to_timer` does that, once the overhead is added.
     """
     if name in TIMERS:
         rest = max(sd**2 - TIMERS[name] ** 2 / 6, (0.3 * sd) ** 2)
@@ -106,7 +106,7 @@ def runs(rng: Rng, name: str, shape: tuple[int, ...], pairs: int, sd: float) -> 
     return MODELS[name](rng, shape, 2 * pairs) * (sd / _unit(name))
 
 
-def shown(name: str, y: np.ndarray) -> np.ndarray:
+def round_to_timer(name: str, y: np.ndarray) -> np.ndarray:
     """Return what a timer of the model's resolution shows of ln(cost)."""
     if name not in TIMERS:
         return y
@@ -163,14 +163,14 @@ def measured() -> dict[tuple[str, str], np.ndarray]:
     Keys are (arm, "program metric"): arm ``prio`` ran with raised priority, ``norm`` without, both on
     a machine where others worked.
     """
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
     with NOISE.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            found[row["arm"], f"{row['bench']} {row['metric']}"].append(float(row["value"]))
+            values[row["arm"], f"{row['bench']} {row['metric']}"].append(float(row["value"]))
     higher = ("MBs", "Gflops", "pct")
     return {
-        key: np.log(values) * (-1 if key[1].endswith(higher) else 1)
-        for key, values in found.items()
+        key: np.log(runs_of_key) * (-1 if key[1].endswith(higher) else 1)
+        for key, runs_of_key in values.items()
         if not key[1].endswith("pct")
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import noise_models as models
 import numpy as np
@@ -25,23 +26,18 @@ LIMIT = float(np.log1p(BUDGET))
 LOG_MARGIN = float(np.log1p(BUDGET + MARGIN)) - LIMIT
 CURVE_LIMIT = float(np.log1p(0.10))
 CURVE_MARGIN = float(np.log1p(0.20)) - CURVE_LIMIT
-SESSIONS, PAIRS = 20, 4  # of a history
-MOST = LOOKS[-1]
+HISTORY_SESSIONS, HISTORY_PAIRS = 20, 4
+MAX_PAIRS = LOOKS[-1]
 NODES = 8
 STATED_BOOTS = 0.003  # `between` of most families in references/noise
 Rng = np.random.Generator
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """The answers on the series of a batch; see `virtqual.verdict.rule.BatchState`."""
+class Simulated(NamedTuple):
+    """Codes of outcomes, and the pairs that they took, both of shape (n_sessions, n_metrics)."""
 
     outcome: np.ndarray
-    cause: np.ndarray
     pairs: np.ndarray
-    flagged: np.ndarray
-    margin: Floats
-    level: Floats
 
 
 def simulate(
@@ -54,15 +50,7 @@ def simulate(
         for state in states if stop else ():
             state.running &= state.outcome == Outcome.UNDECIDED.code
     return [
-        Simulated(
-            *(
-                values.reshape(state.shape)
-                for values in (state.outcome, state.cause, state.used, state.flagged)
-            ),
-            state.margin[:, : state.points].reshape(*state.shape, state.points),
-            state.level.reshape(state.shape),
-        )
-        for state in states
+        Simulated(state.outcome.reshape(state.shape), state.used.reshape(state.shape)) for state in states
     ]
 
 
@@ -76,9 +64,12 @@ class Drawn:
     places: Places | None = None
 
     def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS) -> Simulated:
+        return simulate([self.batch], stop=stop, looks=looks)[0]
+
+    @property
+    def batch(self) -> Batch:
         sides = (self.native[..., None], self.virtual[..., None])
-        made = Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places)
-        return simulate([made], stop=stop, looks=looks)[0]
+        return Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places)
 
     def first(self, pairs: int) -> Drawn:
         """Return the first `pairs` pairs."""
@@ -86,20 +77,20 @@ class Drawn:
         return Drawn(self.native[..., :pairs], self.virtual[..., :pairs], self.noise, places)
 
 
-def overheads(metrics: int, worst: float, others: float = 0.0) -> np.ndarray:
-    """Return log overheads of which the first metric's is `worst` (a fraction) and the rest `others`."""
-    values = np.full(metrics, np.log1p(others))
+def overheads(metrics: int, worst: float, rest: float = 0.0) -> np.ndarray:
+    """Return log overheads of which the first metric's is `worst` (a fraction) and the others' `rest`."""
+    values = np.full(metrics, np.log1p(rest))
     values[0] = np.log1p(worst)
     return values
 
 
 @cache
-def known(name: str, sd: float) -> tuple[Floats, Floats]:
+def histories_of(name: str, sd: float) -> tuple[Floats, Floats]:
     """Return sigma and df of 4,000 histories."""
     rng = np.random.default_rng(7)
-    y = models.runs(rng, name, (4000, SESSIONS), PAIRS, sd)
+    y = models.runs(rng, name, (4000, HISTORY_SESSIONS), HISTORY_PAIRS, sd)
     floor = models.TIMERS.get(name, 0.0) / np.sqrt(6)
-    return history(models.differences(models.shown(name, y)), floor)
+    return history(models.differences(models.round_to_timer(name, y)), floor)
 
 
 def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...], **between: float) -> Noise:
@@ -116,29 +107,32 @@ def scalars(
     """Draw metrics of one noise model, `times` as noisy as their history."""
     shape = (sessions, len(overhead))
     first = int(warm_up)
-    y = models.runs(rng, name, shape, MOST + first, sd * times)
+    y = models.runs(rng, name, shape, MAX_PAIRS + first, sd * times)
     y[..., 0] += np.log1p(slow_first)
     native, virtual = models.sides(y)
     virtual = virtual + overhead[:, None]
-    native, virtual = models.shown(name, native[..., first:]), models.shown(name, virtual[..., first:])
-    return Drawn(native, virtual, noise_of(rng, known(name, sd), shape))
+    native, virtual = (
+        models.round_to_timer(name, native[..., first:]),
+        models.round_to_timer(name, virtual[..., first:]),
+    )
+    return Drawn(native, virtual, noise_of(rng, histories_of(name, sd), shape))
 
 
-def of_measured(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, overhead: float) -> Drawn:
+def resample(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, overhead: float) -> Drawn:
     """Draw sessions whose metrics are resampled from measured runs; of which log is drawn for each."""
     shape = (sessions, metrics)
-    native, virtual = np.empty((*shape, MOST)), np.empty((*shape, MOST))
+    native, virtual = np.empty((*shape, MAX_PAIRS)), np.empty((*shape, MAX_PAIRS))
     sigma, df = np.empty((*shape, 1)), np.empty((*shape, 1))
     which = np.stack([rng.permutation(np.arange(metrics) % len(logs)) for _ in range(sessions)])
     for index, y in enumerate(logs):
-        here = which == index
-        count = int(here.sum())
+        is_log = which == index
+        count = int(is_log.sum())
         if not count:
             continue
-        native[here], virtual[here] = models.sides(models.resampled(rng, y, (count,), MOST))
-        s, d0 = history(models.differences(models.resampled(rng, y, (500, SESSIONS), PAIRS)))
+        native[is_log], virtual[is_log] = models.sides(models.resampled(rng, y, (count,), MAX_PAIRS))
+        s, d0 = history(models.differences(models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS)))
         pick = rng.integers(0, 500, count)
-        sigma[here], df[here] = s[pick, None], d0[pick, None]
+        sigma[is_log], df[is_log] = s[pick, None], d0[pick, None]
     return Drawn(native, virtual + overhead, Noise(sigma, df))
 
 
@@ -151,24 +145,30 @@ def exchanged(
     effect = (
         rng.normal(0, node_sd, (*shape, 2)) if planted is None else np.broadcast_to([0, planted], (*shape, 2))
     )
-    role = np.resize([0, 0, 1, 1], MOST)
-    native, virtual = models.sides(models.runs(rng, "Gaussian", shape, MOST, sd))
+    role = np.resize([0, 0, 1, 1], MAX_PAIRS)
+    native, virtual = models.sides(models.runs(rng, "Gaussian", shape, MAX_PAIRS, sd))
     native, virtual = native + effect[..., role], virtual + effect[..., 1 - role] + overhead[:, None]
     names = np.array(["node-a", "node-b"])
     places = recognise(names[role].tolist(), names[1 - role].tolist())
-    return Drawn(native, virtual, noise_of(rng, known("Gaussian", sd), shape), places)
+    return Drawn(native, virtual, noise_of(rng, histories_of("Gaussian", sd), shape), places)
 
 
 def rotated(rng: Rng, sessions: int, overhead: np.ndarray, node_sd: float, sd: float = 0.02) -> Drawn:
     """Draw sessions rotated over eight native hosts and eight others, in rounds of eight pairs at a time."""
     shape = (sessions, len(overhead))
-    rounds, one = np.divmod(np.arange(MOST * NODES), NODES)
-    other = (one + rounds) % NODES
+    rounds, native_node = np.divmod(np.arange(MAX_PAIRS * NODES), NODES)
+    virtual_node = (native_node + rounds) % NODES
     n, v = rng.normal(0, node_sd, (2, *shape, NODES))
-    native = n[..., one] + rng.normal(0, sd / np.sqrt(2), (*shape, len(one)))
-    virtual = v[..., other] + rng.normal(0, sd / np.sqrt(2), (*shape, len(one))) + overhead[:, None]
-    places = recognise([f"n{i}" for i in one], [f"v{j}" for j in other])
-    return Drawn(native, virtual, noise_of(rng, known("Gaussian", sd), shape), places)
+    native = n[..., native_node] + rng.normal(0, sd / np.sqrt(2), (*shape, len(rounds)))
+    virtual = v[..., virtual_node] + rng.normal(0, sd / np.sqrt(2), (*shape, len(rounds)))
+    virtual = virtual + overhead[:, None]
+    places = recognise([f"n{i}" for i in native_node], [f"v{j}" for j in virtual_node])
+    return Drawn(native, virtual, noise_of(rng, histories_of("Gaussian", sd), shape), places)
+
+
+def _one_host(boots: np.ndarray) -> Places:
+    hosts = ["host"] * len(boots)
+    return recognise(hosts, hosts, [f"boot {boot}" for boot in boots])
 
 
 def booted(
@@ -177,15 +177,14 @@ def booted(
 ) -> Drawn:  # fmt: skip
     """Draw sessions whose virtual machine is booted anew from pair to pair, in turns of `boots` boots."""
     drawn = scalars(rng, name, sessions, overhead, sd=sd)
-    boot = np.arange(MOST) % boots
+    boot = np.arange(MAX_PAIRS) % boots
     effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], boots))
-    noise = noise_of(rng, known(name, sd), drawn.virtual.shape[:2], between=boot_sd, between_df=df)
-    here = [""] * MOST
-    places = recognise(here, here, [f"boot {i}" for i in boot])
+    noise = noise_of(rng, histories_of(name, sd), drawn.virtual.shape[:2], between=boot_sd, between_df=df)
+    places = _one_host(boot)
     return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
 
 
-def in_practice(
+def as_shipped(
     rng: Rng, sessions: int, overhead: np.ndarray, *, sd: float = 0.02, boot_sd: float = STATED_BOOTS,
     boots: str = "one",
 ) -> Drawn:  # fmt: skip
@@ -199,20 +198,19 @@ def in_practice(
         ``one`` for the session, or one for ``each look``.
     """
     drawn = scalars(rng, "Gaussian", sessions, overhead, sd=sd)
-    boot = np.searchsorted(LOOKS, np.arange(MOST), side="right") * (boots == "each look")
+    boot = np.searchsorted(LOOKS, np.arange(MAX_PAIRS), side="right") * (boots == "each look")
     effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], len(LOOKS)))
     noise = replace(drawn.noise, between=STATED_BOOTS, between_df=STATED_BETWEEN_DF)
-    here = ["host"] * MOST
-    places = recognise(here, here, [f"boot {i}" for i in boot])
+    places = _one_host(boot)
     return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
 
 
-def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = MOST) -> Drawn:
+def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = MAX_PAIRS) -> Drawn:
     """Make a share of the runs of either side take twice as long; keep the first `pairs` pairs."""
-    kept = drawn.first(pairs)
-    n, v = kept.native, kept.virtual
+    drawn = drawn.first(pairs)
+    n, v = drawn.native, drawn.virtual
     return replace(
-        kept,
+        drawn,
         native=n + np.log(2) * (rng.random(n.shape) < native),
         virtual=v + np.log(2) * (rng.random(v.shape) < virtual),
     )
@@ -225,8 +223,10 @@ def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
         for side in (drawn.virtual, drawn.native)
     ]
     runs = drawn.native.shape[1] * pairs
-    every = np.full(len(drawn.native), runs)
-    return p_value(counts[0], every, counts[1], every) <= SLOW_ALPHA
+    return (
+        p_value(counts[0], np.full_like(counts[0], runs), counts[1], np.full_like(counts[1], runs))
+        <= SLOW_ALPHA
+    )
 
 
 def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
@@ -235,8 +235,8 @@ def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
     for side in (drawn.virtual, drawn.native):
         count = np.zeros(len(side), dtype=np.int64)
         for pairs in LOOKS:
-            here = np.count_nonzero(slowness(side[..., :pairs, None], sigma), axis=-1)
-            count += np.where(judged.pairs == pairs, here, 0).sum(axis=1)
+            slow = np.count_nonzero(slowness(side[..., :pairs, None], sigma), axis=-1)
+            count += np.where(judged.pairs == pairs, slow, 0).sum(axis=1)
         counts.append(count)
     runs = judged.pairs.sum(axis=1)
     return p_value(counts[0], runs, counts[1], runs) <= SLOW_ALPHA
@@ -244,9 +244,9 @@ def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
 
 def curve_session(
     rng: Rng, sessions: int, at_64: float = 0.0, *, run_spikes: float = 0.0, size_spikes: float = 0.0,
-    everywhere: float = 0.0, scalars_too: int = 10,
-) -> tuple[Simulated, Batch]:  # fmt: skip
-    """Judge sessions of one curve and ten scalar metrics; return what became of the curve.
+    everywhere: float = 0.0,
+) -> Simulated:  # fmt: skip
+    """Judge sessions of one curve and ten scalar metrics; return the answers on the curve.
 
     Parameters
     ----------
@@ -257,35 +257,26 @@ def curve_session(
     everywhere
         Overhead at all other sizes, a fraction.
     """
-    native, virtual = models.curves(rng, (sessions, 1), MOST)
+    native, virtual = models.curves(rng, (sessions, 1), MAX_PAIRS)
     overhead = np.full(native.shape[-1], np.log1p(everywhere))
     overhead[models.SIZES.index(64.0)] = np.log1p(at_64)
     virtual = virtual + overhead
     for side in (native, virtual):
         side += np.log(2) * (rng.random((*side.shape[:-1], 1)) < run_spikes)
         side += np.log(2) * (rng.random(side.shape) < size_spikes)
-    noise = curve_noise(rng, sessions)
+    sigma, df = _curve_histories()
+    which = rng.integers(0, len(sigma), (sessions, 1))
+    # Sigma at each size and of the whole curve, with one weight for all of them.
+    noise = Noise(sigma[which], np.median(df[which], axis=-1, keepdims=True))
     curve = Batch(native, virtual, CURVE_LIMIT, CURVE_MARGIN, noise)
-    if not scalars_too:
-        return simulate([curve])[0], curve
-    others = scalars(rng, "Gaussian", sessions, np.zeros(scalars_too))
-    beside = Batch(others.native[..., None], others.virtual[..., None], LIMIT, LOG_MARGIN, others.noise)
-    return simulate([curve, beside])[0], curve
+    return simulate([curve, scalars(rng, "Gaussian", sessions, np.zeros(10)).batch])[0]
 
 
 @cache
 def _curve_histories() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(8)
-    n, v = models.curves(rng, (300, SESSIONS), PAIRS)
-    d = np.moveaxis(append_mean(v - n), -1, 1)
-    return history(d)
-
-
-def curve_noise(rng: Rng, sessions: int) -> Noise:
-    """Return histories of curves: sigma at each size and of the whole, one weight for all of them."""
-    sigma, df = _curve_histories()
-    which = rng.integers(0, len(sigma), (sessions, 1))
-    return Noise(sigma[which], np.median(df[which], axis=-1, keepdims=True))
+    n, v = models.curves(rng, (300, HISTORY_SESSIONS), HISTORY_PAIRS)
+    return history(np.moveaxis(append_mean(v - n), -1, 1))
 
 
 def against(
@@ -295,35 +286,32 @@ def against(
 ) -> Simulated:  # fmt: skip
     """Judge by how much metrics have changed since an earlier session of so many pairs."""
     shape = (sessions, len(change))
-    now = models.sides(models.runs(rng, "Gaussian", shape, MOST, sd))
+    now = models.sides(models.runs(rng, "Gaussian", shape, MAX_PAIRS, sd))
     before = models.sides(models.runs(rng, "Gaussian", shape, earlier_pairs, sd))
-    boot, boot0 = np.arange(MOST) % boots, np.arange(earlier_pairs) % boots
+    boot, boot0 = np.arange(MAX_PAIRS) % boots, np.arange(earlier_pairs) % boots
     native, virtual = now[0], now[1] + change[:, None] + rng.normal(0, boot_sd, (*shape, boots))[..., boot]
     before = (before[0], before[1] + rng.normal(0, boot_sd, (*shape, boots))[..., boot0])
-    noise = noise_of(
-        rng, known("Gaussian", sd), shape, between=boot_sd if between is None else between, between_df=df
-    )  # fmt: skip
-    here, here0 = [""] * MOST, [""] * earlier_pairs
+    between = boot_sd if between is None else between
+    noise = noise_of(rng, histories_of("Gaussian", sd), shape, between=between, between_df=df)
     limit = float(np.log1p(allowed))
     batch = Batch(
         native[..., None], virtual[..., None], limit, float(np.log1p(allowed + margin)) - limit, noise,
-        recognise(here, here, [str(i) for i in boot]),
+        _one_host(boot),
         earlier=(before[0][..., None], before[1][..., None]),
-        earlier_places=recognise(here0, here0, [str(i) for i in boot0]),
+        earlier_places=_one_host(boot0),
     )  # fmt: skip
     return simulate([batch])[0]
 
 
-def chunks(total: int, metrics: int, pairs: int = MOST) -> Iterator[int]:
-    """Return sizes that add up to `total` sessions and take some 100 MB each."""
-    most = max(4_000_000 // (metrics * pairs), 1)
+def chunks(total: int, metrics: int, pairs: int = MAX_PAIRS) -> Iterator[int]:
+    """Yield sizes that add up to `total` sessions and take some 100 MB each."""
+    size = max(4_000_000 // (metrics * pairs), 1)
     while total > 0:
-        yield min(most, total)
-        total -= most
+        yield min(size, total)
+        total -= size
 
 
-def collect(total: int, metrics: int, draw: Callable[[int], Simulated], pairs: int = MOST) -> Simulated:
+def collect(total: int, metrics: int, draw: Callable[[int], Simulated], pairs: int = MAX_PAIRS) -> Simulated:
     """Judge `total` sessions chunk by chunk."""
     parts = [draw(count) for count in chunks(total, metrics, pairs)]
-    names = ("outcome", "cause", "pairs", "flagged", "margin", "level")
-    return Simulated(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return Simulated(*(np.concatenate(values) for values in zip(*parts, strict=True)))
