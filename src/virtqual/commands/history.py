@@ -35,9 +35,9 @@ def command(
     """Show which build made which metric slower, since when, and what else changed with it.
 
     Each session's overhead is relative to the native runs of the same night, so
-    that a machine that becomes faster or slower as a whole changes nothing. 1 % of
-    histories show a step or a drift if nothing changed. The report does not decide:
-    each session judges its own build.
+    that a machine that becomes faster or slower as a whole changes nothing.
+    1 % of histories show a step or a drift if nothing changed. The report does
+    not decide: each session judges its own build.
     """
     sessions = list(_read(paths.sessions()))
     selected = [

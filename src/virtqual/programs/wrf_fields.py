@@ -53,7 +53,9 @@ def read(path: Path) -> tuple[str, dict[str, Field]]:
         with path.open("rb") as file:
             if file.read(4) not in (b"CDF\x01", b"CDF\x02"):
                 raise OutputError(
-                    NAME, f"{path.name} is not classic netCDF: set io_form_history = 2 in namelist.input"
+                    NAME,
+                    f"{path.name} is not classic netCDF: "
+                    "set io_form_history = 2 and use_netcdf_classic = .true. in namelist.input",
                 )
         with netcdf_file(path) as history:
             # Copies: the file's own arrays are gone once it is closed.
