@@ -12,15 +12,26 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from virtqual import paths
+from virtqual.files.datafile import DataError, DataModel, find_yaml_files, parse
+from virtqual.files.wording import suggest
 from virtqual.references import References, load_references
-from virtqual.references.published import CaseEntry, ClaimEntry, Published, StatedPrior, Study, load_published
+from virtqual.references.published import (
+    INCONSISTENCIES,
+    Claim,
+    PublishedCase,
+    StatedPrior,
+    Study,
+    load_studies,
+)
 from virtqual.verdict import Case, Outcome, Verdict, first_of, judge_sessions
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import format_ratio
@@ -45,7 +56,7 @@ class JudgedClaim:
     """
 
     study: str
-    claim: ClaimEntry
+    claim: Claim
     verdicts: tuple[Verdict, ...]
     note: str
 
@@ -65,19 +76,57 @@ class JudgedClaim:
         return ", ".join(_overhead_text(verdict) for verdict in self.verdicts)
 
 
+class Inconsistency(DataModel):
+    """A point at which studies contradict themselves, each other, or other knowledge."""
+
+    id: str
+    studies: list[str]
+    what: str
+
+
+class InconsistenciesFile(DataModel):
+    schema_: Annotated[Literal["virtqual-inconsistencies/1"], Field(alias="schema")]
+    inconsistencies: list[Inconsistency]
+
+
+def load_published(directory: Path) -> tuple[list[Study], dict[str, str]]:
+    """Return the studies, and their inconsistencies by id; an unknown id is a mistake."""
+    studies = load_studies(directory)
+    entries = parse(directory / INCONSISTENCIES).read(InconsistenciesFile).inconsistencies
+    texts = {entry.id: entry.what for entry in entries}
+    problems = []
+    for path in find_yaml_files(directory):
+        document = parse(path)
+        for index, claim in enumerate(document.content.get("claims", [])):
+            name = claim.get("inconsistency")
+            if name is not None and name not in texts:
+                message = f"unknown inconsistency {name!r}: {suggest(name, texts)}"
+                problems.append(document.problem(("claims", index, "inconsistency"), message))
+    if problems:
+        raise DataError(problems)
+    return studies, texts
+
+
 def judge_claims(
-    published: Published, references: References, hypervisor_class: str = "production"
+    studies: Sequence[Study],
+    inconsistencies: Mapping[str, str],
+    references: References,
+    hypervisor_class: str = "production",
 ) -> list[JudgedClaim]:
     """Judge every published claim that has numbers, in the order of the files."""
     return [
-        _judge_claim(study, claim, published, references, hypervisor_class)
-        for study in published.studies
+        _judge_claim(study, claim, inconsistencies, references, hypervisor_class)
+        for study in studies
         for claim in study.claims
     ]
 
 
 def _judge_claim(
-    study: Study, claim: ClaimEntry, published: Published, references: References, hypervisor_class: str
+    study: Study,
+    claim: Claim,
+    inconsistencies: Mapping[str, str],
+    references: References,
+    hypervisor_class: str,
 ) -> JudgedClaim:
     prior = Prior(sigma=study.prior.sigma, df=study.prior.df, source=study.prior.source)
     verdicts: list[Verdict] = []
@@ -87,10 +136,10 @@ def _judge_claim(
         case = Case(series, budget, prior, refused=_refusals(entry))
         (session,) = judge_sessions([[case]], looks=[study.prior.pairs])
         verdicts += session.verdicts
-    return JudgedClaim(study.study.id, claim, tuple(verdicts), _note(claim, published))
+    return JudgedClaim(study.study.id, claim, tuple(verdicts), _note(claim, inconsistencies))
 
 
-def make_series(case: CaseEntry, stated: StatedPrior, references: References) -> Series:
+def make_series(case: PublishedCase, stated: StatedPrior, references: References) -> Series:
     """Return the pairs for which a printed comparison stands."""
     metric = references.metrics[case.metric]
     points = tuple(case.sizes or ())
@@ -111,7 +160,7 @@ def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int) -> Iterator[Sa
             yield Sample(side, number, values[side], start, start + 1)
 
 
-def _refusals(case: CaseEntry) -> tuple[str, ...]:
+def _refusals(case: PublishedCase) -> tuple[str, ...]:
     refusals = [] if case.refused is None else [case.refused]
     if case.reference_expected is not None:
         off = case.values[0] / case.reference_expected - 1
@@ -120,10 +169,10 @@ def _refusals(case: CaseEntry) -> tuple[str, ...]:
     return tuple(refusals)
 
 
-def _note(claim: ClaimEntry, published: Published) -> str:
+def _note(claim: Claim, inconsistencies: Mapping[str, str]) -> str:
     notes = []
     if claim.inconsistency is not None:
-        notes.append(f"{claim.inconsistency}: {published.inconsistencies[claim.inconsistency].what}")
+        notes.append(f"{claim.inconsistency}: {inconsistencies[claim.inconsistency]}")
     notes += [text for case in claim.cases for text in (case.refused, case.assumption) if text]
     return "; ".join(dict.fromkeys(notes))
 
@@ -137,7 +186,7 @@ def _overhead_text(verdict: Verdict) -> str:
     return format_ratio(verdict.overhead.ratio) if verdict.overhead else "-"
 
 
-def make_page(claims: Sequence[JudgedClaim], published: Published) -> str:
+def make_page(claims: Sequence[JudgedClaim], studies: Sequence[Study]) -> str:
     """Return the page: a table for each study, and a note for each claim that needs one."""
     judged = [claim for claim in claims if claim.outcome is not None]
     differing = [claim for claim in judged if not claim.agrees]
@@ -150,7 +199,7 @@ def make_page(claims: Sequence[JudgedClaim], published: Published) -> str:
         f"{len(claims)} claims: {len(judged)} judged, {len(claims) - len(judged)} listed as what they are;",
         f"{len(judged) - len(differing)} as the study concludes, {len(differing)} otherwise (**bold**).",
     ]
-    for study in published.studies:
+    for study in studies:
         entry, stated = study.study, study.prior
         lines += ["", f"## {entry.title}", ""]
         lines += [f"{entry.publisher}, {entry.date}; build: {entry.build}. A printed value stands for"]
@@ -181,9 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--class", dest="hypervisor_class", default="production")
     parser.add_argument("--output", type=Path, default=paths.root() / "docs/studies.md")
     options = parser.parse_args(arguments)
-    published = load_published(options.references / "published")
-    claims = judge_claims(published, load_references(options.references), options.hypervisor_class)
-    options.output.write_text(make_page(claims, published), encoding="utf-8")
+    studies, inconsistencies = load_published(options.references / "published")
+    references = load_references(options.references)
+    claims = judge_claims(studies, inconsistencies, references, options.hypervisor_class)
+    options.output.write_text(make_page(claims, studies), encoding="utf-8")
     return int(any(not claim.agrees and not claim.note for claim in claims))
 
 

@@ -11,7 +11,7 @@ from made_series import REFERENCES
 from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.files.datafile import DataError
-from virtqual.references.published import CaseEntry, load_published
+from virtqual.references.published import PublishedCase, load_studies
 from virtqual.verdict import Outcome
 from virtqual.verdict.texts import TOO_GOOD
 
@@ -23,16 +23,21 @@ PUBLISHED = REFERENCES / "published"
 
 @pytest.fixture(scope="module")
 def published():
-    return load_published(PUBLISHED)
+    return load_studies(PUBLISHED)
 
 
 @pytest.fixture(scope="module")
-def rows(published, references):
-    return {row.claim.id: row for row in studies.judge_claims(published, references)}
+def inconsistencies():
+    return studies.load_published(PUBLISHED)[1]
+
+
+@pytest.fixture(scope="module")
+def rows(published, inconsistencies, references):
+    return {row.claim.id: row for row in studies.judge_claims(published, inconsistencies, references)}
 
 
 def every_case(published):
-    for study in published.studies:
+    for study in published:
         for claim in study.claims:
             for index, case in enumerate(claim.cases):
                 yield study, claim, index, case
@@ -90,7 +95,7 @@ def test_a_guest_that_a_study_calls_slightly_faster_may_be_too_good_to_be_true(r
     assert [rows[name].outcome for name in ("S03", "S08", "S12", "S14")] == [Outcome.WITHIN] * 4
 
 
-def flipped(case: CaseEntry, over: bool) -> CaseEntry:
+def flipped(case: PublishedCase, over: bool) -> PublishedCase:
     """Return the case with its number moved to the other side of any budget."""
     better_is_lower = case.metric.endswith(("latency", "elapsed"))
     factor = 0.9 if over else 1.6
@@ -103,10 +108,10 @@ def flipped(case: CaseEntry, over: bool) -> CaseEntry:
         fields["difference"] = 0.0 if over else case.reference
     else:
         fields["candidate"] = case.reference * factor
-    return CaseEntry.model_validate(fields)
+    return PublishedCase.model_validate(fields)
 
 
-def test_each_judged_number_past_its_budget_changes_its_row(published, references, rows):
+def test_each_judged_number_past_its_budget_changes_its_row(published, inconsistencies, references, rows):
     flips = 0
     for study, claim, index, case in every_case(published):
         before = rows[claim.id].verdicts[index]
@@ -115,8 +120,8 @@ def test_each_judged_number_past_its_budget_changes_its_row(published, reference
         cases = list(claim.cases)
         cases[index] = flipped(case, before.outcome is Outcome.OVER)
         changed = claim.model_copy(update={"cases": cases})
-        alone = type(study)(study.study, study.prior, (changed,))
-        (row,) = studies.judge_claims(type(published)((alone,), published.inconsistencies), references)
+        alone = study.model_copy(update={"claims": (changed,)})
+        (row,) = studies.judge_claims([alone], inconsistencies, references)
         after = row.verdicts[index].outcome
         assert {before.outcome, after} == {Outcome.WITHIN, Outcome.OVER}, (claim.id, case.setting)
         assert row.overheads != rows[claim.id].overheads
@@ -127,15 +132,15 @@ def test_each_judged_number_past_its_budget_changes_its_row(published, reference
     assert flips > 60
 
 
-def test_an_assumed_native_latency_does_not_decide(published, references, rows):
+def test_an_assumed_native_latency_does_not_decide(published, inconsistencies, references):
     """The text under R01 and R03 claims a range of native latencies with the same answer."""
     for study, claim, _, case in every_case(published):
         claimed = re.search(r"Any below ([\d.]+) us", case.assumption or "")
         if claimed:
             highest = case.model_copy(update={"reference": float(claimed[1])})
             changed = claim.model_copy(update={"cases": [highest]})
-            alone = type(study)(study.study, study.prior, (changed,))
-            (row,) = studies.judge_claims(type(published)((alone,), published.inconsistencies), references)
+            alone = study.model_copy(update={"claims": (changed,)})
+            (row,) = studies.judge_claims([alone], inconsistencies, references)
             assert row.outcome is Outcome.OVER
 
 
@@ -196,6 +201,6 @@ def test_mistakes_in_the_studies_name_their_place(tmp_path, old, new, key, messa
     (tmp_path / "inconsistencies.yaml").write_text((PUBLISHED / "inconsistencies.yaml").read_text())
     (tmp_path / "study.yaml").write_text(GOOD.replace(old, new, 1))
     with pytest.raises(DataError) as error:
-        load_published(tmp_path)
+        studies.load_published(tmp_path)
     assert [problem.key for problem in error.value.problems] == [key]
     assert message in str(error.value)

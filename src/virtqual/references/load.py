@@ -510,12 +510,7 @@ class _Loader:
                 message = f"{waiver.up_to:g}x is no worse than native: for {metric.name} that is {side} 1."
                 self._report(document, (*key, "up_to"), message)
             for earlier in self._waivers:
-                if (
-                    earlier.setting == waiver.setting
-                    and earlier.metric == waiver.metric
-                    and (earlier.gate, earlier.hypervisor_class, earlier.build)
-                    == (waiver.gate, waiver.hypervisor_class, waiver.build)
-                ):
+                if earlier.subject == waiver.subject:
                     message = f"the same result is waived already at {earlier.where}."
                     self._report(document, key, message)
             self._waivers.append(waiver)

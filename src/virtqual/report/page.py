@@ -29,7 +29,7 @@ from virtqual.harness.process import pattern
 from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, notes
 from virtqual.references import project_references
 from virtqual.references.marks import Mark
-from virtqual.references.published import CaseEntry, ClaimEntry, Study, load_published
+from virtqual.references.published import Claim, PublishedCase, Study, load_studies
 from virtqual.report import plots
 from virtqual.report.comparison import compare, differing, letters, shared
 from virtqual.report.identity import words
@@ -330,12 +330,12 @@ def _row(
 
 
 @cache
-def _published() -> list[tuple[Study, ClaimEntry, CaseEntry]]:
-    studies = load_published(paths.references() / "published").studies
+def _published() -> list[tuple[Study, Claim, PublishedCase]]:
+    studies = load_studies(paths.references() / "published")
     return [(study, claim, case) for study in studies for claim in study.claims for case in claim.cases]
 
 
-def _claimed(study: Study, claim: ClaimEntry, case: CaseEntry) -> str:
+def _claimed(study: Study, claim: Claim, case: PublishedCase) -> str:
     """Return what a study says of a metric, in a line."""
     reference, candidate = case.values
     said = study.study
@@ -378,7 +378,7 @@ def _dots(verdict: Verdict, series: Series | None) -> plots.Dots | None:
 
 
 def _curves(
-    verdict: Verdict, series: Series | None, claims: Sequence[CaseEntry]
+    verdict: Verdict, series: Series | None, claims: Sequence[PublishedCase]
 ) -> tuple[plots.Curves | None, plots.Curves | None]:
     """Return the plot of both sides' values over the sizes, and that of what was judged and is claimed."""
     if series is None or not series.points or not series.valid:
@@ -401,7 +401,7 @@ def _curves(
     return values, plots.curves(shown, WIDTH, HEIGHT, of_ratios=True)
 
 
-def _study_curve(case: CaseEntry, sign: int) -> plots.Band:
+def _study_curve(case: PublishedCase, sign: int) -> plots.Band:
     """Return the cost that a study claims, over its sizes; outside of a bump it is none."""
     points = case.sizes or []
     reference, candidate = case.values

@@ -46,13 +46,13 @@ class Waiver(DataModel):
 
     def matches(self, metric: str, setting: str, gate: Gate, hypervisor_class: str, build: str) -> bool:
         """Return whether it is about this result, expired or not, and however bad the result is."""
-        return (
-            self.metric == metric
-            and self.setting in (None, setting)
-            and self.gate == gate
-            and self.hypervisor_class == hypervisor_class
-            and self.build == build
-        )
+        subject = (metric, self.setting and setting, gate, hypervisor_class, build)
+        return self.subject == subject
+
+    @property
+    def subject(self) -> tuple[str, str | None, Gate, str, str]:
+        """The results that it is about."""
+        return self.metric, self.setting, self.gate, self.hypervisor_class, self.build
 
     def covers(self, log: float, metric: Metric) -> bool:
         """Return whether a log difference (positive is worse) is no worse than what is accepted."""
