@@ -57,7 +57,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     (site.path / "state/stack/all").mkdir()
     Manifest(name="all", pins="none", programs=(program,)).write(site.path / "state/stack/all")
     checks = Path(site.env["VIRTQUAL_ROOT"]) / "checks"
-    env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_cloud": "rdma"}
+    env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_bare": "rdma", "FAKE_FEATURES_cloud": "rdma"}
     env |= {"FAKE_CPUS_cloud": "4", "FAKE_CPUS_bare": "8", "FAKE_EXTRAS_cloud": json.dumps(SHARING)}
     done = site.run("reframe", "--mode=full", "-c", str(checks), "-L", "--system", "testsite", **env)
     assert done.returncode == 0, done.stdout + done.stderr
