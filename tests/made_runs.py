@@ -52,6 +52,14 @@ def session_of(runs, hypervisor_class="kvm", name="s", **more) -> Session:
 #: What the heads of made sessions say of both partitions and of the stack.
 SIDES = {"native": {}, "virtual": {}}
 STACK = {"name": "test", "hash": "0", "programs": []}
+HEAD = Head(
+    session="s",
+    created="2026-01-01T00:00:00+00:00",
+    system="x",
+    hypervisor_class="kvm",
+    identity=SIDES,
+    stack=STACK,
+)
 _HEAD = {field.alias or name for name, field in Head.model_fields.items()}
 
 

@@ -75,7 +75,7 @@ def file(rng: np.random.Generator, sessions: int, series: int, pairs: int = 4) -
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "pairs.csv"
         write(rng, path, sessions, series, pairs)
-        command = [sys.executable, "-m", "virtqual.commands.judge", str(path), "--json"]
+        command = [Path(sys.executable).with_name("virtqual"), "judge", str(path), "--json"]
         with (Path(directory) / "verdicts.jsonl").open("wb") as out:
             begin = time.perf_counter()
             child = subprocess.Popen([*command, "--budget", "1.05", "--margin", "0.03"], stdout=out)

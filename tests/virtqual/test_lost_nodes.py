@@ -4,25 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from made_runs import SIDES, STACK, made_run, session_of
+from made_runs import HEAD, made_run, session_of
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
 from virtqual.session.log import Begun, Failed, Log, RoundBegun, SetAside, Submitted
-from virtqual.session.session import Failure, Head, Loss, Request, Round
+from virtqual.session.session import Failure, Loss, Request, Round
 from virtqual.site.held import Rotation
 
 LJ = "lammps %problem=lj"
 DOWN = {"vm1": "node vm1 is down"}
 LOSS = Loss(round=1, nodes=DOWN)
-HEAD = Head(
-    session="s",
-    created="2026-01-01T00:00:00+00:00",
-    system="x",
-    hypervisor_class="kvm",
-    identity=SIDES,
-    stack=STACK,
-)
 
 
 def failure(kind="infrastructure", reason="job 4 ended as NODE_FAIL (a node of it died)", check=LJ):

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from virtqual.commands.speaking import speaking
 from virtqual.errors import UsageError
 from virtqual.references import project_references
 from virtqual.report.console import verbatim
@@ -53,12 +52,11 @@ def command(
     Exit code: of the worst session, 4 refused, 1 over budget,
     3 undecided, else 0; 2 usage.
     """
-    with speaking():
-        allowed = _allowed(hypervisor_class, budget, margin)
-        if against == "":
-            raise UsageError("--against names no session; leave it out to compare with none")
-        file = Path("/dev/stdin") if str(file) == "-" else file
-        names, answers = _judged(file, allowed, against or "")
+    allowed = _allowed(hypervisor_class, budget, margin)
+    if against == "":
+        raise UsageError("--against names no session; leave it out to compare with none")
+    file = Path("/dev/stdin") if str(file) == "-" else file
+    names, answers = _judged(file, allowed, against or "")
     (_print_lines if as_json else _print_tables)(names, answers)
     raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
 
@@ -140,10 +138,3 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
         virtual = {host for verdict in answer.verdicts for host in verdict.virtual_hosts}
         terminal.hosts(answer.verdicts, [native, virtual])
         terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))
-
-
-app = typer.Typer(add_completion=False)
-app.command()(command)
-
-if __name__ == "__main__":
-    app()

@@ -76,7 +76,7 @@ def send(event: CaseEvent | ErrorEvent) -> None:
     if descriptor := os.environ.get(PIPE_VARIABLE):
         # The reader may have died: the log has all that counts.
         with suppress(OSError):
-            os.write(int(descriptor), event.model_dump_json(exclude_defaults=False).encode() + b"\n")
+            os.write(int(descriptor), event.model_dump_json().encode() + b"\n")
 
 
 def receive(descriptor: int) -> Iterator[CaseEvent | ErrorEvent]:

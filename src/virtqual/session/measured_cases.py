@@ -221,7 +221,6 @@ def _make_metric(series: FileSeries) -> Metric:
         kind="curve" if series.curve else "scalar",
         axis="size" if series.curve else "",
         axis_unit="(size)" if series.curve else "",
-        judged=True,
         description="as a file states it",
     )
 

@@ -86,7 +86,8 @@ def _settle(case: Case, first_look: int) -> _Settled | None:
         if (series.id, series.points) != (baseline.id, baseline.points):
             what = "points" if series.id == baseline.id else "series"
             raise PairingError(f"{series.id}: the earlier session has other {what} ({baseline.id}).")
-        order += [text and f"earlier session: {text}" for text in [baseline.not_alternated]]
+        if baseline.not_alternated:
+            order.append(f"earlier session: {baseline.not_alternated}")
     refused = (*case.refused, *filter(None, order))
     if refused or mostly_invalid(attempted, valid):
         return _Settled(Outcome.INVALID, refused)

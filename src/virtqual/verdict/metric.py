@@ -30,8 +30,6 @@ class Metric(DataModel):
         ``curve``: one value for each of several sizes.
     axis, axis_unit
         Quantity and unit of a curve's sizes, such as message size in B.
-    judged
-        False if the metric only explains others; it has neither budget nor noise.
     description
         One line for the reader of a report.
     """
@@ -43,7 +41,6 @@ class Metric(DataModel):
     kind: Literal["scalar", "curve"] = "scalar"
     axis: str = ""
     axis_unit: str = ""
-    judged: bool = True
     description: Text
 
     @model_validator(mode="after")

@@ -458,7 +458,8 @@ def test_whoever_reads_the_lines_may_stop_early(tmp_path):
     file = tmp_path / "pairs.csv"
     table = [row for number in range(300) for row in rows(1.3, 4, setting=f"{number}" * 100)]
     file.write_text(text_of(table), encoding="utf-8")
-    command = [sys.executable, "-m", "virtqual.commands.judge", str(file), *STATED, "--json"]
+    virtqual = Path(sys.executable).with_name("virtqual")
+    command = [virtqual, "judge", str(file), *STATED, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
         json.loads(done.stdout.readline())
         done.stdout.close()

@@ -10,7 +10,7 @@ from test_page import DECLARED, one, session
 from typer.testing import CliRunner
 
 from virtqual import cli
-from virtqual.commands import judge, report
+from virtqual.commands import report
 from virtqual.report import machines
 from virtqual.runs import Result
 from virtqual.session.session import Failure
@@ -33,7 +33,7 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 2 * 12 * 3
     assert [row["value"] for row in rows].count("nan") == 1
-    said = CliRunner().invoke(judge.app, [str(file), "--budget", "1.05", "--margin", "0.1"]).stdout
+    said = CliRunner().invoke(cli.app, ["judge", str(file), "--budget", "1.05", "--margin", "0.1"]).stdout
     assert "pair 2 left out" in " ".join(said.split())
     assert 'OVER x@a "quoted", setting' in " ".join(said.split())
 

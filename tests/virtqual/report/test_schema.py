@@ -9,7 +9,6 @@ from test_page import DECLARED, one, session
 from typer.testing import CliRunner
 
 from virtqual.cli import app
-from virtqual.commands import judge
 from virtqual.report import machines
 from virtqual.runs import Result
 from virtqual.session.log import document_of
@@ -44,7 +43,7 @@ def test_lines_of_judge_are_of_their_form(tmp_path):
     file = tmp_path / "samples.csv"
     file.write_text(machines.csv_of(session(results, pairs=8)))
     options = ["--budget", "1.05", "--margin", "0.1", "--json"]
-    lines = CliRunner().invoke(judge.app, [str(file), *options]).stdout.splitlines()
+    lines = CliRunner().invoke(app, ["judge", str(file), *options]).stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["series", "session"]
     for line in lines:
         validator("verdict").validate(json.loads(line))

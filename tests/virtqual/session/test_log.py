@@ -9,23 +9,13 @@ import zlib
 
 import pytest
 
-from made_runs import SIDES, STACK, keep, made_run, sealed, session_of
+from made_runs import HEAD, keep, made_run, sealed, session_of
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.runs import Result
 from virtqual.session.log import Begun, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines
-from virtqual.session.session import Head
 from virtqual.session.shared import compact, digest_of, packed
-
-HEAD = Head(
-    session="s",
-    created="2026-01-01T00:00:00+00:00",
-    system="x",
-    hypervisor_class="kvm",
-    identity=SIDES,
-    stack=STACK,
-)
 
 
 @pytest.fixture
