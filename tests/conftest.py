@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from following import until
 from made_runs import read_session
 from virtqual.session.log import Log
@@ -60,6 +61,8 @@ class Site:
         (self.path / "slurm" / name).unlink()
 
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        if command[0] in forked.PROGRAMS:
+            return forked.run_program(command, {**self.env, **env}, self.path, timeout_s=180)
         return subprocess.run(
             command,
             env={**self.env, **env},
@@ -159,6 +162,8 @@ def site(tmp_path: Path) -> Site:
         "RFM_CONFIG_FILES": str(ROOT / "reframe/settings.py"),
         "VCLUSTER_DIR": str(tmp_path / "none"),
         "COLUMNS": "80",
+        # The stand-in for Slurm answers at once.
+        "RFM_POLL_RATE_MAX": "100",
     }
     return Site(tmp_path, env)
 
