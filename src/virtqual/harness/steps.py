@@ -186,7 +186,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         # The files are read and written later, in another working directory.
         job.error_file, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()
         job.script = Path(job.script_filename).resolve()
-        job._submit_time, job._state = time.time(), "PEND_TIMEOUT_S"
+        job._submit_time, job._state = time.time(), "PENDING"
         self._queue.add(job)
         self._start()
 
@@ -226,7 +226,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
                 self._end_program(job, now + END_TIMEOUT_S)
             self._queue.remove(job)
             if state == "LAUNCH_FAILED" and self._may_try_again(job, now):
-                job.process, job._state, job.not_before = None, "PEND_TIMEOUT_S", now + RETRY_INTERVAL_S
+                job.process, job._state, job.not_before = None, "PENDING", now + RETRY_INTERVAL_S
                 self._queue.add(job)
                 return
             job._exitcode, job._completion_time, job._state = abs(code), now, state
