@@ -1,6 +1,9 @@
 """The suite end to end on the one-machine cluster: real Slurm, real VMs, real programs, a verdict."""
 
+import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +14,14 @@ from in_a_browser import assert_fit_for_people
 from made_runs import read_session
 
 pytestmark = pytest.mark.cluster
+
+#: A check of a site that has a program of its own judged.
+SITE_CHECK = """import reframe
+
+from ..judged import judge
+
+judge("{apps}/triad.py:triad", metrics={{"triad_bw": "memory_triad"}})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +109,29 @@ def test_plain_reframe_with_one_partition_passes_no_verdict(place):
     )  # fmt: skip
     assert done.returncode != 0
     assert "nothing was judged: this run has no native sample to compare with" in done.stdout
+
+
+def test_a_plain_check_that_builds_its_program_is_paired_and_judged(place, tmp_path):
+    env = {**place, "VIRTQUAL_STATE": own_state(tmp_path)["VIRTQUAL_STATE"]}
+    ignored = shutil.ignore_patterns("site", "__pycache__")
+    checks = shutil.copytree(ROOT / "checks", tmp_path / "checks", ignore=ignored)
+    apps = shutil.copytree(ROOT / "tests/foreign", tmp_path / "apps")
+    (checks / "site").mkdir()
+    (checks / "site/__init__.py").touch()
+    (checks / "site/triad.py").write_text(SITE_CHECK.format(apps=apps), encoding="utf-8")
+    names = r"^triad(_overhead)?%.*elements=100000"
+    done = run(
+        "reframe", "-c", str(checks), "-r", "--system", "vcluster", "-n", names,
+        timeout=900, VIRTQUAL_PAIRS="0:1", **env,
+    )  # fmt: skip
+    output = done.stdout + done.stderr
+    # The outcome depends on the machine; the test is that there is one.
+    assert re.search(r"(WITHIN|OVER|UNDECIDED|BASELINE) memory_triad@triad, elements=100000", output), output
+    (report,) = (Path(env["VIRTQUAL_STATE"]) / "reports").glob("run-*.json")
+    cases = json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
+    records = [json.loads(case["record"]) for case in cases if case.get("record")]
+    assert [record["side"] for record in records] == ["native", "virtual", "virtual", "native"]
+    assert len({record["software"][0]["files"]["binary"]["sha256"] for record in records}) == 1
 
 
 def test_a_vm_that_dies_ends_the_session_with_its_name(place):
