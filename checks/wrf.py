@@ -85,8 +85,7 @@ class Wrf(Measurement):
     def keep(self, fields):
         """Keep the norms of the fields: both sides must have the same."""
         self.answers += [
-            Answer(name=f"RMS of {name}", value=field.rms, tolerance=self.same)
-            for name, field in fields.items()
+            Answer(name=f"RMS of {name}", value=value, tolerance=self.same) for name, value in fields.items()
         ]
 
     def read(self):

@@ -13,22 +13,11 @@ NAME = "hpcc"
 
 @dataclass(frozen=True)
 class HpccRun:
-    """One run of HPC Challenge.
+    """One run of HPC Challenge, with the order `n` of HPL's matrix.
 
-    Attributes
-    ----------
-    n
-        Order of HPL's matrix.
-    hpl, dgemm, fft
-        GFLOP/s: whole system, one process while all run, whole system.
-    random_access
-        Billions of updates a second, whole system.
-    ptrans
-        GB/s, whole system.
-    fft_error
-        Largest error of the FFT (without unit).
-    random_access_errors
-        Share of wrong table entries.
+    Rates are those of all processes together, and `dgemm` that of one process while all run.  `hpl`, `dgemm`
+    and `fft` are in GFLOP/s, `random_access` in 10^9 updates a second, `ptrans` in GB/s.  `fft_error` is the
+    largest error without unit, `random_access_errors` the share of wrong table entries.
     """
 
     version: str
@@ -44,13 +33,7 @@ class HpccRun:
 
 
 def parse(text: str) -> HpccRun:
-    """Read the output file of exactly one run (hpcc appends to a file of an earlier run).
-
-    Raises
-    ------
-    OutputError
-        The file holds no run or several, the summary is incomplete, or hpcc itself did not succeed.
-    """
+    """Read the output file of exactly one run that succeeded (hpcc appends to a file of an earlier run)."""
     version = single(
         NAME, r"^This is the DARPA/DOE HPC Challenge Benchmark version (\S+) ", text, "version line"
     )[1]
@@ -58,18 +41,13 @@ def parse(text: str) -> HpccRun:
     single(NAME, r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *\S+ \.+ PASSED$", text, "HPL's passed residual")
     summary = _summary(text)
 
-    def find_value(key: str) -> str:
-        if key not in summary:
-            raise OutputError(NAME, f"the summary lacks {key}")
-        return summary[key]
-
     def rate(key: str) -> float:
-        return positive(NAME, find_value(key), key)
+        return positive(NAME, summary.get(key, "(missing)"), key)
 
     def count(key: str) -> int:
-        return whole_number(NAME, find_value(key), key)
+        return whole_number(NAME, summary.get(key, "(missing)"), key)
 
-    if find_value("Success") != "1":
+    if count("Success") != 1:
         raise OutputError(NAME, f"Success={summary['Success']}: hpcc itself failed")
     return HpccRun(
         version=version,

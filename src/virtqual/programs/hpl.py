@@ -27,13 +27,7 @@ class HplRun:
 
 
 def parse(text: str) -> HplRun:
-    """Read the output of a run of ``xhpl`` whose input asked for one system.
-
-    Raises
-    ------
-    OutputError
-        A line is missing or doubled, several systems were solved, or the residual did not pass.
-    """
+    """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
     single(NAME, rf"^{re.escape(_HEAD)}$", text, "header")
     row = single(NAME, _ROW, text, "result")
     residual = single(NAME, _RESIDUAL, text, "residual")[1]
@@ -48,16 +42,10 @@ def parse(text: str) -> HplRun:
 
 
 def configuration(order: int, block: int, p: int, q: int, *, to_file: bool = False) -> str:
-    """Return ``HPL.dat`` for one system; the algorithm's parameters are those of HPL's own example.
+    """Return ``HPL.dat`` for one system on a grid of p x q processes.
 
-    Parameters
-    ----------
-    order, block
-        Order of the matrix, and of its blocks.
-    p, q
-        Rows and columns of the process grid.
-    to_file
-        Whether results go to the file ``HPL.out``, as HPC Challenge needs it, or to standard output.
+    Results go to the file ``HPL.out``, as HPC Challenge needs it, or to standard output.  The algorithm's
+    parameters are those of HPL's own example.
 
     Examples
     --------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from virtqual.programs.text import (
     NUMBER,
     OutputError,
+    check_product,
     find_all,
     line_of,
     number,
@@ -26,18 +27,9 @@ _CPU = r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$"
 class LammpsRun:
     """One run of LAMMPS.
 
-    Attributes
-    ----------
-    version
-        The version in the first line, e.g. ``22 Jul 2025 - Update 4``.
-    loop_time
-        Wall time of the time-stepping loop in seconds.
-    energy
-        Total energy by step in the input's units, first and last step at least.
-    cpu_use
-        CPU time over wall time of the loop, in percent of one CPU a task.
-    comm
-        Share of the loop that the average task spent in communication, in percent.
+    `loop_time` is the wall time of the time steps in seconds, `energy` the total energy by step in units of
+    the input.  `cpu_use` is the CPU time over the wall time of the loop, and `comm` the share of the loop in
+    communication, both in percent and for the average task.
     """
 
     version: str
@@ -57,13 +49,7 @@ class LammpsRun:
 
 
 def parse(text: str) -> LammpsRun:
-    """Read the log of exactly one run.
-
-    Raises
-    ------
-    OutputError
-        An error was printed, a line is missing, broken or there more than once, or two lines disagree.
-    """
+    """Read the log of exactly one run without errors."""
     refuse_lines(NAME, "^ERROR", text)
     version = single(NAME, r"^LAMMPS \(([^)]+)\)$", text, "version line")[1]
     loop = single(NAME, _LOOP, text, "line 'Loop time of ...'")
@@ -75,6 +61,8 @@ def parse(text: str) -> LammpsRun:
     tasks, threads = int(cpu[2]), 1 if cpu[3] == "no" else int(cpu[3])
     if processes != tasks * threads:
         raise OutputError(NAME, f"{processes} procs in the loop line, {tasks} x {threads} in the CPU line")
+    rate = single(NAME, r"^Performance: .* (\S+) timesteps/s", text, "performance")[1]
+    check_product(NAME, "loop time x timesteps/s", steps, loop[1], rate)
     rows = _blocks(text) if "- Step " in text else _table(text)
     printed = [step for step, _ in rows]
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):

@@ -81,8 +81,8 @@ def root(mass: float) -> Rational:
 def rationals() -> str:
     """Return the file of rational functions: for the force, the heat bath and the action."""
     lines = ["n_pseudo 1", "naik_term_epsilon 0"]
-    wanted = (("MD", inverse(MASS), -4, 4), ("GR", root(MASS), 4, 8), ("FA", inverse_root(MASS), -4, 8))
-    for tag, function, above, below in wanted:
+    functions = (("MD", inverse(MASS), -4, 4), ("GR", root(MASS), 4, 8), ("FA", inverse_root(MASS), -4, 8))
+    for tag, function, above, below in functions:
         lines += [
             f"y_{tag} {above}{' 0' * _UNUSED}",
             f"z_{tag} {below}{f' {below}' * _UNUSED}",
@@ -96,16 +96,9 @@ def rationals() -> str:
 
 
 def parameters(lattice: tuple[int, int, int, int], trajectories: int, steps: int) -> str:
-    """Return the parameters of one run from a cold lattice; the file ``rationals`` is that of `rationals`.
+    """Return the parameters of one run from a cold lattice; it reads `rationals` from a file of that name.
 
-    Parameters
-    ----------
-    lattice
-        Sites in x, y, z and t.
-    trajectories
-        Trajectories of molecular dynamics, each measured.
-    steps
-        Steps of a trajectory, 0.02 each; an even number.
+    Each trajectory is measured, and has an even number of steps of 0.02.
     """
     nx, ny, nz, nt = lattice
     return f"""prompt 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, find_all, positive, single, whole_number
+from virtqual.programs.text import OutputError, check_product, find_all, single, whole_number
 
 NAME = "likwid-bench"
 _PLACE = r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d+ Offset \d+$"
@@ -12,18 +12,9 @@ _PLACE = r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d
 
 @dataclass(frozen=True)
 class LikwidRun:
-    """One run of one kernel.
+    """One run of a kernel, such as ``copy_avx``, or ``stream_avx`` for STREAM's triad.
 
-    Attributes
-    ----------
-    kernel
-        E.g. ``copy_avx`` or ``stream_avx`` (STREAM's triad).
-    hwthreads
-        Numbers of the hardware threads that its threads ran on.
-    size
-        All vectors together, in bytes.
-    bandwidth
-        MB/s, 1 MB = 10^6 bytes, counted as STREAM counts (no write-allocate).
+    `size` is that of all vectors in bytes; `bandwidth` is in MB/s (10^6 bytes), as STREAM counts.
     """
 
     kernel: str
@@ -34,16 +25,23 @@ class LikwidRun:
 
 
 def parse(text: str) -> LikwidRun:
-    """Read the output of one run; raise OutputError if a line or a thread is missing or there twice."""
+    """Read the output of one run; each thread says on which hardware thread it ran."""
+
+    def value(label: str, pattern: str = r"(\S+)") -> str:
+        return single(NAME, rf"^{label}:\s+{pattern}\n", text, f"line {label!r}")[1]
+
     threads = int(single(NAME, r"^Using (\d+) threads$", text, "number of threads")[1])
     places = {int(match[1]): int(match[2]) for match in find_all(_PLACE, text)}
     if len(find_all(_PLACE, text)) != threads or places.keys() != set(range(threads)):
         raise OutputError(NAME, f"{threads} threads were used, {len(places)} say where they ran")
-    bandwidth = single(NAME, r"^MByte/s:\t+(\S+)\n", text, "line 'MByte/s'")[1]
+    size = whole_number(NAME, value(r"Size \(Byte\)"), "size")
+    passes = whole_number(NAME, value("Iterations per thread"), "iterations")
+    bandwidth, time = value("MByte/s"), value("Time", r"(\S+) sec")
+    check_product(NAME, "bandwidth x time", size * passes / 1e6, bandwidth, time)
     return LikwidRun(
-        kernel=single(NAME, r"^Test: (\S+)\n", text, "line 'Test'")[1],
+        kernel=value("Test"),
         threads=threads,
         hwthreads=tuple(places[thread] for thread in range(threads)),
-        size=whole_number(NAME, single(NAME, r"^Size \(Byte\):\t+(\S+)\n", text, "line 'Size'")[1], "size"),
-        bandwidth=positive(NAME, bandwidth, "bandwidth"),
+        size=size,
+        bandwidth=float(bandwidth),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
+    date,
     find_all,
     number,
     positive,
@@ -19,27 +20,16 @@ NAME = "MILC"
 # In double precision, and as older versions print it.
 _PLAQUETTE = r"-?\d\.(?:\d{16}|\d{6})"
 _CHANGE = r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$"
+_DATE = "%a %b %d %H:%M:%S %Y"
 
 
 @dataclass(frozen=True)
 class MilcRun:
-    """One run.
+    """One run on a lattice of sites in x, y, z and t; `time` is the seconds of all trajectories.
 
-    Attributes
-    ----------
-    processes
-        MPI processes ("nodes" in MILC's words).
-    lattice
-        Sites in x, y, z and t.
-    trajectories
-        Trajectories with measurements; warm-ups come before them.
-    time
-        Wall time of all trajectories in seconds.
-    plaquette
-        Space-space and space-time plaquette, mean of all measurements (3 for a cold lattice).
-    violations
-        Change of the action over each trajectory (no unit; the exact dynamics would conserve it);
-        empty for programs without rational functions, which do not print it.
+    `trajectories` counts those with measurements, without warm-ups.  `plaquette` has the means of the
+    space-space and space-time plaquettes (3 for a cold lattice).  `violations` are the changes of the action
+    over each trajectory, which exact dynamics conserves; only programs with rational functions print them.
     """
 
     version: str
@@ -52,13 +42,7 @@ class MilcRun:
 
 
 def parse(text: str) -> MilcRun:
-    """Read the output of a run over one set of parameters.
-
-    Raises
-    ------
-    OutputError
-        A line is missing, broken or doubled, a solve did not converge, or a measurement is missing.
-    """
+    """Read the output of a run over one set of parameters, in which all solves converged."""
     refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate", text)
     version = single(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")[1]
     nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")[1]
@@ -66,8 +50,14 @@ def parse(text: str) -> MilcRun:
     done = single(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
     time = single(NAME, r"^Time = (\S+) seconds\ntotal_iters = \d+$", text, "time of the run")
     single(NAME, r"^Time = ", text, "line 'Time ='")
-    if not find_all(r"^exit: ", text):
-        raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
+    seconds = positive(NAME, time[1], "time")
+    started, ended = (
+        date(NAME, single(NAME, rf"^{word}: (.*)$", text, f"date of {word}")[1], _DATE, word)
+        for word in ("start", "exit")
+    )
+    # Both dates are whole seconds.
+    if seconds > (ended - started).total_seconds() + 1:
+        raise OutputError(NAME, f"{seconds:g} s is longer than from {started} to {ended}")
 
     def parameter(name: str) -> int:
         """Return a parameter as MILC has read it; measurements come after them."""
@@ -91,7 +81,7 @@ def parse(text: str) -> MilcRun:
         processes=whole_number(NAME, nodes, "nodes"),
         lattice=(parameter("nx"), parameter("ny"), parameter("nz"), parameter("nt")),
         trajectories=trajectories,
-        time=positive(NAME, time[1], "time"),
+        time=seconds,
         plaquette=(means[0], means[1]),
         violations=tuple(number(NAME, row[1], "change of the action") for row in changes),
     )

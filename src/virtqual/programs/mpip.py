@@ -16,15 +16,7 @@ _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime   
 
 @dataclass(frozen=True)
 class Profile:
-    """One run of a program under mpiP.
-
-    Attributes
-    ----------
-    seconds
-        Wall time of each task from the end of ``MPI_Init`` to ``MPI_Finalize``.
-    mpi
-        Seconds of that time that each task spent in MPI.
-    """
+    """The seconds of each task from ``MPI_Init`` to ``MPI_Finalize``, and those of them that were in MPI."""
 
     version: str
     seconds: tuple[float, ...]
@@ -43,18 +35,7 @@ class Profile:
     def beyond(self, shorter: Profile, steps: float) -> Profile:
         """Return the part of this run that a shorter run, which begins and ends alike, does not have.
 
-        Parameters
-        ----------
-        shorter
-            A run of the same program on as many tasks.
-        steps
-            The seconds by which this run's steps took longer, as the program itself prints them.
-
-        Raises
-        ------
-        OutputError
-            The shorter run had another number of tasks, took longer or spent more time in MPI, or the runs
-            differ by another time than their steps.
+        `steps` are the seconds by which this run's time steps took longer, as the program itself prints them.
         """
         if len(self.seconds) != len(shorter.seconds):
             raise OutputError(
@@ -76,13 +57,7 @@ class Profile:
 
 
 def parse(text: str) -> Profile:
-    """Read the report of exactly one run, with mpiP's default columns or those of its option ``-e``.
-
-    Raises
-    ------
-    OutputError
-        The report or its table is short, broken or doubled.
-    """
+    """Read the report of exactly one run, with mpiP's default columns or those of its option ``-e``."""
     version = single(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
     tasks = len(find_all(r"^@ MPI Task Assignment +: \d+ \S+$", text))
     head = single(NAME, _HEADER, text, "table 'MPI Time'")

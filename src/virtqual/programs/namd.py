@@ -22,20 +22,10 @@ _WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
 
 @dataclass(frozen=True)
 class NamdRun:
-    """One run of NAMD.
+    """One run of NAMD on as many processors, as NAMD counts them; `wall_clock` is in seconds.
 
-    Attributes
-    ----------
-    processes
-        Processors as NAMD counts them (threads of all processes that compute).
-    first, last
-        Steps between which the last part (``run`` of the input) went.
-    wall_clock
-        Seconds from start to end of the program.
-    energy
-        Total energy in kcal/mol by step, of that part.
-    start
-        Potential energy in kcal/mol at step 0, of the coordinates as they were given.
+    `energy` is the total energy by step in the last part (``run`` of the input), from step `first` to `last`;
+    `start` is the potential energy of the coordinates at step 0.  Energies are in kcal/mol.
     """
 
     version: str
@@ -55,13 +45,7 @@ class NamdRun:
 
 
 def parse(text: str) -> NamdRun:
-    """Read the log of exactly one run.
-
-    Raises
-    ------
-    OutputError
-        NAMD stopped with an error, or a line or row is missing, broken, doubled or out of order.
-    """
+    """Read the log of exactly one run without errors."""
     refuse_lines(NAME, "^(?:FATAL )?ERROR:", text)
 
     def find_value(pattern: str, what: str) -> str:
@@ -122,6 +106,12 @@ def _energy(text: str, begin: int) -> tuple[dict[int, float], float]:
             name: number(NAME, word, f"{name} at line {line}")
             for name, word in zip(names, words, strict=True)
         }
+        terms = sum(values[name] for name in names[1 : names.index("TOTAL")])
+        # Each is printed with four decimals.
+        if abs(terms - values["TOTAL"]) > 1e-3:
+            raise OutputError(
+                NAME, f"line {line}: TOTAL is {values['TOTAL']}, the sum of its terms {terms:.4f}"
+            )
         step = int(values["TS"])
         if start is None:
             if step != 0:

@@ -15,17 +15,7 @@ _ROW = re.compile(r" *(\d+) (\d+\.\d{6}) +(\d+\.\d{8})", re.ASCII)
 
 @dataclass(frozen=True)
 class NetpipeRow:
-    """One message size.
-
-    Attributes
-    ----------
-    size
-        Bytes.
-    time
-        Microseconds for one message, one way (half of the round trip of a ping-pong).
-    bandwidth
-        MB/s, 1 MB = 10^6 bytes.
-    """
+    """A message size in bytes, microseconds for one message one way, and MB/s (10^6 bytes)."""
 
     size: int
     time: float
@@ -45,20 +35,10 @@ def sizes(smallest: int, largest: int) -> list[int]:
 
 
 def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
-    """Read a result file (``-o``) of a run without perturbations.
+    """Read a result file (``-o``) of a run without perturbations over these sizes (``-l``, ``-u``).
 
     The time is taken from the bandwidth column: the time column has steps of 0.01 us, one percent of an
     in-node latency.
-
-    Parameters
-    ----------
-    smallest, largest
-        The sizes that were asked for (``-l``, ``-u``; powers of two), in bytes.
-
-    Raises
-    ------
-    OutputError
-        A row is broken, missing, out of order or doubled, or its two columns disagree.
     """
     rows: list[NetpipeRow] = []
     if not text.endswith("\n"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, single, whole_number
+from virtqual.programs.text import OutputError, check_product, positive, single, whole_number
 
 NAME = "NPB"
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
@@ -14,17 +14,7 @@ _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 
 @dataclass(frozen=True)
 class NpbRun:
-    """One run of one benchmark.
-
-    Attributes
-    ----------
-    benchmark, problem_class
-        E.g. ``IS`` and ``C``.
-    tasks
-        Processes of the MPI version, threads of the OpenMP version.
-    rate
-        Mop/s of all tasks together.
-    """
+    """One run of a benchmark such as ``IS`` on MPI processes or OpenMP threads; `rate` is in Mop/s."""
 
     benchmark: str
     problem_class: str
@@ -34,13 +24,7 @@ class NpbRun:
 
 
 def parse(text: str) -> NpbRun:
-    """Read the output of one run.
-
-    Raises
-    ------
-    OutputError
-        A line is missing, broken or doubled, the result did not verify, or tasks were left idle.
-    """
+    """Read the output of one run that verified, in which no task was idle."""
     title = single(NAME, r"^ ([A-Z]{2}) Benchmark Completed\.?$", text, "line 'Benchmark Completed'")
     end = single(NAME, r"^ Compile options:$", text, "compile options at the end")
     report: dict[str, str] = {}
@@ -62,10 +46,13 @@ def parse(text: str) -> NpbRun:
     for label in ("Active procs", "Active processes", "Avail threads"):
         if label in report and whole_number(NAME, report[label], label) != tasks:
             raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
+    total = find_value("Mop/s total")
+    rate_of_task = find_value("Mop/s/process", "Mop/s/thread")
+    check_product(NAME, "rate x tasks", positive(NAME, total, "Mop/s total"), rate_of_task, str(tasks))
     return NpbRun(
         benchmark=title[1],
         problem_class=find_value("Class"),
         version=find_value("Version"),
         tasks=tasks,
-        rate=positive(NAME, find_value("Mop/s total"), "Mop/s total"),
+        rate=float(total),
     )

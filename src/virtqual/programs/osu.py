@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, single, whole_number
+from virtqual.programs.text import OutputError, check_product, positive, single, whole_number
 
 NAME = "OSU"
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
@@ -32,17 +32,11 @@ _NOTE = re.compile(r"# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class OsuRun:
-    """One run of one benchmark.
+    """One run of a benchmark, by its title, such as ``Allreduce Latency Test``.
 
-    Attributes
-    ----------
-    benchmark
-        The benchmark's title, e.g. ``Latency Test`` or ``Allreduce Latency Test``.
-    columns
-        Values by message size in bytes, for each column (``latency``, ``min``, ``max``, ``bandwidth``,
-        ``messages``, ``iterations``, ``p50`` ...); latencies in us, bandwidths in MB/s (10^6 bytes).
-    pairs
-        Pairs of processes of osu_mbw_mr, which alone prints them; else 0.
+    `columns` has values by message size in bytes for ``latency``, ``min``, ``max``, ``bandwidth``,
+    ``messages``, ``iterations``, ``p50`` ...; latencies are in us, bandwidths in MB/s (10^6 bytes).  `pairs`
+    are pairs of processes of osu_mbw_mr, which alone prints them.
     """
 
     benchmark: str
@@ -62,19 +56,9 @@ def sizes(first: int, last: int) -> list[int]:
 
 
 def parse(text: str, first: int, last: int) -> OsuRun:
-    """Read the output of one run.
+    """Read the output of one run over sizes that were asked for (``-m FIRST:LAST``), in bytes.
 
-    Parameters
-    ----------
-    first, last
-        The message sizes that were asked for (``-m FIRST:LAST``), in bytes: a table does not say where it
-        ends, and one that stops early or lacks a row is refused.
-
-    Raises
-    ------
-    OutputError
-        A row is broken, missing, out of order or doubled, a header is unknown, or the data of a message did
-        not validate.
+    A table does not say where it ends: the sizes tell if it stops early.
     """
     title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
     head = single(NAME, r"^# Size +\S.*$", text, "column headers")
@@ -125,4 +109,11 @@ def _columns(
                 columns[name][int(row[0])] = positive(NAME, word, f"{name} at line {line}")
             elif word != "Pass":
                 raise OutputError(NAME, f"line {line}: the data did not validate: {word}")
+        size, words = int(row[0]), dict(zip(names, row[1:], strict=True))
+        if "messages" in words:
+            check_product(
+                NAME, f"MB/s at line {line}", columns["messages"][size] * size / 1e6, words["bandwidth"]
+            )
+        if "min" in words and not columns["min"][size] <= columns["latency"][size] <= columns["max"][size]:
+            raise OutputError(NAME, f"line {line}: the average is not between the smallest and the largest")
     return columns

@@ -25,29 +25,14 @@ _COLUMNS = {"latency": {"typical": 4, "average": 5}, "bandwidth": {"average": 3,
 class PerftestRun:
     """One run of one program, as the client saw it.
 
-    Attributes
-    ----------
-    operation
-        ``read``, ``send`` or ``write``.
-    kind
-        ``latency`` or ``bandwidth``.
-    connection, link
-        E.g. ``RC``, and ``InfiniBand`` or ``Ethernet``.
-    mtu
-        Bytes.
-    queue_pairs
-        Queue pairs that the messages went through in turn.
-    iterations
-        Messages of a size, over all queue pairs.
-    columns
-        Values by message size in bytes.  Latency: ``typical`` (the median) and ``average`` in us.
-        Bandwidth: ``average`` in MB/s (10^6 bytes), ``messages`` in millions a second.
+    `columns` has values by message size in bytes: ``typical`` (the median) and ``average`` latency in us, or
+    ``average`` bandwidth in MB/s (10^6 bytes) and ``messages`` in millions a second.
     """
 
-    operation: str
-    kind: str
-    connection: str
-    link: str
+    operation: str  # read, send or write
+    kind: str  # latency or bandwidth
+    connection: str  # such as RC
+    link: str  # such as InfiniBand
     mtu: int
     queue_pairs: int
     iterations: int
@@ -55,24 +40,12 @@ class PerftestRun:
 
 
 def parse(text: str, first: int, last: int) -> PerftestRun:
-    """Read the client's output of one run over sizes that double from the first to the last.
-
-    Raises
-    ------
-    OutputError
-        A line is missing or doubled, or a row is broken, missing or out of order.
-    """
+    """Read the client's output of one run over sizes that double from the first to the last."""
     return _parse(text, [first << power for power in range((last // first).bit_length())])
 
 
 def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
-    """Read the output of one run a size (``-s``): the client's outputs, each under its size (``pair.sh``).
-
-    Raises
-    ------
-    OutputError
-        An output is incomplete (see `parse`), missing or there twice, or differs in more than the size.
-    """
+    """Read the output of one run a size (``-s``): the client's outputs, each under its size (``pair.sh``)."""
     before, *parts = re.split(r"^size (\d+)\n", text, flags=re.MULTILINE | re.ASCII)
     if before or [int(size) for size in parts[::2]] != list(sizes):
         raise OutputError(NAME, f"outputs for {parts[::2]} bytes, asked for {list(sizes)}")

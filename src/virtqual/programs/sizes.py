@@ -15,15 +15,10 @@ SMALL_ARRAY = 48_000_000
 
 @dataclass(frozen=True)
 class Arrays:
-    """Arrays for a bandwidth measurement.
+    """Arrays for a bandwidth measurement, each of as many bytes, in whole kilobytes (10^3).
 
-    Attributes
-    ----------
-    bytes_each
-        Size of one array in bytes, whole kilobytes (10^3).
-    family
-        ``memory`` where they exceed the caches by STREAM's rule; ``cache`` where they do not, and what is
-        measured must not be called memory bandwidth.
+    The family is ``memory`` if they exceed the caches by STREAM's rule.  It is ``cache`` otherwise: the
+    measured value must not be called memory bandwidth.
     """
 
     bytes_each: int
@@ -31,16 +26,9 @@ class Arrays:
 
 
 def arrays(llc_bytes: int, memory_bytes: int, *, small: bool) -> Arrays:
-    """Size the three arrays of a STREAM-like kernel for one node.
+    """Size the three arrays of a STREAM-like kernel for one node, within half of its memory.
 
-    Parameters
-    ----------
-    llc_bytes
-        All last-level caches of the node together, as the hardware has them.
-    memory_bytes
-        Memory of the node; the three arrays take half of it at most.
-    small
-        Whether the system is a small one.
+    `llc_bytes` are all last-level caches of the node together, as the hardware has them.
 
     Examples
     --------
@@ -54,13 +42,10 @@ def arrays(llc_bytes: int, memory_bytes: int, *, small: bool) -> Arrays:
     >>> arrays(260 * 2**20, 2 * 2**30, small=True)
     Arrays(bytes_each=48000000, family='cache')
     """
-    wanted = STREAM_FACTOR * llc_bytes
-    largest = memory_bytes // 6
-    if small:
-        largest = min(largest, SMALL_ARRAY)
-    each = min(max(wanted, SMALL_ARRAY), largest)
-    name = family(each, llc_bytes)
-    return Arrays(math.ceil(each / 1000) * 1000 if name == "memory" else each // 1000 * 1000, name)
+    largest = min(memory_bytes // 6, SMALL_ARRAY) if small else memory_bytes // 6
+    size = min(max(STREAM_FACTOR * llc_bytes, SMALL_ARRAY), largest)
+    name = family(size, llc_bytes)
+    return Arrays(math.ceil(size / 1000) * 1000 if name == "memory" else size // 1000 * 1000, name)
 
 
 def family(bytes_each: int, llc_bytes: int) -> str:
@@ -125,8 +110,8 @@ def box_of_water(ranks: int) -> tuple[int, int]:
     return edge, 500 * max(1, ranks // 64)
 
 
+# A run of HPL may take as long at 20 GFLOP/s a core.
 HPL_SECONDS = 240
-"""How long a run of HPL may take at 20 GFLOP/s a core."""
 
 
 def copies(cores: int) -> tuple[int, int, int]:
@@ -144,7 +129,7 @@ def copies(cores: int) -> tuple[int, int, int]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def hpl_size(
@@ -190,40 +175,27 @@ NPB: dict[str, tuple[float, dict[str, int]]] = {
     # It only counts.
     "ep": (0, {"D": 0, "C": 0, "B": 0}),
 }
-# From so many cores on a run in class D ends within some minutes.  LU, BT and SP have 3 to 6e13 operations
-# there (NPB's own counts), at about one GFLOP/s a core; in class C it is a twentieth.
-_CORES_OF_D = {"lu": 256, "bt": 256, "sp": 256}
-_LEAST_CORES_OF_D = 8
-# On two emulated cores these take 6 to 18 minutes in class A, more than a run of a small system may.
-_LONG = ("lu", "bt", "sp")
+# LU, BT and SP take longer.  On two emulated cores a run takes 6 to 18 minutes in class A, too much for a
+# small system.  Class D has 3 to 6e13 operations (NPB's own counts) at about one GFLOP/s a core; C has a
+# twentieth.
+_LONG_KERNELS = ("lu", "bt", "sp")
 
 
 def npb_bytes(kernel: str, problem_class: str) -> float:
-    """Return what the main arrays of a NAS Parallel Benchmark take on all ranks together, bytes."""
-    each, count = NPB[kernel]
-    return each * count[problem_class]
+    """Return the bytes of the main arrays of a NAS Parallel Benchmark on all ranks together."""
+    bytes_of_element, element_counts = NPB[kernel]
+    return bytes_of_element * element_counts[problem_class]
 
 
 def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str:
     """Return the largest class of a NAS Parallel Benchmark that fits a node.
 
-    Half of the memory is left to halos, MPI and the system; class D is for nodes of 8 cores at least, and of
-    LU, BT and SP for 256, since it takes them a quarter of an hour on 64.
-
-    Parameters
-    ----------
-    kernel
-        The benchmark's name, e.g. ``is``.
-    memory_bytes
-        Memory of the node.
-    cores
-        Cores of the node.
-    small
-        Whether the system is a small one.
+    Half of the memory is left to halos, MPI and the system.  Class D is for nodes of 8 cores at least, and
+    for 256 if the kernel is LU, BT or SP, which would take a quarter of an hour on 64 cores.
 
     Examples
     --------
-    The machine of the OpenStack study ran IS and CG in class D; FT's arrays take 120 GB there.
+    The machine of the OpenStack study ran IS and CG in class D.  FT's arrays take 120 GB in that class.
 
     >>> [npb_class(kernel, 128 * 10**9, 20, small=False) for kernel in ("is", "cg", "ft")]
     ['D', 'D', 'C']
@@ -233,9 +205,9 @@ def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str
     ['A', 'W']
     """
     if small:
-        return "W" if kernel in _LONG else "A"
+        return "W" if kernel in _LONG_KERNELS else "A"
+    cores_of_class = {"D": 256 if kernel in _LONG_KERNELS else 8}
     for name in _GRID:
-        least = _CORES_OF_D.get(kernel, _LEAST_CORES_OF_D) if name == "D" else 1
-        if memory_bytes >= 2 * npb_bytes(kernel, name) and cores >= least:
+        if memory_bytes >= 2 * npb_bytes(kernel, name) and cores >= cores_of_class.get(name, 1):
             return name
     return "A"

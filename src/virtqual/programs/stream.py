@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, refuse_lines, single
+from virtqual.programs.text import OutputError, check_product, positive, refuse_lines, single
 
 NAME = "STREAM"
 # Arrays that each kernel reads and writes.  STREAM counts no write-allocate.
@@ -16,21 +16,10 @@ _HEAD = r"^Function +(?:Best )?Rate \(?MB/s\)? +Avg time +Min time +Max time$"
 
 @dataclass(frozen=True)
 class StreamRun:
-    """One run of STREAM.
+    """One run: bytes of an array, OpenMP threads, and rates by kernel in MB/s (10^6 bytes).
 
-    Attributes
-    ----------
-    version
-        ``5.9`` or ``5.10``.
-    bytes_each
-        Size of one array in bytes.
-    threads
-        OpenMP threads, as counted by the run itself.
-    best
-        Best rate by kernel in MB/s, 1 MB = 10^6 bytes.
-    mean
-        Rate over the average time by kernel in MB/s.  The sum of best rates of several runs at once may be
-        more than any machine has: each may be that of a moment in which the other runs paused.
+    `best` is what STREAM prints.  `mean` is the rate over the average time: the sum of best rates of several
+    runs at once may be more than any machine has, if the other runs paused at each best moment.
     """
 
     version: str
@@ -45,14 +34,7 @@ class StreamRun:
 
 
 def parse(text: str) -> StreamRun:
-    """Read the output of one run.
-
-    Raises
-    ------
-    OutputError
-        A line is missing or there more than once, the results did not validate, fewer threads ran than were
-        asked for, or the program was built without OpenMP.
-    """
+    """Read the output of one run with validated results, on as many threads as were asked for."""
     version = single(NAME, r"^STREAM version \$Revision: (5\.9|5\.10) \$$", text, "version 5.9 or 5.10")[1]
     word = single(NAME, _WORD, text, "word size")[1]
     elements = single(NAME, _SIZE, text, "array size")[1]
@@ -71,7 +53,10 @@ def parse(text: str) -> StreamRun:
         row = single(NAME, rf"^{kernel.capitalize()}:(.*)$", text, f"row of {kernel}")[1].split()
         if len(row) != 4:
             raise OutputError(NAME, f"the row of {kernel} has {len(row)} columns, not 4")
-        rate, average, _, _ = (positive(NAME, value, kernel) for value in row)
+        rate, average, shortest, longest = (positive(NAME, value, kernel) for value in row)
+        check_product(NAME, f"{kernel}, rate x time", arrays * bytes_each / 1e6, row[0], row[2])
+        if not shortest <= average <= longest:
+            raise OutputError(NAME, f"{kernel}: the average time is not between the shortest and the longest")
         best[kernel] = rate
         mean[kernel] = arrays * bytes_each / average / 1e6
     return StreamRun(version, bytes_each, int(threads), best, mean)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import positive, single
+from virtqual.programs.text import check_product, positive, single
 
 NAME = "stress-ng"
 
@@ -16,18 +16,8 @@ NAME = "stress-ng"
 class StressNgRun:
     """One run of one stressor in one instance.
 
-    Attributes
-    ----------
-    version
-        E.g. ``0.15.06``.
-    page
-        Size of the kernel's pages in bytes.
-    stressor
-        E.g. ``vm``.
-    time
-        Seconds of wall-clock time, without the start of the program.
-    resident
-        Most memory in bytes that its processes had at a time.
+    `page` is the size of the kernel's pages in bytes, `time` wall-clock seconds without the program's start,
+    `resident` the most memory in bytes that its processes had at a time.
     """
 
     version: str
@@ -39,24 +29,21 @@ class StressNgRun:
 
 
 def parse(text: str) -> StressNgRun:
-    """Read the YAML file of a run with ``--metrics``.
-
-    Raises
-    ------
-    OutputError
-        A line is missing or doubled, the version is another one, or several stressors ran.
-    """
+    """Read the YAML file of a run of one stressor with ``--metrics``."""
 
     def value(key: str, pattern: str) -> str:
         return single(NAME, rf"^ {{6}}{key}: {pattern}$", text, f"line {key!r}")[1]
 
     stressor = single(NAME, r"^ {4}- stressor: (\S+)$", text, "one stressor")[1]
     single(NAME, r"^\.\.\.$", text, "end of the file")
+    operations, time = value("bogo-ops", r"(\d+)"), value("wall-clock-time", r"(\d+\.\d{6})")
+    rate = value("bogo-ops-per-second-real-time", r"(\d+\.\d{6})")
+    check_product(NAME, "rate x time", int(operations), rate, time)
     return StressNgRun(
         version=value("stress-ng-version", r"'?(0\.1[5-9]\.\d\d)'?"),
         page=int(value("pagesize", r"(\d+)")),
         stressor=stressor,
-        operations=int(value("bogo-ops", r"(\d+)")),
-        time=positive(NAME, value("wall-clock-time", r"(\d+\.\d{6})"), "time"),
+        operations=int(operations),
+        time=positive(NAME, time, "time"),
         resident=int(value("max-rss", r"(\d+)")) * 1024,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 
 from virtqual.errors import InfrastructureError
 
@@ -68,24 +69,34 @@ def whole_number(program: str, text: str, what: str) -> int:
     return int(text)
 
 
+def date(program: str, text: str, form: str, what: str) -> datetime:
+    """Return a date of a form of `strptime`; raise OutputError if the text is not one."""
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        raise OutputError(program, f"{what}: {text!r} is not a date") from None
+
+
+def check_product(program: str, what: str, product: float, *factors: str) -> None:
+    """Raise OutputError if printed factors do not give a product within the last decimal of each."""
+    slack, result = 1e-9, 1.0
+    for factor in factors:
+        value = positive(program, factor, what)
+        mantissa, _, exponent = factor.partition("e")
+        decimals = mantissa.partition(".")[2]
+        if decimals:
+            slack += 10.0 ** (int(exponent or 0) - len(decimals)) / value
+        result *= value
+    if abs(result - product) > slack * product:
+        raise OutputError(program, f"{what}: {' x '.join(factors)} is not {product:.8g}")
+
+
 def replace_values(
     text: str, values: Mapping[str, int | str], *, file: str, separator: str, value: str
 ) -> str:
-    r"""Return a program's own input with new values of some entries, one entry a line, its name first.
+    r"""Return a program's input with new values by name; it has one entry a line, which begins with its name.
 
-    Parameters
-    ----------
-    values
-        New values by name.
-    file
-        Name of the file in messages.
-    separator, value
-        Patterns of the text between name and value, and of a value.
-
-    Raises
-    ------
-    InfrastructureError
-        The input lacks an entry, or has it twice.
+    `separator` and `value` are patterns.  An entry that is missing or there twice raises InfrastructureError.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from itertools import product
 BOND, ANGLE = 0.9572, 104.52
 SPACING = 3.1066
 # Steps downhill before the dynamics, and steps between outputs of energies and timing.
-DOWNHILL, EVERY = 100, 50
+DOWNHILL_STEPS, OUTPUT_STEPS = 100, 50
 _CHARGE = {"O": -0.834, "H": 0.417}
 _MASS = {"O": 15.9994, "H": 1.008}
 _ATOMS = (("OH2", "OT", "O"), ("H1", "HT", "H"), ("H2", "HT", "H"))
@@ -95,18 +95,15 @@ def _places(edge: int) -> Iterator[tuple[str, tuple[float, float, float], int]]:
 
 
 def configuration(edge: int, steps: int) -> str:
-    """Return NAMD's configuration: some steps downhill, then dynamics from 300 K without a thermostat.
+    """Return NAMD's configuration: `DOWNHILL_STEPS`, then dynamics from 300 K without a thermostat.
 
-    Parameters
-    ----------
-    edge
-        Molecules along each side.
-    steps
-        Steps of dynamics, 1 fs each; a multiple of `EVERY`.
+    The dynamics has steps of 1 fs, a multiple of `OUTPUT_STEPS`.
     """
     cell = SPACING * edge
     # Grid points of PME: at most 1.2 A apart, and a number with small factors.
-    grid = next(n for n in range(math.ceil(cell / 1.2), 10000) if _smooth(n))
+    grid = math.ceil(cell / 1.2)
+    while 30**14 % grid:
+        grid += 1
     return f"""structure          water.psf
 coordinates        water.pdb
 paraTypeCharmm     on
@@ -132,16 +129,9 @@ PMEGridSizeY       {grid}
 PMEGridSizeZ       {grid}
 outputname         out
 binaryoutput       no
-outputEnergies     {EVERY}
-outputTiming       {EVERY}
-minimize           {DOWNHILL}
+outputEnergies     {OUTPUT_STEPS}
+outputTiming       {OUTPUT_STEPS}
+minimize           {DOWNHILL_STEPS}
 reinitvels         300
 run                {steps}
 """
-
-
-def _smooth(number: int) -> bool:
-    for factor in (2, 3, 5):
-        while number % factor == 0:
-            number //= factor
-    return number == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 
 from virtqual.errors import InfrastructureError
 from virtqual.programs.text import (
     OutputError,
+    date,
     find_all,
     line_of,
     positive,
@@ -22,23 +22,15 @@ from virtqual.programs.text import (
 NAME = "WRF"
 _STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d{5}) elapsed seconds\.?$"
 
+_DATE = "%Y-%m-%d_%H:%M:%S"
+
 
 @dataclass(frozen=True)
 class WrfRun:
-    """One run of ``wrf.exe``.
+    """One run of ``wrf.exe`` on MPI tasks in x and in y, whose simulated time completed at `end`.
 
-    Attributes
-    ----------
-    version
-        E.g. ``4.6.1``.
-    tasks
-        MPI tasks of the domain decomposition, in x and in y.
-    interval
-        Simulated seconds a step of the outermost domain.
-    seconds
-        Wall time of every step of the outermost domain, nested domains included; the first holds start-up.
-    end
-        The simulated time at which it completed, as WRF writes it.
+    `interval` is the simulated seconds of a step of the outermost domain, `seconds` the wall time of every
+    such step, nested domains included; the first holds the start-up.
     """
 
     version: str
@@ -54,13 +46,7 @@ class WrfRun:
 
 
 def parse(text: str) -> WrfRun:
-    """Read the messages of task 0 of exactly one run.
-
-    Raises
-    ------
-    OutputError
-        WRF did not complete, a step is missing, doubled, broken or out of order, or the run's ends disagree.
-    """
+    """Read the messages of task 0 of exactly one run that completed, with a line for every step."""
     refuse_lines(NAME, r"FATAL CALLED|CFL errors? =|\bNaN\b", text)
     version = single(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
     tasks = single(NAME, r"^ *Ntasks in X +(\d+) ?, +ntasks in Y +(\d+)$", text, "decomposition")
@@ -70,12 +56,11 @@ def parse(text: str) -> WrfRun:
     if len(rows) != timings:
         raise OutputError(NAME, f"{timings - len(rows)} timing lines are broken")
     rows = [row for row in rows if int(row[2]) == 1]
-    dates = [_date(row[1], f"line {line_of(text, row.start())}") for row in rows]
+    dates = [date(NAME, row[1], _DATE, f"line {line_of(text, row.start())}") for row in rows]
     if len(rows) < 2 or rows[-1][1] != end:
         raise OutputError(NAME, f"{len(rows)} steps, the last at {dates[-1:]}, completed at {end}")
-    gaps = {
-        (after - before).total_seconds() for before, after in pairwise([_date(start, "start date"), *dates])
-    }
+    begin = date(NAME, start, _DATE, "start date")
+    gaps = {(after - before).total_seconds() for before, after in pairwise([begin, *dates])}
     if len(gaps) != 1 or min(gaps) <= 0:
         raise OutputError(
             NAME, f"steps are missing (or adaptive): {sorted(gaps)} s apart from {start} to {end}"
@@ -87,13 +72,6 @@ def parse(text: str) -> WrfRun:
         seconds=tuple(positive(NAME, row[3], f"step at {row[1]}") for row in rows),
         end=end,
     )
-
-
-def _date(text: str, where: str) -> datetime:
-    try:
-        return datetime.strptime(text, "%Y-%m-%d_%H:%M:%S")
-    except ValueError:
-        raise OutputError(NAME, f"{where}: {text!r} is not a date") from None
 
 
 def hours(number: int, step: int) -> dict[str, int | str]:
@@ -118,11 +96,6 @@ def namelist(text: str, values: Mapping[str, int | str]) -> str:
 
     WRF then writes its history as classic netCDF, also where it was built with netCDF-4: `wrf_fields` reads
     that with what SciPy has.
-
-    Raises
-    ------
-    InfrastructureError
-        The case's namelist lacks an entry, or has it twice.
 
     Examples
     --------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,33 +17,10 @@ NAME = "WRF"
 BOUNDS = {"U": (-200.0, 200.0), "V": (-200.0, 200.0), "T": (-120.0, 1200.0), "P": (-30e3, 30e3)}
 
 
-@dataclass(frozen=True)
-class Field:
-    """Root mean square, smallest and largest value of a field over all points, in the field's unit."""
+def read(path: Path) -> tuple[str, dict[str, float]]:
+    """Return the last time of a history file as WRF writes it, and the root mean squares of its fields then.
 
-    rms: float
-    lowest: float
-    highest: float
-
-
-def read(path: Path) -> tuple[str, dict[str, Field]]:
-    """Read the fields at the last time of a history file.
-
-    Parameters
-    ----------
-    path
-        A classic netCDF file, also with 64-bit offsets (`wrf.namelist` has WRF write these).
-
-    Returns
-    -------
-    str, dict
-        The time as WRF writes it, such as ``2019-11-26_15:00:00``, and the fields of `BOUNDS` by name.
-
-    Raises
-    ------
-    OutputError
-        The file is missing, cut off or of another format, or a field is missing, not finite or no state of an
-        atmosphere.
+    The file is classic netCDF, also with 64-bit offsets: `wrf.namelist` has WRF write these.
     """
     # Here, because every ReFrame process imports this module, and few of them read a file.
     from scipy.io import netcdf_file
@@ -69,21 +45,22 @@ def read(path: Path) -> tuple[str, dict[str, Field]]:
         raise OutputError(NAME, f"{path.name}: {error}") from error
     if not len(times):
         raise OutputError(NAME, f"{path.name} holds no time")
-    return times[-1].tobytes().decode(), {name: _field(name, values[name], path) for name in BOUNDS}
+    return times[-1].tobytes().decode(), {
+        name: _root_mean_square(name, values[name], path) for name in BOUNDS
+    }
 
 
-def _field(name: str, values: np.ndarray, path: Path) -> Field:
+def _root_mean_square(name: str, values: np.ndarray, path: Path) -> float:
+    """Return a field's root mean square; raise OutputError if it is no state of an atmosphere."""
     if not np.isfinite(values).all():
         bad = int(values.size - np.isfinite(values).sum())
         raise OutputError(NAME, f"{path.name}: {bad} of {values.size} values of {name} are not numbers")
-    field = Field(math.sqrt(float(np.mean(values**2))), float(values.min()), float(values.max()))
+    lowest, highest = float(values.min()), float(values.max())
     low, high = BOUNDS[name]
-    if field.lowest < low or field.highest > high:
+    if lowest < low or highest > high:
         raise OutputError(
-            NAME,
-            f"{path.name}: {name} from {field.lowest:g} to {field.highest:g}: no atmosphere "
-            f"({low:g} to {high:g})",
+            NAME, f"{path.name}: {name} from {lowest:g} to {highest:g}: no atmosphere ({low:g} to {high:g})"
         )
-    if field.lowest == field.highest:
-        raise OutputError(NAME, f"{path.name}: {name} is {field.lowest:g} everywhere: nothing was computed")
-    return field
+    if lowest == highest:
+        raise OutputError(NAME, f"{path.name}: {name} is {lowest:g} everywhere: nothing was computed")
+    return math.sqrt(float(np.mean(values**2)))
