@@ -12,12 +12,12 @@ from datetime import date, datetime
 from functools import cache
 
 from virtqual import paths
-from virtqual.preflight.admit import Admitted, admit, unfit_since
+from virtqual.preflight.admit import Admitted, admit
 from virtqual.preflight.canaries import Canary, ask_canaries
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import project_references
 from virtqual.runs import Run
-from virtqual.session.pairing import Before, cases_of, series_of
+from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.rule import LOOKS
@@ -32,25 +32,16 @@ def policy() -> Policy:
 
 @dataclass(frozen=True)
 class Judged:
-    """A session as it was judged.
-
-    Attributes
-    ----------
-    admitted
-        Its runs, what was refused, and what was found.
-    canaries
-        What the measurements themselves say of features that the hypervisor may lack.
-    verdict
-        None where no run was admitted to be judged, since there is none.
-    """
+    """A session as it was judged."""
 
     admitted: Admitted
     canaries: tuple[Canary, ...]
+    #: None if no run was measured.
     verdict: SessionVerdict | None
 
     @property
     def unmeasured(self) -> int:
-        """How many checks have no run that counts, so that they are not among the verdicts."""
+        """The number of checks that have no run that counts and hence no verdict."""
         measured = {run.check for run in self.admitted.runs}
         return len(self.admitted.refused.keys() - measured)
 
@@ -68,48 +59,42 @@ def judge(
 
     Parameters
     ----------
-    session
-        With all its runs so far.
     earlier
-        The earlier session that it is compared with, or None.
+        The earlier session that it is compared with.
     looks
-        After how many pairs a decision is tried; one number where it was fixed before the first pair.
+        Numbers of pairs at which a decision is tried; one number if it was fixed before the first pair.
     share
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
     slow_before
         Slow runs of earlier sessions of this build.
     today
-        The day on which waivers must hold; None for today.
+        The day on which waivers must hold.
 
     Raises
     ------
     virtqual.errors.UsageError
         The class does not exist, or no budget covers a metric.
     virtqual.verdict.pairs.PairingError
-        For what only a bug of the harness produces.
+        For samples that only a bug of the harness produces.
     """
     class_name = session.hypervisor_class
+    references = project_references()
     admitted = admitted_of(session, earlier=earlier)
-    before = None
-    if earlier is not None:
-        # Runs of the earlier session that were disturbed or refused are no measure of a change.
-        earlier_admitted = admitted_of(earlier, class_name)
-        before = Before(earlier_admitted.runs, unfit_since(admitted, earlier_admitted))
     verdict = None
     if session.runs:
         cases = cases_of(
-            admitted.runs,
-            project_references(),
+            admitted,
+            references,
             class_name,
             system=session.system,
-            refused=admitted.refused,
-            before=before,
+            # Runs of the earlier session that were disturbed or refused are no measure of a change.
+            earlier=None if earlier is None else admitted_of(earlier, class_name),
             interrupted=find_interrupted_pairs(session),
         )
         (verdict,) = judge_sessions(
             [cases],
-            hypervisor_class=project_references().hypervisor_class(class_name),
-            waivers=project_references().waivers,
+            hypervisor_class=references.hypervisor_class(class_name),
+            waivers=references.waivers,
             build=session.build,
             looks=looks,
             share=share,
@@ -135,8 +120,7 @@ def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
     The other run was not begun, or was cancelled, and the pair was run again under another number. Pairs of a
     round that lost a node are not returned: their missing runs may be missing for their values.
     """
-    lost = {loss.round for loss in session.lost}
-    # Their times are in whole seconds.
+    # The times of resumptions are in whole seconds.
     ends = [
         (datetime.fromisoformat(resumption.time).timestamp() + 1, resumption.node_lost)
         for resumption in session.resumed
@@ -146,18 +130,19 @@ def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
         runs[run.check, run.pair].append(run)
     interrupted: dict[str, set[int]] = defaultdict(set)
     for (check, pair), (run, *peers) in runs.items():
-        if peers:
-            continue
-        turn = pair if run.turn is None else run.turn
-        round_numbers = [
-            part.number for part in session.rounds if check in (part.checks or (check,)) and turn in part
-        ]
-        node_lost = next((lost for time, lost in ends if time >= run.end), True)
-        if not node_lost and round_numbers and round_numbers[-1] not in lost:
+        node_lost = next((node_lost for time, node_lost in ends if time >= run.end), True)
+        if not (peers or node_lost or _has_lost_node(session, run)):
             interrupted[check].add(pair)
     return {check: frozenset(pairs) for check, pairs in interrupted.items()}
 
 
+def _has_lost_node(session: Session, run: Run) -> bool:
+    """Return whether the round of a run lost a node, or is unknown."""
+    turn = run.pair if run.turn is None else run.turn
+    rounds = [part for part in session.rounds if run.check in (part.checks or (run.check,)) and turn in part]
+    return not rounds or rounds[-1].number in {loss.round for loss in session.lost}
+
+
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
-    """Return what every canary says of admitted runs; disturbed ones do not count."""
+    """Return the answer of each canary on admitted runs; disturbed runs do not count."""
     return ask_canaries(runs, series_of(runs, project_references()).values())

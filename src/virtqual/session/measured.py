@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,11 +36,11 @@ MAX_TIME_S = 1e11
 MAX_MESSAGE_CHARS = 400
 
 
-def _clean_number(value: object) -> object:
-    """Return None for an empty field; refuse what only Python takes for a number: true, and 1_000."""
+def _refuse_python_number(value: object) -> object:
+    """Refuse numbers of Python that are none in files: true, and 1_000."""
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise ValueError("no number")
-    return value if not isinstance(value, str) else value.strip() or None
+    return value
 
 
 def _check_amount(value: float) -> float:
@@ -50,17 +50,18 @@ def _check_amount(value: float) -> float:
 
 
 _Text = Annotated[str, Field(min_length=1)]
-_Number = BeforeValidator(_clean_number)
+_Number = BeforeValidator(_refuse_python_number)
 _TimeS = Annotated[float, Field(ge=-MAX_TIME_S, le=MAX_TIME_S, allow_inf_nan=False)]
 _Time = Annotated[_TimeS | None, _Number]
 _Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _TIME_DESCRIPTION = f"seconds as a number, below {MAX_TIME_S:g}, or leave it empty"
+_NAME_DESCRIPTION = "a name, or leave it empty"
 
 
 class SampleRow(BaseModel):
     """A row of a file of pairs; the descriptions complete "write ..." in messages."""
 
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, str_strip_whitespace=True)
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     session: _Text = Field(description="a name")
     metric: Annotated[_Text, Field(pattern="^[^@]*$")] = Field(description="a name without @")
@@ -69,27 +70,20 @@ class SampleRow(BaseModel):
         default=None, description="a number from 0, or leave it empty for a scalar"
     )
     unit: _Text = Field(description="the unit of the values")
-    better: Annotated[Literal["lower", "higher"], _Number] = Field(
-        description="lower (for a time) or higher (for a rate)"
-    )
+    better: Literal["lower", "higher"] = Field(description="lower (for a time) or higher (for a rate)")
     pair: Annotated[int, _Number, Field(ge=0, lt=10**9)] = Field(
         description="a whole number from 0, one for both runs of a pair"
     )
-    side: Annotated[Side, _Number] = Field(description="native or virtual")
+    side: Side = Field(description="native or virtual")
     value: Annotated[float, _Number, AfterValidator(_check_amount)] = Field(
         description=f"a number from {MIN_AMOUNT:g} to {MAX_AMOUNT:g} (in another unit if need be), or nan if "
         "the run gave none"
     )
     start: _Time = Field(default=None, description=_TIME_DESCRIPTION)
     end: _Time = Field(default=None, description=_TIME_DESCRIPTION)
-    node: str | None = Field(default=None, description="a name, or leave it empty")
-    host: str | None = Field(default=None, description="a name, or leave it empty")
-    boot: str | None = Field(default=None, description="a name, or leave it empty")
-
-    @property
-    def series(self) -> tuple[str, str, str]:
-        """The identity of its series."""
-        return self.session, self.metric, self.setting
+    node: str | None = Field(default=None, description=_NAME_DESCRIPTION)
+    host: str | None = Field(default=None, description=_NAME_DESCRIPTION)
+    boot: str | None = Field(default=None, description=_NAME_DESCRIPTION)
 
 
 COLUMNS = tuple(SampleRow.model_fields)
@@ -99,21 +93,47 @@ RUN_COLUMNS = ("start", "end", "node", "host", "boot")
 
 @dataclass(slots=True)
 class FileRun:
-    """A run: the line of its first row, its sample without values, and its values by size (None: scalar)."""
+    """A run: the line of its first row, the columns that its rows share, and its values by size."""
 
     line: int
-    sample: Sample
-    values: dict[float | None, float]
+    side: Side
+    pair: int
+    #: The values of `RUN_COLUMNS`.
+    shared: tuple[float | None, float | None, str, str, str]
+    #: A scalar has the size None.
+    values: dict[float | None, float] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, line: int, row: SampleRow) -> FileRun:
+        """Return the run of a row, without its value."""
+        # A native node is no virtual machine: it is its own host and has no boot.
+        is_native, node = row.side == "native", row.node or ""
+        host, boot = row.host or (node if is_native else ""), "" if is_native else row.boot or ""
+        return cls(line, row.side, row.pair, (row.start, row.end, node, host, boot))
 
     @property
     def name(self) -> str:
         """The run in words."""
-        return f"{self.sample.side} run of pair {self.sample.number}"
+        return f"{self.side} run of pair {self.pair}"
 
     @property
     def sizes(self) -> tuple[float, ...]:
         """The sizes in rising order."""
         return tuple(sorted(size for size in self.values if size is not None))
+
+    def make_sample(self) -> Sample:
+        """Return the run as a sample."""
+        start, end, node, host, boot = self.shared
+        return Sample(
+            self.side,
+            self.pair,
+            tuple(self.values[size] for size in self.sizes or (None,)),
+            math.nan if start is None else start,
+            math.nan if end is None else end,
+            node=node,
+            host=host,
+            boot=boot,
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -131,13 +151,8 @@ class FileSeries:
 
     def pair_runs(self, metric: Metric) -> Series:
         """Return the runs as pairs, and forget them; see `virtqual.verdict.pairs.pair_up` for errors."""
-        points = next(iter(self.runs.values())).sizes
-        samples = [
-            replace(run.sample, values=tuple(run.values[size] for size in run.sizes or (None,)))
-            for run in self.runs.values()
-        ]
-        self.runs = {}
-        return pair_up(metric, self.setting, points, samples)
+        runs, self.runs = list(self.runs.values()), {}
+        return pair_up(metric, self.setting, runs[0].sizes, [run.make_sample() for run in runs])
 
 
 def read_series(
@@ -259,6 +274,9 @@ class _Reader:
 
     def add(self, line: int, cells: dict[str, Any]) -> None:
         """Check a row, and add it to its series."""
+        cells = {
+            name: cell.strip() or None if isinstance(cell, str) else cell for name, cell in cells.items()
+        }
         try:
             row = SampleRow.model_validate(cells)
         except ValidationError as error:
@@ -266,70 +284,62 @@ class _Reader:
                 column = str(mistake["loc"][0])
                 self._add_problem(line, column, _describe_mistake(column, mistake["type"], mistake["input"]))
             return
-        series = self._series.get(row.series)
+        series = self._series.get((row.session, row.metric, row.setting))
         if series is None:
             series = self._add_series(line, row)
-        for column in ("unit", "better"):
-            value, series_value = getattr(row, column), getattr(series, column)
-            if value != series_value:
-                message = (
-                    f"is {value!r}, and {series_value!r} in line {series.line}: a series has one {column}."
-                )
-                self._add_problem(line, column, message)
-        self._check_kind(line, row, series)
-        sample = Sample(
-            row.side,
-            row.pair,
-            (),
-            math.nan if row.start is None else row.start,
-            math.nan if row.end is None else row.end,
-            node=row.node or "",
-            # A native node is no virtual machine: it is its own host.
-            host=row.host or (row.node if row.side == "native" else "") or "",
-            boot=row.boot or "" if row.side == "virtual" else "",
-        )
-        run = series.runs.setdefault((row.pair, row.side), FileRun(line, sample, {}))
-        if row.size in run.values:
+        elif (row.unit, row.better, row.size is not None) != (series.unit, series.better, series.curve):
+            self._add_series_problems(line, row, series)
+        run = FileRun.begin(line, row)
+        earlier_run = series.runs.setdefault((row.pair, row.side), run)
+        if row.size in earlier_run.values:
             column, size = ("pair", "") if row.size is None else ("size", f" at size {row.size:g}")
-            message = f"the {run.name} has a value{size} already, in line {run.line}: remove one row."
+            message = f"the {run.name} has a value{size} already, in line {earlier_run.line}: remove one row."
             self._add_problem(line, column, message)
             return
-        if run.line != line:
-            self._check_run(line, sample, run)
-        run.values[row.size] = row.value
+        if run.shared != earlier_run.shared:
+            self._add_run_problems(run, earlier_run)
+        earlier_run.values[row.size] = row.value
 
     def _add_series(self, line: int, row: SampleRow) -> FileSeries:
         """Begin the series of a row."""
         if row.session not in self._sessions and len(self._sessions) == MAX_SESSIONS:
             message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
             raise DataError([*self._problems, Problem(self._file, line, "session", message)])
-        series = FileSeries(line, *row.series, row.unit, row.better, row.size is not None)
-        self._first_series.setdefault(row.metric, series)
+        series = FileSeries(
+            line, row.session, row.metric, row.setting, row.unit, row.better, row.size is not None
+        )
+        first_series = self._first_series.setdefault(row.metric, series)
+        if first_series.curve != series.curve:
+            self._add_kind_problem(line, row, first_series)
         self._sessions.setdefault(row.session, []).append(series)
-        self._series[row.series] = series
+        self._series[row.session, row.metric, row.setting] = series
         return series
 
-    def _check_kind(self, line: int, row: SampleRow, series: FileSeries) -> None:
-        """Check that a metric is a scalar or a curve throughout the file."""
-        first = self._first_series[row.metric]
-        if first.curve == series.curve == (row.size is not None):
-            return
-        kind, other_kind = ("no size", "one") if row.size is None else ("a size", "none")
-        message = (
-            f"{row.metric} has {kind} here and {other_kind} in line {first.line}: a metric is a scalar, "
-        )
-        self._add_problem(line, "size", f"{message}without sizes, or a curve, with one in each row.")
+    def _add_series_problems(self, line: int, row: SampleRow, series: FileSeries) -> None:
+        """Note the columns in which a row differs from the first row of its series."""
+        for column in ("unit", "better"):
+            value, series_value = getattr(row, column), getattr(series, column)
+            if value != series_value:
+                message = f"is {value!r}, and {series_value!r} in line {series.line}"
+                self._add_problem(line, column, f"{message}: a series has one {column}.")
+        if series.curve != (row.size is not None):
+            self._add_kind_problem(line, row, series)
 
-    def _check_run(self, line: int, sample: Sample, run: FileRun) -> None:
-        """Check that the rows of a run agree."""
-        for column in RUN_COLUMNS:
-            value, run_value = getattr(sample, column), getattr(run.sample, column)
-            if value != run_value and not value != value != run_value != run_value:
-                shown, run_shown = ("empty" if v == "" or v != v else repr(v) for v in (value, run_value))
-                message = (
-                    f"is {shown}, and {run_shown} in line {run.line}: the rows of one run (the {run.name})"
+    def _add_kind_problem(self, line: int, row: SampleRow, series: FileSeries) -> None:
+        """Note that a metric is a scalar in one row and a curve in another."""
+        kind, other_kind = ("no size", "one") if row.size is None else ("a size", "none")
+        message = f"{row.metric} has {kind} here and {other_kind} in line {series.line}: a metric is a scalar"
+        self._add_problem(line, "size", f"{message}, without sizes, or a curve, with one in each row.")
+
+    def _add_run_problems(self, run: FileRun, earlier_run: FileRun) -> None:
+        """Note the columns in which two rows of a run differ."""
+        for column, value, earlier_value in zip(RUN_COLUMNS, run.shared, earlier_run.shared, strict=True):
+            if value != earlier_value:
+                shown, earlier = ("empty" if v in (None, "") else repr(v) for v in (value, earlier_value))
+                message = f"is {shown}, and {earlier} in line {earlier_run.line}: the rows of one run "
+                self._add_problem(
+                    run.line, column, f"{message}(the {run.name}) have one start, end, node, host and boot."
                 )
-                self._add_problem(line, column, f"{message} have one start, end, node, host and boot.")
 
     def collect_series(self) -> dict[str, list[FileSeries]]:
         """Return all series by session, or raise a `DataError` if there was a mistake."""
@@ -362,5 +372,5 @@ def _describe_mistake(column: str, kind: str, value: object) -> str:
         return f"is no key of a row: {suggest(column, COLUMNS)}"
     if kind == "missing":
         return "is missing: add this key."
-    shown = "empty" if value in (None, "") else repr(value)
+    shown = "empty" if value is None else repr(value)
     return f"is {shown}: write {SampleRow.model_fields[column].description}."

@@ -12,7 +12,7 @@ from virtqual.files.datafile import DataError, Problem
 from virtqual.files.wording import suggest
 from virtqual.references import NoReferenceError, References
 from virtqual.session.measured import MAX_MISTAKES_SHOWN, FileSeries
-from virtqual.session.pairing import DECLARED_NOISE, baseline_of, declared_noise
+from virtqual.session.pairing import DECLARED_NOISE, baseline_of, list_gates
 from virtqual.verdict import Case
 from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.metric import Metric
@@ -26,29 +26,13 @@ _STATE_BUDGET = "state it by --budget 1.05 --margin 0.03, or give the metric a b
 
 @dataclass(frozen=True)
 class Allowed:
-    """The budgets of a file.
-
-    Attributes
-    ----------
-    references
-        Metrics, budgets and noise.
-    hypervisor_class
-        The class of budgets; empty if there is none.
-    budget, margin
-        Limits of metrics that the class does not cover; None if not stated. A time may be `budget` times the
-        native one. An overhead may hide a fraction `margin` above that.
-    """
+    """The budgets of a file: those of a class (empty: none), and the stated one for all other metrics."""
 
     references: References
     hypervisor_class: str = ""
+    #: Limits as factor and fraction, such as 1.05 and 0.03; None if not stated.
     budget: float | None = None
     margin: float | None = None
-
-    def list_gates(self, *, has_earlier: bool) -> list[Gate]:
-        """Return the gates of each series, which are those of a session."""
-        if self.hypervisor_class and self.references.hypervisor_class(self.hypervisor_class).gate == "change":
-            return ["change"]
-        return ["overhead", "change"] if has_earlier else ["overhead"]
 
     def make_budget(self, gate: Gate) -> Budget | None:
         """Return the stated budget; None if there is none."""
@@ -70,12 +54,8 @@ def cases_of_file(
 
     Parameters
     ----------
-    file
-        The name of the file, for messages.
     sessions
         Series by session (`virtqual.session.measured.read_series`); their rows are forgotten.
-    allowed
-        The budgets.
     against
         The session with which the others are compared; empty if there is none.
 
@@ -90,19 +70,13 @@ def cases_of_file(
         raise UsageError(f"{file}: has no session {against!r} (--against): {suggest(against, sessions)}")
     maker = _CaseMaker(file, allowed)
     paired = {
-        name: [(series, maker.pair_runs(series)) for series in file_series]
-        for name, file_series in sessions.items()
+        name: [(file_series, maker.pair_runs(file_series)) for file_series in all_series]
+        for name, all_series in sessions.items()
     }
-    earlier = {series.id: series for _, series in paired.get(against, ())}
+    earlier = {series.id: series for _, series in paired[against]} if against else None
     cases = [
-        [
-            case
-            for file_series, series in session
-            for case in maker.make_cases(
-                file_series, series, earlier if against and name != against else None
-            )
-        ]
-        for name, session in paired.items()
+        maker.make_cases(all_series, None if name == against else earlier)
+        for name, all_series in paired.items()
     ]
     if maker.problems:
         raise DataError(list(maker.problems.values())[:MAX_MISTAKES_SHOWN])
@@ -115,7 +89,11 @@ class _CaseMaker:
     def __init__(self, file: str, allowed: Allowed) -> None:
         self.problems: dict[tuple[str, str], Problem] = {}
         self._file = file
-        self._allowed = allowed
+        self._references = allowed.references
+        self._class_name = allowed.hypervisor_class
+        self._class_gate: Gate = "overhead"
+        if allowed.hypervisor_class:
+            self._class_gate = allowed.references.hypervisor_class(allowed.hypervisor_class).gate
         self._metrics: dict[tuple[str, str, str, bool], Metric] = {}
         self._stated: dict[Gate, Budget | None] = {
             "overhead": allowed.make_budget("overhead"),
@@ -130,7 +108,7 @@ class _CaseMaker:
         """Return a series of the file as pairs."""
         key = file_series.metric, file_series.unit, file_series.better, file_series.curve
         if key not in self._metrics:
-            metric = self._allowed.references.metrics.get(file_series.metric)
+            metric = self._references.metrics.get(file_series.metric)
             if metric is None or _list_differences(file_series, metric):
                 metric = _make_metric(file_series)
             self._metrics[key] = metric
@@ -140,30 +118,34 @@ class _CaseMaker:
             raise UsageError(f"{self._file}: session {file_series.session}: {error}") from error
 
     def make_cases(
-        self, file_series: FileSeries, series: Series, earlier: Mapping[str, Series] | None
+        self, session: Sequence[tuple[FileSeries, Series]], earlier: Mapping[str, Series] | None
     ) -> list[Case]:
-        """Return the cases of a series, with the series of the earlier session if there is one."""
+        """Return the cases of a session, compared with the series of an earlier one if it is given."""
+        gates = list_gates(self._class_gate, has_earlier=earlier is not None)
         cases = []
-        for gate in self._allowed.list_gates(has_earlier=earlier is not None):
-            budget = self._find_budget(file_series, series, gate)
-            if budget is None:
-                continue
-            baseline: Series | None = None
-            refused: tuple[str, ...] = ()
-            if gate == "change" and earlier is not None:
-                baseline, refused = baseline_of(series, earlier.get(series.id))
-                unit = earlier[series.id].metric.unit if series.id in earlier else file_series.unit
-                if unit != file_series.unit:
-                    message = f"is {file_series.unit!r}, and {unit!r} in the session of --against"
-                    self._add_problem(file_series, "unit", f"{message}: a change needs one unit.")
-            cases.append(
-                Case(series, budget, self._find_prior(series, baseline), baseline=baseline, refused=refused)
-            )
+        for file_series, series in session:
+            for gate in gates:
+                if budget := self._find_budget(file_series, series, gate):
+                    cases.append(self._make_case(file_series, series, budget, earlier))
         return cases
+
+    def _make_case(
+        self, file_series: FileSeries, series: Series, budget: Budget, earlier: Mapping[str, Series] | None
+    ) -> Case:
+        if budget.gate == "overhead" or earlier is None:
+            return Case(series, budget, self._find_prior(series, None))
+        earlier_series = earlier.get(series.id)
+        baseline, mismatch = baseline_of(series, earlier_series)
+        if earlier_series and earlier_series.metric.unit != file_series.unit:
+            message = (
+                f"is {file_series.unit!r}, and {earlier_series.metric.unit!r} in the session of --against"
+            )
+            self._add_problem(file_series, "unit", f"{message}: a change needs one unit.")
+        return Case(series, budget, self._find_prior(series, baseline), baseline, mismatch)
 
     def _find_budget(self, file_series: FileSeries, series: Series, gate: Gate) -> Budget | None:
         """Return the reviewed budget, or the stated one; note a problem and return None if there is none."""
-        references, class_name = self._allowed.references, self._allowed.hypervisor_class
+        references, class_name = self._references, self._class_name
         stated, name = self._stated[gate], file_series.metric
         metric = references.metrics.get(name) if class_name else None
         if metric is None:
@@ -195,20 +177,22 @@ class _CaseMaker:
         """Return the reviewed noise; if there is none, that of the earlier session or the declared one."""
         if series.metric.family != "measured":
             try:
-                return self._allowed.references.prior(series, self._allowed.hypervisor_class)
+                return self._references.prior(series, self._class_name)
             except NoReferenceError:
                 pass
         if baseline is None:
-            return declared_noise("overhead")
+            return DECLARED_NOISE["overhead"]
         if len(baseline.valid) < 2:
-            return DECLARED_NOISE
+            return DECLARED_NOISE["change"]
         # By the declared noise no number of pairs shows that nothing has changed. The spread of the earlier
         # session is as independent of this one. Half of its degrees of freedom count, since its pairs are
         # in the change as well.
         spread = np.maximum(baseline.differences.std(axis=0, ddof=1), MIN_EARLIER_NOISE)
         df = (len(baseline.valid) - 1) / 2
         source = "the spread of the session that the others are held against"
-        return Prior(sigma=tuple(map(float, spread)), df=df, source=source, between=DECLARED_NOISE.between)
+        return Prior(
+            sigma=tuple(map(float, spread)), df=df, source=source, between=DECLARED_NOISE["change"].between
+        )
 
 
 def _make_metric(series: FileSeries) -> Metric:

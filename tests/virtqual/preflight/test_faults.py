@@ -10,7 +10,6 @@ from made_runs import keep, session_of
 from virtqual.cli import app
 from virtqual.preflight.compare import check_runs
 from virtqual.session import judge as judging
-from virtqual.session import pairing
 from virtqual.verdict import Outcome
 
 # Name of the fault, edits of the guest, the item that must name it, words of its reason.
@@ -133,9 +132,9 @@ def test_a_disturbed_run_of_the_earlier_session_does_not_count(tmp_path, monkeyp
     earlier = judging.admitted_of(session_of(runs, "esxi"))
     assert [(run.side, run.pair) for run in earlier.runs if run.results[0].invalid] == [("native", 1)]
     seen = []
-    monkeypatch.setattr(judging, "cases_of", lambda *_, before, **__: seen.append(before) or [])
+    monkeypatch.setattr(judging, "cases_of", lambda *_, earlier, **__: seen.append(earlier) or [])
     judging.judge(session_of(runs, "esxi"), earlier=session_of(runs, "esxi"))
-    assert seen == [pairing.Before(earlier.runs, {})]
+    assert seen == [earlier]
 
 
 def test_only_runs_of_one_pair_are_compared(policy):
