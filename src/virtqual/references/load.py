@@ -23,7 +23,7 @@ from virtqual.files.datafile import (
     find_yaml_files,
     parse,
 )
-from virtqual.files.wording import Key, dotted, suggest
+from virtqual.files.wording import Key, suggest
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.metrics import load_metrics
 from virtqual.references.qualification import CheckSet
@@ -239,9 +239,8 @@ class References:
         """Yield a problem for each waiver that has expired."""
         for waiver in self.waivers:
             if not waiver.holds(today):
-                file, _, line = waiver.where.rpartition(":")
                 message = f"expired on {waiver.expires}: renew it with a reason, or remove it."
-                yield Problem(file, int(line), dotted(("expires",)), message)
+                yield Problem(waiver.file, waiver.line, "expires", message)
 
     def _metric_and_setting(
         self, measured: Measurable | str, setting: str | None
@@ -494,7 +493,7 @@ class _Loader:
         document, content = read
         for index, entry in enumerate(content.waivers):
             key = ("waivers", index)
-            waiver = entry.read_from(document.where(key))
+            waiver = entry.read_from(str(document.path), document.line(key))
             class_name = waiver.hypervisor_class
             self._has_name(document, (*key, "metric"), "metric", waiver.metric, self._metrics)
             if (
@@ -511,7 +510,7 @@ class _Loader:
                 self._report(document, (*key, "up_to"), message)
             for earlier in self._waivers:
                 if earlier.subject == waiver.subject:
-                    message = f"the same result is waived already at {earlier.where}."
+                    message = f"the same result is waived already at {earlier.file}:{earlier.line}."
                     self._report(document, key, message)
             self._waivers.append(waiver)
 

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite
 
 
 @dataclass(frozen=True)
-class _Settled:
-    """The answer on a case that the rule is not asked about."""
+class _Answer:
+    """What a verdict answers, by the rule or without it."""
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()
@@ -32,16 +33,7 @@ class _Settled:
 def judge_all(
     sessions: Sequence[Sequence[Case]], *, looks: Sequence[int] = LOOKS, alpha: float = ALPHA
 ) -> list[list[Verdict]]:
-    """Return the verdicts on the cases of sessions: those of a session share an error rate.
-
-    Parameters
-    ----------
-    sessions
-        Cases of each session.
-    looks
-        After how many pairs a decision is tried; see `virtqual.verdict.rule.judge`.
-    alpha
-        Chance that a session calls anything OVER although every true overhead is within its budget.
+    """Return the verdicts on the cases of each session: these share the error rate `alpha`.
 
     Raises
     ------
@@ -50,62 +42,59 @@ def judge_all(
     BudgetError
         If a budget cannot be applied to its metric and values.
     """
-    entries: list[list[tuple[Case, _Settled | None, Question | None]]] = []
+    entries: list[list[tuple[Case, _Answer | None, Question | None]]] = []
     for cases in sessions:
         entries.append([])
         for case in cases:
-            settled = _settle(case, looks[0])
+            answer = _answer_without_rule(case, looks[0])
             # A case can belong to several sessions; each session builds its own Question.
-            question = None if settled else _question(case, case.gate == "change")
-            entries[-1].append((case, settled, question))
+            question = None if answer else _build_question(case, case.gate == "change")
+            entries[-1].append((case, answer, question))
     judged = [[question for _, _, question in row if question is not None] for row in entries]
     rulings = {ruling.question: ruling for ruling in _rule(judged, looks, alpha)}
     # Overheads that are only shown are judged each as a session of its own.
     shown = [
-        [_question(case, False)]
+        [_build_question(case, False)]
         for row in entries
-        for case, settled, _ in row
-        if case.series.valid and (settled is not None or case.gate == "change")
+        for case, answer, _ in row
+        if case.series.valid and (answer is not None or case.gate == "change")
     ]
     overheads = {ruling.question.case: ruling for ruling in _rule(shown, looks, alpha)}
     return [
         [
-            _verdict(case, settled, rulings[question] if question else None, overheads.get(case), looks)
-            for case, settled, question in row
+            _build_verdict(case, answer, rulings[question] if question else None, overheads.get(case), looks)
+            for case, answer, question in row
         ]
         for row in entries
     ]
 
 
-def _settle(case: Case, first_look: int) -> _Settled | None:
+def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
     """Return the answer if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     attempted, valid = len(series.pairs), len(series.valid)
-    order = [series.not_alternated]
+    refused = [*case.refused, *filter(None, [series.not_alternated])]
     if baseline is not None:
         if (series.id, series.points) != (baseline.id, baseline.points):
             what = "points" if series.id == baseline.id else "series"
             raise PairingError(f"{series.id}: the earlier session has other {what} ({baseline.id}).")
         if baseline.not_alternated:
-            order.append(f"earlier session: {baseline.not_alternated}")
-    refused = (*case.refused, *filter(None, order))
-    if refused or mostly_invalid(attempted, valid):
-        return _Settled(Outcome.INVALID, refused)
+            refused.append(f"earlier session: {baseline.not_alternated}")
+    # More pairs are pointless if half of them are refused.
+    is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
+    if refused or is_mostly_invalid:
+        return _Answer(Outcome.INVALID, tuple(refused))
     if valid == 0:
-        return _Settled(Outcome.UNDECIDED, (texts.too_few(valid, first_look),), first_look)
+        return _Answer(Outcome.UNDECIDED, (texts.too_few(valid, first_look),), first_look)
     if case.gate == "change" and baseline is None:
-        return _Settled(Outcome.BASELINE)
+        return _Answer(Outcome.BASELINE)
     if baseline is not None and len(baseline.valid) < 2:
-        return _Settled(Outcome.INVALID, (texts.too_few_earlier(len(baseline.valid)),))
+        reason = f"the earlier session has {len(baseline.valid)} valid pairs: at least 2 are needed"
+        return _Answer(Outcome.INVALID, (reason,))
     return None
 
 
-def mostly_invalid(attempted: int, valid: int) -> bool:
-    """Return whether half of the pairs or more are refused, so that more pairs are pointless."""
-    return (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
-
-
-def _question(case: Case, is_change: bool) -> Question:
+def _build_question(case: Case, is_change: bool) -> Question:
     series = case.series
     try:
         limits = case.budget.limits(series.metric, series.points, series.medians("native"))
@@ -135,19 +124,20 @@ def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
                 yield Ruling(question, state, row, int(pairs))
 
 
-def _verdict(
-    case: Case, settled: _Settled | None, ruling: Ruling | None, beside: Ruling | None, looks: Sequence[int]
+def _build_verdict(
+    case: Case, answer: _Answer | None, ruling: Ruling | None, beside: Ruling | None, looks: Sequence[int]
 ) -> Verdict:
     """Return the verdict: the answer, and all numbers that are shown with any answer."""
     series, metric = case.series, case.series.metric
-    answer = settled or _Settled(Outcome.INVALID)
     if ruling is not None:
         # In a rotation the next look needs complete rounds.
         next_pairs = ruling.next_pairs * ruling.question.places.width or None
-        answer = _Settled(ruling.outcome, texts.reasons_of(ruling, looks), next_pairs)
-    overhead = beside or ruling
+        answer = _Answer(ruling.outcome, texts.reasons_of(ruling, looks), next_pairs)
+    assert answer is not None  # the rule or `_answer_without_rule` has answered
     if beside is not None and beside.cause is Cause.TOO_GOOD and not case.refused:
-        answer = _Settled(Outcome.INVALID, (*answer.reasons, texts.TOO_GOOD))
+        answer = _Answer(Outcome.INVALID, (*answer.reasons, texts.TOO_GOOD))
+    overhead = beside or ruling
+    judged = ruling or overhead
     verdict = Verdict(
         metric=metric.name,
         setting=series.setting,
@@ -158,22 +148,19 @@ def _verdict(
         budget=texts.budget_text(case.budget, metric),
         next_pairs=answer.next_pairs,
         reasons=(*answer.reasons, *texts.left_out(series)),
+        **(_list_numbers(judged, overhead, answer.outcome) if judged and overhead else {}),
     )
-    note = ""
-    if overhead is not None:
-        judged = ruling or overhead
-        verdict = verdict.model_copy(update=_numbers(judged, overhead, answer.outcome))
-        note = texts.margin_note(judged)
-    return verdict.model_copy(update={"message": texts.message(verdict, metric, note)})
+    verdict.message = texts.message(verdict, metric, texts.margin_note(judged) if judged else "")
+    return verdict
 
 
-def _numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[str, object]:
+def _list_numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[str, Any]:
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
     question = ruling.question
-    series, places = question.case.series, question.deciding_places
+    series, places, limits = question.case.series, question.deciding_places, question.limit
     native, virtual = series.medians("native"), series.medians("virtual")
-    overheads = _intervals(overhead)
-    changes = _intervals(ruling) if question.is_change else None
+    overheads = _build_intervals(overhead)
+    changes = _build_intervals(ruling) if question.is_change else None
     judged = changes or overheads
     points = tuple(
         Point(
@@ -182,25 +169,25 @@ def _numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[str, ob
             virtual=rounded(virtual[i]),
             overhead=overheads[i],
             judged=judged[i],
-            limit=finite_or_none(question.limit[i]),
+            limit=finite_or_none(limits[i]),
             margin=finite_or_none(ruling.margin[i]),
         )
         for i, size in enumerate(series.points)
     )
-    has_budget = not math.isnan(question.limit[0])
-    spread = series.differences.mean(axis=1).std(ddof=1) if len(series.valid) > 1 else None
+    has_budget = not math.isnan(limits[0])
+    spread = float(series.differences.mean(axis=1).std(ddof=1)) if len(series.valid) > 1 else None
     native_hosts, virtual_hosts = places.roles if places.are_known else ((), ())
     return {
         "overhead": overheads[-1],
         "change": changes[-1] if changes else None,
         "native": _geometric_mean(native),
         "virtual": _geometric_mean(virtual),
-        "limit": float(min(question.limit)) if has_budget else None,
+        "limit": float(min(limits)) if has_budget else None,
         "margin": float(min(ruling.margin)) if has_budget else None,
         "pairs": ruling.pairs * question.places.width or len(question.pairs),
-        "spread": None if spread is None else float(spread),
+        "spread": spread,
         "points": points,
-        "findings": _findings(ruling, judged[0]) if outcome is Outcome.OVER else (),
+        "findings": _list_findings(ruling, judged[0]) if outcome is Outcome.OVER else (),
         "hosts": _host_factors(overhead.question),
         "native_hosts": native_hosts,
         "virtual_hosts": virtual_hosts,
@@ -212,39 +199,38 @@ def _geometric_mean(values: Floats) -> float:
     return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def _intervals(ruling: Ruling) -> list[Interval]:
+def _build_intervals(ruling: Ruling) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
     better = ruling.question.case.series.metric.better
     return [Interval.build(*bounds, better) for bounds in ruling.bounds]
 
 
-def _findings(ruling: Ruling, scalar: Interval) -> tuple[OverRange, ...]:
+def _list_findings(ruling: Ruling, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
-    series, limit = ruling.question.case.series, ruling.question.limit
+    series, limits = ruling.question.case.series, ruling.question.limit
     metric, native, virtual = series.metric, series.medians("native"), series.medians("virtual")
 
-    def build(judged: Interval, sizes: slice, low: float | None, high: float | None, text: str) -> OverRange:
+    def build(judged: Interval, sizes: slice) -> OverRange:
+        points = series.points[sizes]
+        low, high = (points[0], points[-1]) if points else (None, None)
         return OverRange(
             low=low,
             high=high,
             judged=judged,
-            limit=float(np.mean(limit[sizes])),
+            limit=float(np.mean(limits[sizes])),
             native=_geometric_mean(native[sizes]),
             virtual=_geometric_mean(virtual[sizes]),
-            text=text,
+            text=texts.range_text(judged, points, metric),
         )
 
     if not series.points:
-        return (build(scalar, slice(1), None, None, scalar.text),)
+        return (build(scalar, slice(1)),)
     ranges = rule.find_ranges(ruling.state, ruling.row)
     findings = []
-    for size_range in sorted(ranges, key=lambda part: np.mean(limit[part.sizes]) - part.mean):
-        sizes = size_range.sizes
-        upper = float(np.mean([bounds[2] for bounds in ruling.bounds[sizes]]))
-        bounds = (size_range.mean, size_range.low, max(size_range.mean, upper))
-        judged = Interval.build(*bounds, metric.better)
-        low, high = series.points[sizes][0], series.points[sizes][-1]
-        findings.append(build(judged, sizes, low, high, texts.range_text(judged, low, high, metric)))
+    for part in sorted(ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
+        upper = float(np.mean([bounds[2] for bounds in ruling.bounds[part.sizes]]))
+        judged = Interval.build(part.mean, part.low, max(part.mean, upper), metric.better)
+        findings.append(build(judged, part.sizes))
     return tuple(findings)
 
 

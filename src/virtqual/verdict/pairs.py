@@ -55,14 +55,12 @@ class Sample:
     ----------
     number
         Number of the pair it belongs to, from 0.
-    values
-        One value per point, in the metric's unit; exactly one for a scalar.
+    values, points
+        One value for each size, in the metric's unit; the sizes, if the program's output names them.
     start, end
         Seconds since the epoch; NaN if unknown.
     invalid
         Why a validity gate refused the run; empty if none did.
-    points
-        The sizes of its values, if the program's output says so; they must be the series' own.
     node, host, boot
         Names of the node, of the machine below it, and of the boot of its virtual machine; several names are
         joined by ``+``. Empty if unknown.
@@ -119,16 +117,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A native and a virtual sample of one number.
+    """A native and a virtual sample of one number; a sample is None if its run left nothing.
 
-    Parameters
-    ----------
-    number
-        From 0.
-    native, virtual
-        The samples; None if a run left nothing.
-    invalid
-        Why the pair does not count; empty if it does.
+    `invalid` says why the pair does not count; it is empty if the pair does.
     """
 
     number: int
@@ -250,19 +241,9 @@ class Series:
 
 
 def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
-    """Return a series of the samples of one metric in one setting.
+    """Return a series of the samples of one metric in one setting, with each pair number that a sample has.
 
-    Parameters
-    ----------
-    points
-        Sizes of a curve, rising and positive; empty for a scalar.
-    samples
-        In any order.
-
-    Returns
-    -------
-    Series
-        With every pair number that any sample has; see the module's text for which pairs are invalid.
+    The points of a curve rise. The module's text says which pairs are invalid.
 
     Raises
     ------
@@ -282,12 +263,14 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
         Pair(number, runs.get((number, "native")), runs.get((number, "virtual")))
         for number in sorted({number for number, _ in runs})
     ]
-    disturbed = _disturbed(pairs)
-    judged = (
-        Pair(pair.number, pair.native, pair.virtual, (*_faults(pair), *disturbed.get(pair.number, ())))
+    disturbances = _find_disturbances(pairs)
+    checked_pairs = (
+        Pair(
+            pair.number, pair.native, pair.virtual, (*_list_faults(pair), *disturbances.get(pair.number, ()))
+        )
         for pair in pairs
     )
-    return Series(metric, setting, points, tuple(judged))
+    return Series(metric, setting, points, tuple(checked_pairs))
 
 
 def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
@@ -316,7 +299,7 @@ def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
         raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
 
 
-def _faults(pair: Pair) -> list[str]:
+def _list_faults(pair: Pair) -> list[str]:
     """Return the reasons in the pair itself for which it does not count."""
     reasons: list[str] = []
     for side in SIDES:
@@ -338,47 +321,61 @@ def _faults(pair: Pair) -> list[str]:
     return reasons
 
 
-def _disturbed(pairs: Sequence[Pair]) -> dict[int, list[str]]:
+class _Timeline:
+    """The timed runs of a series by rising start.
+
+    A run is compared only with runs of its hosts, or with all runs if the host of some run is unknown.
+    """
+
+    def __init__(self, pairs: Iterable[Pair]) -> None:
+        self.runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
+        self.runs.sort(key=lambda sample: (sample.start, sample.end))
+        has_hosts = all(run.host for run in self.runs)
+        self._hosts = [set(run.host.split("+")) if has_hosts else {""} for run in self.runs]
+        self._indices: dict[str, list[int]] = defaultdict(list)
+        for index, names in enumerate(self._hosts):
+            for name in names:
+                self._indices[name].append(index)
+
+    def _iterate_later(self, host: str, index: int) -> Iterator[int]:
+        """Return the indices of the runs of a host after `index`."""
+        indices = self._indices[host]
+        return map(indices.__getitem__, range(bisect_right(indices, index), len(indices)))
+
+    def find_overlapping(self, index: int) -> list[Sample]:
+        """Return the later runs that overlap a run and may have run on its machine."""
+        run, overlapping = self.runs[index], set()
+        for host in self._hosts[index]:
+            for later in self._iterate_later(host, index):
+                if self.runs[later].start >= run.end:
+                    break
+                if run.can_disturb(self.runs[later]):
+                    overlapping.add(later)
+        return [self.runs[later] for later in sorted(overlapping)]
+
+    def find_between(self, first: int, last: int) -> Sample | None:
+        """Return the first run between two runs that may have run on the machine of one of them."""
+        between = last
+        for host in self._hosts[first] | self._hosts[last]:
+            for later in self._iterate_later(host, first):
+                if later >= between:
+                    break
+                if any(self.runs[later].can_disturb(self.runs[index]) for index in (first, last)):
+                    between = later
+                    break
+        return self.runs[between] if between < last else None
+
+
+def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     """Return the reasons in other runs of the series for which pairs do not count, by pair number."""
     reasons: dict[int, dict[str, None]] = defaultdict(dict)
-    runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
-    runs.sort(key=lambda sample: (sample.start, sample.end))
-    # Runs are compared only with runs of their hosts, or with all runs if the host of a run is unknown.
-    has_hosts = all(run.host for run in runs)
-    hosts = [set(run.host.split("+")) if has_hosts else {""} for run in runs]
-    indices: dict[str, list[int]] = defaultdict(list)
-    for index, names in enumerate(hosts):
-        for name in names:
-            indices[name].append(index)
-
-    def later(name: str, index: int) -> Iterator[int]:
-        """Return the indices of the later runs of a host."""
-        own = indices[name]
-        return map(own.__getitem__, range(bisect_right(own, index), len(own)))
-
-    first_index: dict[int, int] = {}
-    for index, run in enumerate(runs):
-        overlapping = set()
-        for name in hosts[index]:
-            for other in later(name, index):
-                if runs[other].start >= run.end:
-                    break
-                if run.can_disturb(runs[other]):
-                    overlapping.add(other)
-        for other in sorted(overlapping):
-            for a, b in ((run, runs[other]), (runs[other], run)):
-                text = f"its {a.side} run overlaps the {b.side} run of pair {b.number}"
-                reasons[a.number][text] = None
-        # The two runs of a pair must be neighbours, or another run lay between them.
-        start = first_index.setdefault(run.number, index)
-        between = index
-        for name in hosts[index] | hosts[start]:
-            for other in later(name, start):
-                if other >= between:
-                    break
-                if runs[other].can_disturb(run) or runs[other].can_disturb(runs[start]):
-                    between = other
-                    break
-        if between < index:
-            reasons[run.number][f"a run of pair {runs[between].number} lies between its two runs"] = None
-    return {number: list(texts) for number, texts in reasons.items()}
+    timeline, first_index = _Timeline(pairs), dict[int, int]()
+    for index, run in enumerate(timeline.runs):
+        for other in timeline.find_overlapping(index):
+            for a, b in ((run, other), (other, run)):
+                reasons[a.number][f"its {a.side} run overlaps the {b.side} run of pair {b.number}"] = None
+        # The two runs of a pair must be neighbours.
+        between = timeline.find_between(first_index.setdefault(run.number, index), index)
+        if between is not None:
+            reasons[run.number][f"a run of pair {between.number} lies between its two runs"] = None
+    return reasons

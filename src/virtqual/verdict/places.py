@@ -82,7 +82,7 @@ class Places:
         """A difference of hosts may look like an overhead: such a session never qualifies a build."""
         return not self.are_known or (self.kind in ("fixed", "rotated") and not math.isfinite(self.bound))
 
-    @property
+    @cached_property
     def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the native hosts, and of those of the virtual machines."""
         native, virtual = (

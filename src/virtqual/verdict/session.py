@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from virtqual.verdict import texts
 from virtqual.verdict.batches import Case, choose_pairs
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
@@ -165,42 +164,42 @@ def judge_sessions(
     relevant = [w for w in waivers if w.hypervisor_class == class_name and w.build == build]
     judged = judge_all(cases_by_session, looks=looks, alpha=ALPHA / share)
     answers = []
-    for cases, unwaived in zip(cases_by_session, judged, strict=True):
-        verdicts = tuple(
+    for cases, verdicts in zip(cases_by_session, judged, strict=True):
+        for case, verdict in zip(cases, verdicts, strict=True):
             _apply_waivers(case, verdict, relevant, today)
-            for case, verdict in zip(cases, unwaived, strict=True)
-        )
-        needs = tuple(_needs(cases, verdicts))
+        needs = tuple(_list_needs(cases, verdicts))
         slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
         together = slow + slow_before
         # Earlier sessions count only together with a slow run of this one: they were judged in their time.
         if not needs and slow.virtual > 0 and together.p <= SLOW_ALPHA / share:
             note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
             slow = slow.model_copy(update={"found": True, "text": together.describe() + note})
-        answers.append(SessionVerdict(verdicts, needs, slow, hypervisor_class, tuple(relevant), today))
+        answers.append(SessionVerdict(tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today))
     return answers
 
 
-def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], today: date) -> Verdict:
-    """Return a verdict with the waiver that accepts it, or that comes nearest to that."""
+def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], today: date) -> None:
+    """Add the waiver that accepts an OVER; if none does, the matching one that lasts longest."""
     worst, metric = verdict.worst, case.series.metric
     if verdict.outcome is not Outcome.OVER or worst is None:
-        return verdict
-    matching = [
-        waiver
-        for waiver in waivers
-        if waiver.matches(metric.name, verdict.setting, verdict.gate, waiver.hypervisor_class, waiver.build)
-    ]
+        return
+    matching = [waiver for waiver in waivers if waiver.matches(metric.name, verdict.setting, verdict.gate)]
     if not matching:
-        return verdict
+        return
     accepting = [waiver for waiver in matching if waiver.holds(today) and waiver.covers(worst.log, metric)]
     latest = max(accepting or matching, key=lambda waiver: waiver.expires)
-    return texts.waived(verdict, latest, bool(accepting))
+    verdict.waiver = f"{latest.accepted}: {latest.reason}"
+    verdict.waived = bool(accepting)
+    separator = "; " if verdict.reasons else "\n"
+    state = "accepted up to" if accepting else "not accepted: the waiver is for up to"
+    verdict.message += f"{separator}{state} {verdict.waiver}"
 
 
-def _needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[Need]:
+def _list_needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[Need]:
     for case, verdict in zip(cases, verdicts, strict=True):
-        missing = (verdict.next_pairs or 0) - len(choose_pairs(case.series))
+        if verdict.next_pairs is None:
+            continue
+        missing = verdict.next_pairs - len(choose_pairs(case.series))
         if missing > 0:
             first = case.series.next_number
             yield Need(case.series.id, first, first + missing - 1)

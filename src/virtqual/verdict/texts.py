@@ -17,7 +17,6 @@ from virtqual.verdict.outcome import Outcome, format_ratio, format_value
 from virtqual.verdict.pairs import Pair, Series
 from virtqual.verdict.rule import BETA, FLOOR, LOOKS, Cause, earlier_pairs_needed, resolved_margin
 from virtqual.verdict.verdict import Interval, Verdict
-from virtqual.verdict.waiver import Waiver
 
 TOO_GOOD = (
     f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "
@@ -53,15 +52,6 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
 
 
-def waived(verdict: Verdict, waiver: Waiver, holds: bool) -> Verdict:
-    """Return an OVER with a waiver, which may not hold."""
-    state = "accepted up to" if holds else "not accepted: the waiver is for up to"
-    text = f"{waiver.accepted}: {waiver.reason}"
-    separator = "; " if verdict.reasons else "\n"
-    shown = f"{verdict.message}{separator}{state} {text}"
-    return verdict.model_copy(update={"waiver": text, "waived": holds, "message": shown})
-
-
 def budget_text(budget: Budget, metric: Metric) -> str:
     """Return budget and margin, of several ranges of sizes each with its range."""
     terms = [
@@ -72,11 +62,12 @@ def budget_text(budget: Budget, metric: Metric) -> str:
     return "; ".join(terms)
 
 
-def range_text(judged: Interval, low: float, high: float, metric: Metric) -> str:
-    """Return such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``."""
-    sizes = f"from {format_value(low)} to {format_value(high)}"
-    if low == high:
-        sizes = f"at {format_value(low)}"
+def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str:
+    """Return such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``; of a scalar without sizes."""
+    if not points:
+        return judged.text
+    low, high = format_value(points[0]), format_value(points[-1])
+    sizes = f"at {low}" if len(points) == 1 else f"from {low} to {high}"
     return f"{judged.text} {sizes} {metric.axis_unit}"
 
 
@@ -94,11 +85,6 @@ def margin_note(row: Ruling) -> str:
 def too_few(pairs: int, needed: int) -> str:
     """Return that there are fewer pairs than the first decision needs."""
     return f"{pairs} of the {needed} pairs that the first decision needs"
-
-
-def too_few_earlier(pairs: int) -> str:
-    """Return that the earlier session has too few pairs."""
-    return f"the earlier session has {pairs} valid pairs: at least 2 are needed"
 
 
 def left_out(series: Series) -> tuple[str, ...]:

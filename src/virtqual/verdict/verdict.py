@@ -22,10 +22,9 @@ class Interval(_Stored):
 
     Attributes
     ----------
-    log
-        ln(virtual/native), signed so that positive is worse.
-    lower, upper
-        Its bounds: the lower one at the level of OVER, the upper one at that of WITHIN; None if unknown.
+    log, lower, upper
+        ln(virtual/native), positive is worse, with its bounds: the lower one at the level of OVER, the upper
+        one at that of WITHIN; None if unknown.
     ratio, low, high
         virtual/native, with the smaller and the larger end.
     """
@@ -69,16 +68,9 @@ class Interval(_Stored):
 
 
 class Point(_Stored):
-    """One size of a curve.
+    """One size of a curve: medians in the metric's unit; limit and margin in log units.
 
-    Attributes
-    ----------
-    native, virtual
-        Medians, in the metric's unit.
-    judged
-        The overhead, or its change if the change is judged.
-    limit, margin
-        In log units; None if a refused series has no budget.
+    `judged` is the overhead or its change. A refused series may have no limit.
     """
 
     size: float
@@ -97,10 +89,8 @@ class OverRange(_Stored):
     ----------
     low, high
         The ends of the range, in the metric's axis unit; None for a scalar.
-    judged, limit
-        Means over the range; the budget in log units.
-    native, virtual
-        Geometric means over the range, in the metric's unit.
+    judged, limit, native, virtual
+        Means over the range; the limit in log units.
     text
         Such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``.
     """
@@ -114,29 +104,21 @@ class OverRange(_Stored):
     text: str
 
 
-class Verdict(_Stored):
+class Verdict(_Stored, frozen=False):
     """The verdict on one metric in one setting.
 
     Attributes
     ----------
-    gate
-        The overhead was judged, or its change since the earlier session.
     native, virtual
         Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
     overhead, change
-        Over the whole curve; None if there is none.
+        Over the whole curve. The change since the earlier session is judged if `gate` is ``change``.
     budget
-        Budget and margin in words.
-    limit, margin
-        Budget and margin in log units, the smallest over the sizes.
-    pairs
-        Number of pairs that the verdict rests on.
-    next_pairs
-        Number of pairs that the next decision needs; None if there is no next decision.
+        Budget and margin in words; `limit` and `margin` in log units, the smallest over the sizes.
+    pairs, next_pairs
+        Pairs that the verdict rests on, and that the next decision needs; None if no decision follows.
     spread
         Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
-    points
-        The sizes of a curve; empty for a scalar.
     findings
         Ranges over budget, the worst first.
     reasons
@@ -146,7 +128,7 @@ class Verdict(_Stored):
     hosts
         How much slower each host is than the mean of its kind, as a factor; empty if the pairs cannot tell.
     native_hosts, virtual_hosts
-        Hosts of the native runs and of the virtual machines; empty if unknown.
+        Empty if unknown.
     confounded
         A difference of hosts may look like this overhead.
     message

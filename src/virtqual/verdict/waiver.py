@@ -42,12 +42,12 @@ class Waiver(DataModel):
     owner: Text
     reason: Text
     expires: date
-    _where: str = PrivateAttr("")
+    _file: str = PrivateAttr("")
+    _line: int = PrivateAttr(0)
 
-    def matches(self, metric: str, setting: str, gate: Gate, hypervisor_class: str, build: str) -> bool:
-        """Return whether it is about this result, expired or not, and however bad the result is."""
-        subject = (metric, self.setting and setting, gate, hypervisor_class, build)
-        return self.subject == subject
+    def matches(self, metric: str, setting: str, gate: Gate) -> bool:
+        """Return whether it is about this result of its class and build, expired or not."""
+        return (self.metric, self.gate) == (metric, gate) and self.setting in (None, setting)
 
     @property
     def subject(self) -> tuple[str, str | None, Gate, str, str]:
@@ -66,7 +66,7 @@ class Waiver(DataModel):
     def text(self, today: date) -> str:
         """Return the waiver as a report shows it."""
         if not self.holds(today):
-            return f"waiver of {self.owner} expired on {self.expires} ({self.where})"
+            return f"waiver of {self.owner} expired on {self.expires} ({self.file}:{self.line})"
         name = self.metric if self.setting is None else f"{self.metric}@{self.setting}"
         return f"{self.gate} of {name} accepted up to {self.accepted}: {self.reason}"
 
@@ -76,12 +76,17 @@ class Waiver(DataModel):
         return f"{self.up_to:g}x by {self.owner} until {self.expires}"
 
     @property
-    def where(self) -> str:
-        """``file:line`` that it was read from."""
-        return self._where
+    def file(self) -> str:
+        """The file that it was read from."""
+        return self._file
 
-    def read_from(self, where: str) -> Waiver:
-        """Return the waiver with the ``file:line`` that it was read from."""
+    @property
+    def line(self) -> int:
+        """Its line in the file, from 1."""
+        return self._line
+
+    def read_from(self, file: str, line: int) -> Waiver:
+        """Return the waiver with the place that it was read from."""
         waiver = self.model_copy()
-        waiver._where = where
+        waiver._file, waiver._line = file, line
         return waiver

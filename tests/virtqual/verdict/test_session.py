@@ -517,7 +517,7 @@ def test_waivers_of_no_class_and_build_do_not_leak(case):
 def test_waivers_as_a_report_shows_them():
     assert waiver().text(TODAY) == "overhead of hpl accepted up to 0.5x by ops until 2026-06-01: known"
     assert waiver(setting="here", gate="change").text(TODAY).startswith("change of hpl@here accepted up to")
-    expired = waiver().read_from("waivers.yaml:3").text(date(2026, 6, 2))
+    expired = waiver().read_from("waivers.yaml", 3).text(date(2026, 6, 2))
     assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"
 
 
