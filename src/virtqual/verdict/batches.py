@@ -26,12 +26,8 @@ class Case:
 
     Parameters
     ----------
-    series
-        Its pairs so far; may be empty.
     budget
         If its gate is ``change`` and there is no `baseline`, the outcome is BASELINE.
-    prior
-        The noise that is known beforehand.
     baseline
         The series in an earlier session; if given, the change of the overhead is judged.
     refused
@@ -57,16 +53,9 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A case as the rule takes it: its overhead, or the change of the overhead.
+    """A case with a valid pair as the rule takes it: its overhead, or the change since the earlier session.
 
-    Parameters
-    ----------
-    case
-        At least one of its pairs is valid.
-    limit, margin, max_margin
-        In log units, shape (n_points,).
-    is_change
-        Whether the change since ``case.baseline`` is judged.
+    `limit`, `margin` and `max_margin` are in log units, shape (n_points,).
     """
 
     case: Case
@@ -82,7 +71,7 @@ class Question:
 
     @cached_property
     def places(self) -> Places:
-        """The places of the pairs."""
+        """Where the pairs ran."""
         return places_of(self.case.series, self.pairs, self.case.bound)
 
     @cached_property
@@ -107,7 +96,7 @@ class Question:
             return self.places
         return earlier
 
-    @cached_property
+    @property
     def sigma(self) -> Floats:
         """Known standard deviation of a pair; see `sigma_of`."""
         return sigma_of(self.case.prior, self.case.series.width)

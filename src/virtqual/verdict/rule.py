@@ -81,21 +81,18 @@ class Batch:
     ----------
     native, virtual
         Logarithms of the cost of each run (larger is worse), shape (n_sessions, n_series, n_pairs, n_points).
-    limit, margin
-        Budget and margin in log units, broadcastable to (n_sessions, n_series, n_points).
+    limit, margin, max_margin
+        Budget, margin and widest margin of a change, log units, broadcastable to (n_sessions, n_series,
+        n_points).
     noise
-        Known before the first pair, one column for each size and a last one for their mean
-        (`virtqual.verdict.estimate.append_mean`); broadcastable to (n_sessions, n_series, n_columns).
-    places
+        A column for each size and a last one for their mean (`virtqual.verdict.estimate.append_mean`),
+        broadcastable to (n_sessions, n_series, n_columns).
+    places, earlier_places
         Where the pairs ran; None: all on one host in one boot.
     refused_native, refused_virtual
         Number of refused runs of each side, broadcastable to (n_sessions, n_series).
     earlier
         Native and virtual logarithms of the earlier session; if given, the change since is judged.
-    earlier_places
-        Where the pairs of the earlier session ran.
-    max_margin
-        Widest margin of a change, broadcastable as `margin`.
     """
 
     native: Floats
@@ -117,66 +114,50 @@ class BatchState:
     Attributes
     ----------
     outcome, cause
-        Values of `Outcome.code` and `Cause`, shape (n_rows,).
+        Values of `Outcome.code` and `Cause`, shape (n_rows,) as of all that follow.
     used
-        Pairs at the look that decided (of a rotation: rounds), same shape.
+        Pairs at the look that decided (of a rotation: rounds).
     flagged
-        Pairs after which a series was flagged, 0 if it never was, same shape: only later pairs convict.
-    margin
-        The margin that is used; wider than asked for only if a change is judged. Shape (n_rows, n_columns).
+        Pairs after which a series was flagged, 0 if it never was: only later pairs convict.
     level
-        Error rate that a conviction had at its last look, at one size of one series, shape (n_rows,).
-    mean, low, high
-        Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
-        units, shape (n_rows, n_columns); NaN if there is no estimate.
+        Error rate that a conviction had at its last look, at one size of one series.
     running
         Rows that are still looked at: all of them, unless a simulation stops a series at its first answer.
+    margin
+        The margin that is used, wider than stated only if a change is judged, shape (n_rows, n_columns).
+    mean, low, high
+        Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
+        units, shape as `margin`; NaN if there is no estimate.
     """
 
     def __init__(self, batch: Batch, looks: Sequence[int], alpha: float = ALPHA, beta: float = BETA) -> None:
         sessions, series, pairs, points = batch.virtual.shape
+        self.places = batch.places or everywhere_alike(pairs)
+        if len(self.places.native) != pairs:
+            raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
+        if not (np.all(np.isfinite(batch.native)) and np.all(np.isfinite(batch.virtual))):
+            raise ValueError("a value is no number: leave its pair out.")
         self.shape = (sessions, series)
         self.rows = sessions * series
+        self.pairs = pairs // self.places.width
         self.points = points
         self.native = append_mean(batch.native.reshape(self.rows, pairs, points))
         self.virtual = append_mean(batch.virtual.reshape(self.rows, pairs, points))
         self.columns = self.virtual.shape[-1]
         self.limit = append_mean(self._rows(batch.limit, points))
         self.margin = append_mean(self._rows(batch.margin, points))
-        noise = batch.noise
+        sigma, df, between = batch.noise.sigma, batch.noise.df, batch.noise.between
         self.noise = Noise(
-            self._rows(noise.sigma, self.columns), self._rows(noise.df, 1), self._rows(noise.between, 1),
-            noise.between_df,
-        )  # fmt: skip
-        self.places = batch.places or everywhere_alike(pairs)
-        if len(self.places.native) != pairs:
-            raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
-        if not (np.all(np.isfinite(batch.native)) and np.all(np.isfinite(batch.virtual))):
-            raise ValueError("a value is no number: leave its pair out.")
-        self.pairs = pairs // self.places.width
-        self.floor = FLOOR if batch.earlier is None else -math.inf
-        virtual, native = (
-            np.broadcast_to(np.asarray(refused), self.shape).reshape(-1)
-            for refused in (batch.refused_virtual, batch.refused_native)
+            self._rows(sigma, self.columns), self._rows(df, 1), self._rows(between, 1), batch.noise.between_df
         )
+        refused = (batch.refused_virtual, batch.refused_native)
+        virtual, native = (self._rows(np.asarray(count)[..., None], 1)[:, 0] for count in refused)
         self.censored: Bools = (virtual >= 2) & (virtual > native)
+        self.floor = FLOOR if batch.earlier is None else -math.inf
         self.earlier: tuple[Floats, Floats] | None = None
         self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if batch.earlier is not None:
-            count = batch.earlier[0].shape[-2]
-            places = batch.earlier_places or everywhere_alike(count)
-            count_in_rounds = count - count % places.width
-            before_native, before_virtual = (
-                append_mean(values.reshape(self.rows, count, points)[:, :count_in_rounds])
-                for values in batch.earlier
-            )
-            self.earlier = (before_native, before_virtual)
-            self.earlier_places = places.first(count_in_rounds)
-            last = max(looks[-1], LOOKS[-1]) * self.places.width
-            resolved = resolved_margin(self.noise, last, count_in_rounds, beta / len(looks))
-            widest = np.maximum(append_mean(self._rows(batch.max_margin, points)), self.margin)
-            self.unresolved = np.any(resolved > widest, axis=-1)
-            self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
+            self._set_earlier(batch, batch.earlier, looks, beta)
         # With one look no earlier one has picked what is tried, so all pairs count and all series share.
         self.shares = self.earlier is not None or len(looks) == 1 or self._shares_hosts_or_boots(looks)
         self.outcome = np.full(self.rows, Outcome.UNDECIDED.code)
@@ -186,6 +167,24 @@ class BatchState:
         self.level = np.full(self.rows, alpha / len(looks) / self.columns)
         self.running = np.ones(self.rows, dtype=np.bool_)
         self.mean, self.low, self.high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
+
+    def _set_earlier(
+        self, batch: Batch, earlier: tuple[Floats, Floats], looks: Sequence[int], beta: float
+    ) -> None:
+        """Set the earlier session in whole rounds, and the margin that both sessions resolve."""
+        count = earlier[0].shape[-2]
+        places = batch.earlier_places or everywhere_alike(count)
+        pairs = count - count % places.width
+        native, virtual = (
+            append_mean(values.reshape(self.rows, count, self.points)[:, :pairs]) for values in earlier
+        )
+        self.earlier = (native, virtual)
+        self.earlier_places = places.first(pairs)
+        last = max(looks[-1], LOOKS[-1]) * self.places.width
+        resolved = resolved_margin(self.noise, last, pairs, beta / len(looks))
+        widest = np.maximum(append_mean(self._rows(batch.max_margin, self.points)), self.margin)
+        self.unresolved = np.any(resolved > widest, axis=-1)
+        self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
 
     def _rows(self, values: ArrayLike, last: int) -> Floats:
         values = np.asarray(values, dtype=np.float64)
@@ -277,19 +276,7 @@ def judge(
     3. A series is INVALID if it is too good to be true, or if hosts, the earlier session or the session's own
        spread forbid an answer.
 
-    Parameters
-    ----------
-    batches
-        Series of the same sessions: all have the same first axis.
-    alpha, beta
-        Error rates; see `ALPHA` and `BETA`.
-    looks
-        Numbers of pairs. A session that stopped between two looks is judged at the later one's share.
-
-    Returns
-    -------
-    list of BatchState
-        One for each batch.
+    A session that stopped between two looks is judged at the later one's share.
 
     Raises
     ------
@@ -455,15 +442,9 @@ def _refuse(state: BatchState, rows: NDArray[np.int64], level: float, looks: Seq
 
 @dataclass(frozen=True)
 class SizeRange:
-    """A contiguous range of sizes that is over budget.
+    """A contiguous range of sizes that is over budget, with its mean overhead in log units.
 
-    Parameters
-    ----------
-    sizes
-        Range of points.
-    mean, low
-        Mean overhead over the range, and the highest lower bound of its sizes (of the whole curve if none
-        is over by itself), in log units.
+    `low` is the highest lower bound of its sizes, or that of the whole curve if no size is over by itself.
     """
 
     sizes: slice
@@ -503,15 +484,8 @@ def find_ranges(state: BatchState, row: int) -> list[SizeRange]:
 def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) -> Floats:
     """Return the smallest margin of a change with which an allowed change is WITHIN in 95 % of cases.
 
-    Parameters
-    ----------
-    noise
-        Known beforehand. The session's own spread does not count, so that a loud session cannot widen its
-        own margin.
-    pairs, earlier_pairs
-        Of the two sessions.
-    level
-        Of the upper bound.
+    The upper bound has the error rate `level`. Only known noise counts: a loud session must not widen its own
+    margin.
     """
     df = np.asarray(noise.df) + pairs - 1
     variance = (
