@@ -96,7 +96,7 @@ class Question:
             return self.places
         return earlier
 
-    @property
+    @cached_property
     def sigma(self) -> Floats:
         """Known standard deviation of a pair; see `sigma_of`."""
         return sigma_of(self.case.prior, self.case.series.width)

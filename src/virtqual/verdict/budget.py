@@ -177,24 +177,18 @@ class Term(Target):
         overlaps = self.low <= term.high and term.low <= self.high
         return has_same_target and self.rank == term.rank and overlaps
 
-    def fractions(self, native: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return budget, margin and widest margin of a change as fractions of native values."""
-        parts = []
-        if self.relative is not None:
-            parts.append(np.full_like(native, self.relative))
-        if self.absolute is not None:
-            parts.append(self._fraction_of(self.absolute, native))
-        budget = np.minimum.reduce(parts) if self.both == "smaller" else np.maximum.reduce(parts)
-        if isinstance(self.margin, Quantity):
-            margin = self._fraction_of(self.margin, native)
-        else:
-            margin = np.full_like(native, self.margin)
-        if self.margin_up_to is not None:
-            return budget, margin, np.full_like(native, self.margin_up_to)
-        return budget, margin, np.maximum(margin, MAX_CHANGE_MARGIN)
+    def fractions(self, native: float) -> tuple[float, float, float]:
+        """Return budget, margin and widest margin of a change as fractions of a native value."""
 
-    def _fraction_of(self, quantity: Quantity, native: Floats) -> Floats:
-        return np.minimum(quantity.value / native, math.inf if self.at_most is None else self.at_most)
+        def fraction_of(part: float | Quantity) -> float:
+            if not isinstance(part, Quantity):
+                return part
+            return min(part.value / native, math.inf if self.at_most is None else self.at_most)
+
+        parts = [fraction_of(part) for part in (self.relative, self.absolute) if part is not None]
+        margin = fraction_of(self.margin)
+        max_margin = max(margin, MAX_CHANGE_MARGIN) if self.margin_up_to is None else self.margin_up_to
+        return min(parts) if self.both == "smaller" else max(parts), margin, max_margin
 
     def text(self, metric: Metric) -> str:
         """Return the budget with its margin as people read it."""
@@ -276,18 +270,8 @@ class Budget(DataModel):
     ) -> tuple[Floats, Floats, Floats]:
         """Return budget, margin and widest margin of a change at each point, in log units.
 
-        Parameters
-        ----------
-        points
-            Sizes of a curve; empty for a scalar.
-        native
-            Native value at each point, shape (n_points,), which turns parts with a unit into ratios.
-
-        Returns
-        -------
-        limit, margin, max_margin : ndarray
-            Shape (n_points,). A difference d above `limit` is over budget; d of ``limit + margin`` passes in
-            5 % of all cases at most.
+        A difference above the budget is over it; a difference of budget plus margin passes in 5 % of all
+        cases at most. The native value at each point turns parts with a unit into ratios.
 
         Raises
         ------
@@ -295,16 +279,11 @@ class Budget(DataModel):
             A part has another unit than the metric, a size has no budget, or a bandwidth could fall to zero.
         """
         terms = [self.term(point) for point in points or (None,)]
-        fractions = np.empty((3, len(native)))
-        fraction, margin, max_margin = fractions
-        for term in self.terms:
-            rows = [row for row, chosen in enumerate(terms) if chosen is term]
-            if not rows:
-                continue
-            for part in (term.absolute, term.margin):
-                if isinstance(part, Quantity) and part.unit != metric.unit:
-                    raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
-            fractions[:, rows] = term.fractions(native[rows])
+        for part in (part for term in terms for part in (term.absolute, term.margin)):
+            if isinstance(part, Quantity) and part.unit != metric.unit:
+                raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
+        fractions = [term.fractions(value) for term, value in zip(terms, native.tolist(), strict=True)]
+        fraction, margin, max_margin = np.array(fractions).T
         if metric.better == "higher" and np.any(fraction + max_margin >= 1):
             worst = int(np.argmax(fraction + max_margin))
             size = f" at {points[worst]:g} {metric.axis_unit}" if points else ""

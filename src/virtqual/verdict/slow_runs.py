@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.batches import Case, costs, sigma_of
 from virtqual.verdict.estimate import Floats, Ints, append_mean
-from virtqual.verdict.pairs import SIDES, Series, Side
+from virtqual.verdict.pairs import SIDES, Side
 
 SLOW = math.log(1.25)
 """How much longer than the typical run of its side a slow run takes: more than a budget with its margin."""
@@ -131,12 +131,9 @@ NO_SLOW_RUNS = SlowRuns()
 
 
 def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
-    """Count the slow runs of a session: a run once, however many of its metrics are slow.
+    """Count the slow runs of valid pairs: a run once, however many of its metrics are slow.
 
-    Parameters
-    ----------
-    cases
-        One for each series; the runs of its valid pairs count.
+    `cases` has one case for each series.
     """
     slowest: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
     shapes: dict[tuple[int, int], list[Case]] = defaultdict(list)
@@ -145,11 +142,17 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
             shapes[len(case.series.valid), case.series.width].append(case)
     for members in shapes.values():
         sigma = np.array([sigma_of(case.prior, case.series.width) for case in members])
-        values = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
-        for side, side_values in zip(SIDES, values, strict=True):
-            excesses = slowness(append_mean(np.array(side_values)), sigma).tolist()
-            for case, case_excesses in zip(members, excesses, strict=True):
-                _note_slowness(slowest[side], case.series, side, case_excesses)
+        sides = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
+        native, virtual = (slowness(append_mean(np.array(side)), sigma) for side in sides)
+        excesses = np.stack([native, virtual], axis=-1).tolist()
+        for case, case_excesses in zip(members, excesses, strict=True):
+            for pair, pair_excesses in zip(case.series.valid, case_excesses, strict=True):
+                is_untimed = pair.untimed
+                for sample, excess in zip(pair.samples, pair_excesses, strict=True):
+                    # Without times it is unknown which samples are of one run.
+                    run = (case.series.id, *sample.run) if is_untimed else sample.run
+                    runs = slowest[sample.side]
+                    runs[run] = max(runs.get(run, 0.0), excess)
     slow = {side: [excess for excess in runs.values() if excess > 0] for side, runs in slowest.items()}
     factor = math.exp(min(float(np.median(slow["virtual"])), MAX_LOG)) if slow["virtual"] else 0.0
     return SlowRuns(
@@ -159,15 +162,3 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         native_runs=len(slowest["native"]),
         factor=factor,
     )
-
-
-def _note_slowness(
-    runs: dict[Hashable, float], series: Series, side: Side, excesses: Iterable[float]
-) -> None:
-    """Note the slowness of each run of one side: the largest of all its metrics."""
-    for pair, excess in zip(series.valid, excesses, strict=True):
-        sample = pair.native if side == "native" else pair.virtual
-        assert sample is not None  # the pair is valid
-        # Without times it is unknown which samples are of one run.
-        run = (series.id, *sample.run) if pair.untimed else sample.run
-        runs[run] = max(runs.get(run, 0.0), excess)
