@@ -20,8 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtqual import paths
-from virtqual.history.builds import shrunk
-from virtqual.history.change_points import Changes, History, changes
+from virtqual.history.builds import shrink_variances
+from virtqual.history.change_points import Changes, History, find_changes
 
 BUILDS, SESSIONS, METRICS, ERROR, PAIRS = 12, 3, 11, 0.014, 4
 NIGHTS, STEP, UPGRADE, DRIFT_A_NIGHT = 50, 0.05, 0.15, 0.001
@@ -45,7 +45,7 @@ def make_history(
     # From night to night the machine changes both sides alike.
     night = rng.normal(0, 0.02, count)
     log = virtual - native + rng.normal(0, ERROR, count) + rng.normal(0, boots, count)
-    variance = shrunk(variances, np.full(count, PAIRS)) / PAIRS
+    variance = shrink_variances(variances, np.full(count, PAIRS)) / PAIRS
     sides = native + night, native + night + log
     return History(builds, log, variance, *sides, np.arange(count, dtype=np.int64))
 
@@ -78,7 +78,7 @@ def main() -> None:
         return make_history(rng, builds, virtual, native, options.boots)
 
     def judge(histories: Sequence[History]) -> list[Changes]:
-        return [changes(history, METRICS) for history in histories]
+        return [find_changes(history, METRICS) for history in histories]
 
     def report(name: str, hits: Sequence[bool], otava_hits: Sequence[bool] | None = None) -> None:
         otava = "" if otava_hits is None else f", Otava {np.mean(otava_hits):.1%}"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virtqual.history.builds import place_of
+from virtqual.history.builds import make_place
 from virtqual.session.log import LOG, Log
 from virtqual.session.summary import Summary, file_of, summaries
 from virtqual.verdict import Interval, Outcome, Verdict
@@ -97,8 +97,8 @@ def main() -> None:
         read_s = measure(lambda: list(summaries(directory)))
         nights = [summary for _, summary in summaries(directory) if isinstance(summary, Summary)]
         assert len(nights) == options.sessions
-        search_s = measure(lambda: place_of("site", "kvm", nights))
-        changed, *unchanged = place_of("site", "kvm", nights).metrics
+        search_s = measure(lambda: make_place("site", "kvm", nights))
+        changed, *unchanged = make_place("site", "kvm", nights).metrics
         assert changed.name.startswith("metric_0 ")
         false_alarms = sum(bool(metric.summary) for metric in unchanged)
     print(f"{options.sessions} sessions of {options.metrics} metrics, medians of five runs")

@@ -15,7 +15,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.speaking import write_output
 from virtqual.errors import UsageError, VirtqualError
-from virtqual.history.builds import Place, describe_changes, notes, place_of
+from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place
 from virtqual.references import project_references
 from virtqual.references.marks import load_marks
@@ -51,7 +51,7 @@ def command(
     if not selected:
         unread = f"; left out: {'; '.join(map(str, errors[:3]))}" if errors else ""
         raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
-    places = [place_of(*place, nights) for place, nights in group_by_place(selected)]
+    places = [make_place(*place, nights) for place, nights in group_by_place(selected)]
     marks = load_marks(paths.references())
     if output is not None:
         write_output(page.render_history(places, marks, [str(error) for error in errors]), output)
@@ -66,7 +66,7 @@ def command(
             for note in change.notes:
                 _console.print(_indent(Text(note, "dim")))
         _console.print("", _make_table(place))
-        for note in notes(place, marks, project_references().waivers):
+        for note in describe_notes(place, marks, project_references().waivers):
             _console.print(note, style="dim")
     for error in errors:
         _console.print(Text(f"left out: {error}", style="yellow"), soft_wrap=True)

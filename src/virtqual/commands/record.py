@@ -12,7 +12,8 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
-from virtqual.history import FALSE_ALARMS, Proposal, Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.history.native import FALSE_ALARMS
+from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from virtqual.files.wording import pluralize
-from virtqual.history.change_points import Changes, Drift, History, Step, changes
+from virtqual.history.change_points import Changes, History, Step, find_changes
 from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
@@ -45,7 +45,7 @@ class Level:
 
     @property
     def text(self) -> str:
-        """Such as ``1.05x (1.03-1.07)``, with the ends of an interval of 95 %."""
+        """The ratio with its interval of 95 %, such as ``1.05x (1.03-1.07)``."""
         sign = 1 if self.better == "lower" else -1
         ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
         return f"{format_ratio(math.exp(sign * self.log))} ({format_range(*ends)})"
@@ -76,17 +76,13 @@ class MetricHistory:
     @property
     def levels(self) -> list[Level]:
         """The overhead of each build, in the order of builds."""
-        weights = 1 / self.variances
-        return [
-            Level(
-                int(build),
-                float(np.average(self.history.log[of], weights=weights[of])),
-                1 / math.sqrt(float(weights[of].sum())),
-                self.better,
-            )
-            for build in np.unique(self.history.builds)
-            for of in [self.history.builds == build]
-        ]
+        levels = []
+        for build in np.unique(self.history.builds):
+            is_of_build = self.history.builds == build
+            weights = 1 / self.variances[is_of_build]
+            log = float(np.average(self.history.log[is_of_build], weights=weights))
+            levels.append(Level(int(build), log, 1 / math.sqrt(float(weights.sum())), self.better))
+        return levels
 
     @property
     def summary(self) -> str:
@@ -103,9 +99,12 @@ class MetricHistory:
             return "too few sessions"
         return self.summary or f"none >= {format_ratio(math.exp(self.changes.least), short=True)}x"
 
-    def in_time(self, number: int) -> Summary:
-        """Return a session by its place in time."""
-        return self.sessions[int(np.argsort(self.history.order)[number])]
+    @property
+    def largest_change(self) -> float:
+        """The largest change of ln(virtual/native), of a drift over all sessions."""
+        drift = self.changes.drift
+        total = abs(drift.rate) * len(self.sessions) if drift else 0.0
+        return max([total, *(abs(step.size) for step in self.changes.steps)])
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Place:
     metrics
         In the order of their largest change, the largest first.
     numbers
-        The number of each build, by `build_of`.
+        The number of each build by its key.
     """
 
     system: str
@@ -140,16 +139,12 @@ class Place:
             f"{pluralize(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         )
 
-    def build(self, session: Summary) -> str:
-        """Return the name of a session's build."""
-        return self.builds[self.number(session)]
-
     def number(self, session: Summary) -> int:
         """Return the number of a session's build."""
-        return self.numbers[build_of(session)]
+        return self.numbers[get_build_key(session)]
 
 
-def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
+def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
     """Return the history of a system and class; `nights` are its sessions in any order.
 
     A session without virtual values is left out if other sessions have some: its build is unknown.
@@ -158,213 +153,186 @@ def place_of(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> P
     in_time = [
         night for night in by_time if any(verdict.virtual is not None for verdict in night.verdicts)
     ] or by_time
-    keys = dict.fromkeys(map(build_of, in_time))
-    number = {key: index for index, key in enumerate(keys)}
-    ordered = sorted(in_time, key=lambda night: (number[build_of(night)], night.created))
-    rows_by_metric: dict[tuple[str, str], list[tuple[int, Verdict]]] = defaultdict(list)
-    for index, night in enumerate(ordered):
+    keys = list(dict.fromkeys(map(get_build_key, in_time)))
+    numbers = {key: number for number, key in enumerate(keys)}
+    sessions = sorted(in_time, key=lambda night: numbers[get_build_key(night)])
+    measured: dict[tuple[str, str], dict[int, Verdict]] = defaultdict(dict)
+    for index, night in enumerate(sessions):
         for verdict in night.verdicts:
-            usable = verdict.overhead is not None and verdict.spread is not None
-            # A session that also judges a change has two verdicts on one overhead.
-            rows = rows_by_metric[verdict.metric, verdict.setting]
-            if usable and verdict.outcome is not Outcome.INVALID and (not rows or rows[-1][0] != index):
-                rows.append((index, verdict))
-    builds = np.array([number[build_of(night)] for night in ordered], dtype=np.int64)
-    rank = {night.session: index for index, night in enumerate(in_time)}
-    measured = {metric: rows for metric, rows in rows_by_metric.items() if rows}
+            is_usable = verdict.overhead is not None and verdict.spread is not None
+            if is_usable and verdict.outcome is not Outcome.INVALID:
+                # A session that also judges a change has two verdicts on one overhead.
+                measured[verdict.metric, verdict.setting].setdefault(index, verdict)
+    builds = np.array([numbers[get_build_key(night)] for night in sessions], dtype=np.int64)
     metrics = []
-    for (metric, setting), rows in measured.items():
-        indices = [index for index, _ in rows]
-        sessions, verdicts = tuple(ordered[i] for i in indices), tuple(verdict for _, verdict in rows)
-        order = np.argsort(np.argsort([rank[session.session] for session in sessions]))
-        history = _make_history(builds[indices], verdicts, order)
-        metrics.append(
-            MetricHistory(
-                metric, setting, verdicts[0].better, sessions, history, changes(history, len(measured))
-            )
-        )
-    metrics.sort(key=_largest_change, reverse=True)
-    return Place(system, hypervisor_class, tuple(ordered), tuple(_names(keys)), tuple(metrics), number)
+    for (metric, setting), verdicts in measured.items():
+        of_metric = tuple(sessions[index] for index in verdicts)
+        order = np.argsort(np.argsort([night.created.timestamp() for night in of_metric], kind="stable"))
+        history = _make_history(builds[list(verdicts)], list(verdicts.values()), order)
+        better = next(iter(verdicts.values())).better
+        changes = find_changes(history, len(measured))
+        metrics.append(MetricHistory(metric, setting, better, of_metric, history, changes))
+    metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
+    return Place(system, hypervisor_class, tuple(sessions), _name_builds(keys), tuple(metrics), numbers)
 
 
 def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
     spreads = np.array([verdict.spread for verdict in verdicts], dtype=np.float64)
     pairs = np.array([verdict.pairs for verdict in verdicts])
     sign = 1 if verdicts[0].better == "lower" else -1
-    native, virtual = (
-        sign * np.log([value or math.nan for value in side])
-        for side in ([verdict.native for verdict in verdicts], [verdict.virtual for verdict in verdicts])
-    )
+    native = sign * np.log([verdict.native or math.nan for verdict in verdicts])
+    virtual = sign * np.log([verdict.virtual or math.nan for verdict in verdicts])
     log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])
-    return History(builds, log, shrunk(spreads**2, pairs) / pairs, native, virtual, order)
+    return History(builds, log, shrink_variances(spreads**2, pairs) / pairs, native, virtual, order)
 
 
-def shrunk(variances: Floats, pairs: Ints) -> Floats:
+def shrink_variances(variances: Floats, pairs: Ints) -> Floats:
     """Return the variances of pairs of a metric's sessions, shrunk towards their common variance.
 
-    The variance of four pairs is uncertain, and a session could weigh many times as much as another by
-    chance. Nights do differ: the common variance therefore counts for `MAX_HISTORY_DF` degrees of freedom.
+    The variance of four pairs is uncertain: without this a session could weigh many times as much as another
+    by chance. Nights do differ, so the common variance counts for `MAX_HISTORY_DF` degrees of freedom.
     """
     df = pairs - 1
     common = float((df * variances).sum() / df.sum())
-    drawn: Floats = (MAX_HISTORY_DF * common + df * variances) / (MAX_HISTORY_DF + df)
-    return np.maximum(drawn, 1e-12)
+    shrunk: Floats = (MAX_HISTORY_DF * common + df * variances) / (MAX_HISTORY_DF + df)
+    return np.maximum(shrunk, 1e-12)
 
 
-def build_of(session: Summary) -> tuple[str, ...]:
-    """Return all that makes a build what it is: sessions of one build are equal in it."""
-    own = tuple(f"{name}: {word}" for name, word in session.facts.items() if name.startswith(BUILD_PREFIX))
-    return session.hypervisor, *own
+def get_build_key(session: Summary) -> tuple[str, ...]:
+    """Return all that defines a session's build: its name and the facts of the hypervisor."""
+    facts = (f"{name}: {text}" for name, text in session.facts.items() if name.startswith(BUILD_PREFIX))
+    return session.hypervisor, *facts
 
 
-def _names(keys: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield a name for each build: those of the same name get what not all of them have."""
-    listed = list(keys)
-    alike: dict[str, list[set[str]]] = defaultdict(list)
-    for key in listed:
-        alike[key[0]].append(set(_words(key)))
-    for key in listed:
-        common = set.intersection(*alike[key[0]])
-        own = [word for word in _words(key) if word not in common]
-        yield key[0] if len(alike[key[0]]) == 1 else f"{key[0]} [{' '.join(own) or 'nothing of the others'}]"
+def _name_builds(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return a name for each build; builds of the same name get the words that not all of them have."""
+    words = {key: [word for fact in key[1:] for word in fact.partition(": ")[2].split()] for key in keys}
+    words_by_name: dict[str, list[set[str]]] = defaultdict(list)
+    for key in keys:
+        words_by_name[key[0]].append(set(words[key]))
+    names = []
+    for key in keys:
+        namesakes = words_by_name[key[0]]
+        own = [word for word in words[key] if word not in set.intersection(*namesakes)]
+        suffix = f" [{' '.join(own) or 'nothing of the others'}]" if len(namesakes) > 1 else ""
+        names.append(key[0] + suffix)
+    return tuple(names)
 
 
-def _words(key: tuple[str, ...]) -> list[str]:
-    return [word for fact in key[1:] for word in fact.partition(": ")[2].split()]
-
-
-def _largest_change(metric: MetricHistory) -> float:
-    drift = metric.changes.drift
-    total = abs(drift.rate) * len(metric.sessions) if drift else 0.0
-    return max([total, *(abs(step.size) for step in metric.changes.steps)])
-
-
-def changed(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
-    """Yield what else two sessions differ in, beside the build's name: the facts, before, after.
+def compare_facts(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
+    """Yield the facts in which two sessions differ, beside the build's name: names, before, after.
 
     Facts that changed alike are named together.
     """
-    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    names_by_change: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in dict.fromkeys((*before.facts, *after.facts)):
-        then, now = (session.facts.get(name, "not said") for session in (before, after))
-        if name not in _SESSION_FACTS and then != now:
-            alike[_differing(then, now)].append(name)
-    for (then, now), names in alike.items():
-        # The place already names the builds.
+        old, new = (session.facts.get(name, "not said") for session in (before, after))
+        if name not in _SESSION_FACTS and old != new:
+            names_by_change[_shorten_change(old, new)].append(name)
+    for (old, new), names in names_by_change.items():
+        # The change already names the builds.
         if _NAME_FACT not in names:
-            yield ", ".join(names), then, now
+            yield ", ".join(names), old, new
 
 
-def _differing(then: str, now: str) -> tuple[str, str]:
-    """Return two words of a fact as people compare them: settings that differ, the start of a digest."""
-    words = [_DIGEST.sub(lambda digest: digest[0][:12], word).split() for word in (then, now)]
-    if any("=" in word for word in words[0] + words[1]):
-        own = [[word for word in words[side] if word not in words[1 - side]] for side in (0, 1)]
-        words = own if any(own) else words
-    before, after = (" ".join(side) or "nothing" for side in words)
-    return before, after
+def _shorten_change(old: str, new: str) -> tuple[str, str]:
+    """Return two texts of a fact as people compare them: settings that differ, the start of a digest."""
+    before, after = (_DIGEST.sub(lambda digest: digest[0][:12], text).split() for text in (old, new))
+    if any("=" in word for word in before + after):
+        removed = [word for word in before if word not in after]
+        added = [word for word in after if word not in before]
+        if removed or added:
+            before, after = removed, added
+    return " ".join(before) or "nothing", " ".join(after) or "nothing"
 
 
 @dataclass(frozen=True)
 class ChangeText:
-    """The text of a change: its place and its metrics.
+    """The text of a change.
 
     Attributes
     ----------
     where
         Such as ``between QEMU 9.1 and QEMU 9.2``.
     metrics
-        The name of each metric that changed at this place, and the size of its change.
+        The name of each metric that changed there, and the size of its change.
     notes
         Other facts that changed, marks, and the build to measure next; a sentence each.
     """
 
     where: str
     metrics: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
     """Return the texts of all steps in the order of builds, and of drifts after them."""
-    steps: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
+    steps_by_place: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
     for metric in place.metrics:
         for step in metric.changes.steps:
             ends = metric.sessions[step.first - 1], metric.sessions[step.last]
-            within = [end.session for end in ends] if step.cause == "within" else []
-            steps[*map(place.number, ends), step.cause, *within].append((metric, step))
-    texts = [_describe_steps(place, steps[key], marks) for key in sorted(steps)]
+            names = [end.session for end in ends] if step.cause == "within" else []
+            steps_by_place[*map(place.number, ends), step.cause, *names].append((metric, step))
+    texts = [_describe_steps(place, steps_by_place[key], marks) for key in sorted(steps_by_place)]
     for metric in place.metrics:
-        if metric.changes.drift:
-            texts.append(_describe_drift(metric, metric.changes.drift))
+        if drift := metric.changes.drift:
+            in_time = sorted(metric.sessions, key=lambda session: session.created)
+            where = (
+                f"a drift since {in_time[drift.since].session}, noticed at {in_time[drift.noticed].session}"
+            )
+            size = f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%})"
+            rate = f"{size} {'slower' if drift.rate > 0 else 'faster'} a session"
+            texts.append(ChangeText(where, ((metric.name, rate),)))
     return texts
 
 
 def _describe_steps(
     place: Place, steps: Sequence[tuple[MetricHistory, Step]], marks: Sequence[Mark]
 ) -> ChangeText:
-    """Return the text of the steps of several metrics at one place."""
+    """Return the text of the steps of several metrics between the same builds or sessions."""
     metric, step = steps[0]
-    first, last = metric.sessions[step.first - 1], metric.sessions[step.last]
-    before, after = first, last
-    where = f"between {place.build(first)} and {place.build(last)}"
+    before, after = metric.sessions[step.first - 1], metric.sessions[step.last]
+    first, last = place.number(before), place.number(after)
     if step.cause == "within":
-        sessions = f"{first.session} and {last.session}"
-        where = f"between two sessions of {place.build(last)}, {sessions}: the machine's, or the boot's"
+        sessions = f"{before.session} and {after.session}"
+        where = f"between two sessions of {place.builds[last]}, {sessions}: the machine's, or the boot's"
     else:
+        where = f"between {place.builds[first]} and {place.builds[last]}"
+        if step.cause == "native":
+            where += ", by the native side alone: the machine's, and not the build's"
         # The sessions of both builds that are nearest in time differ in the fewest other facts.
         first_nights, last_nights = (
-            [session for session in place.sessions if place.number(session) == place.number(end)]
-            for end in (first, last)
+            [session for session in place.sessions if place.number(session) == build]
+            for build in (first, last)
         )
         before, after = min(
             product(first_nights, last_nights), key=lambda pair: abs(pair[1].created - pair[0].created)
         )
-        if step.cause == "native":
-            where += ", by the native side alone: the machine's, and not the build's"
-    texts = [f"changed with it: {names}: {old} -> {new}" for names, old, new in changed(before, after)]
-    for mark in marks_between(marks, place.system, *sorted((before.created, after.created))):
-        texts.append(f"marked between them: {mark.what}, {mark.date}")
-    if step.cause == "build":
-        texts.append(_next_build(place, place.number(first), place.number(last)))
-    return ChangeText(where, tuple((metric.name, _format_size(step)) for metric, step in steps), tuple(texts))
+    notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in compare_facts(before, after)]
+    begin, end = sorted((before.created.date(), after.created.date()))
+    for mark in marks:
+        if mark.system in ("", place.system) and begin <= mark.date <= end:
+            notes.append(f"marked between them: {mark.what}, {mark.date}")
+    if step.cause == "build" and last - first > 1:
+        notes.append(f"test next: {place.builds[(first + last) // 2]}, which is in the middle of these")
+    elif step.cause == "build":
+        notes.append(
+            "test next: a build from between these two, if there is one; else what changed, one at a time"
+        )
+    return ChangeText(where, tuple((metric.name, _format_size(step)) for metric, step in steps), tuple(notes))
 
 
 def _format_size(step: Step) -> str:
-    """Return such as ``1.22x slower (1.20-1.24)``, with the ends of an interval of 95 %."""
+    """Return the ratio of a step with its interval of 95 %, such as ``1.22x slower (1.20-1.24)``."""
     size, reach = abs(step.size), 1.96 * step.error
     ends = format_range(math.exp(size - reach), math.exp(size + reach))
-    return f"{format_ratio(math.exp(size))} {_direction(step.size)} ({ends})"
+    return f"{format_ratio(math.exp(size))} {'slower' if step.size > 0 else 'faster'} ({ends})"
 
 
-def _direction(change: float) -> str:
-    return "slower" if change > 0 else "faster"
-
-
-def _next_build(place: Place, first: int, last: int) -> str:
-    """Return which build to measure next: the middle one of the builds that the step may lie between."""
-    if last - first > 1:
-        return f"test next: {place.builds[(first + last) // 2]}, which is in the middle of these"
-    return "test next: a build from between these two, if there is one; else what changed, one at a time"
-
-
-def _describe_drift(metric: MetricHistory, drift: Drift) -> ChangeText:
-    """Return the text of a drift."""
-    since, noticed = (metric.in_time(number).session for number in (drift.since, drift.noticed))
-    size = f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%})"
-    rate = f"{size} {_direction(drift.rate)} a session"
-    return ChangeText(f"a drift since {since}, noticed at {noticed}", ((metric.name, rate),), ())
-
-
-def notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
+def describe_notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
     """Yield the marks of a system, and the waivers of its class."""
     yield from (f"{mark.date}: {mark.what}" for mark in marks if mark.system in ("", place.system))
     today = datetime.now(UTC).date()
     for waiver in waivers:
         if waiver.hypervisor_class == place.hypervisor_class:
             yield f"{waiver.build}: {waiver.text(today)}"
-
-
-def marks_between(marks: Iterable[Mark], system: str, begin: datetime, end: datetime) -> list[Mark]:
-    """Return the marks of a system from one time to another, in either order."""
-    days = sorted((begin.date(), end.date()))
-    return [mark for mark in marks if mark.system in ("", system) and days[0] <= mark.date <= days[1]]

@@ -9,32 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from virtqual.history.resolution import least_noise
-from virtqual.verdict.pairs import Series
+from virtqual.history.noise_entries import NoHistoryError, estimate_rounding
+from virtqual.verdict.pairs import SIDES, Series
 
 #: How often a sound machine may miss one of its references, per run of a check.
 FALSE_ALARMS = 0.001
-LEAST_RUNS = 4
+MIN_REFERENCE_RUNS = 4
 
 
 @dataclass(frozen=True)
 class Reference:
     """One reference in ReFrame's terms.
 
-    Parameters
+    Attributes
     ----------
     variable
         Name of the performance variable.
-    value
-        Median of the native runs, in `unit`.
     lower, upper
         Tolerances as fractions, lower negative.
-    unit
-        Unit of the metric.
-    runs
-        Number of native runs.
     spread
-        Standard deviation of ln(value).
+        Standard deviation of ln(value) over the runs.
     """
 
     variable: str
@@ -47,37 +41,35 @@ class Reference:
 
 
 def reference_entries(series: Sequence[Series], false_alarms: float = FALSE_ALARMS) -> list[Reference]:
-    """Return the references that native runs of one series in several sessions support.
+    """Return a reference for each size of one series, from its native runs in several sessions.
 
     The tolerance is the prediction interval of one more run: a sound machine misses it on either side
     in `false_alarms` of all runs at most (of a curve: of all its sizes together).
 
-    Returns
-    -------
-    list of Reference
-        One for each size; empty if there are fewer than 4 native runs.
+    Raises
+    ------
+    NoHistoryError
+        There are fewer than 4 native runs.
     """
-    values = np.concatenate([session.values("native") for session in series]) if series else np.empty((0, 1))
+    values = np.concatenate([session.values("native") for session in series])
     runs, width = values.shape
-    if runs < LEAST_RUNS:
-        return []
+    if runs < MIN_REFERENCE_RUNS:
+        raise NoHistoryError(f"{runs} native runs, {MIN_REFERENCE_RUNS} are the least for a reference")
     logs = np.log(values)
-    level = false_alarms / 2 / width
-    # That of one run; the noise of a pair is that of two.
-    rounding = least_noise(series) / math.sqrt(2)
+    quantile = -float(special.stdtrit(runs - 1, false_alarms / 2 / width))
+    # Runs that show the same digits may differ by less than these show; a pair's noise is that of two runs.
+    all_values = np.concatenate([session.values(side) for session in series for side in SIDES])
+    spreads = np.maximum(logs.std(axis=0, ddof=1), estimate_rounding(all_values) / math.sqrt(2))
     metric, points = series[0].metric, series[0].points
     entries = []
-    for i in range(width):
-        # Runs that show the same digits may differ by less than these show.
-        spread = max(float(logs[:, i].std(ddof=1)), float(rounding[i]))
-        reach = -float(special.stdtrit(runs - 1, level)) * spread * math.sqrt(1 + 1 / runs)
-        middle = math.exp(float(np.median(logs[:, i])))
+    for index, (middle, spread) in enumerate(zip(np.median(logs, axis=0), spreads.tolist(), strict=True)):
+        reach = quantile * spread * math.sqrt(1 + 1 / runs)
         entries.append(
             Reference(
-                variable=f"{metric.name}_{points[i]:g}" if points else metric.name,
-                value=float(f"{middle:.5g}"),
-                lower=-_up(-math.expm1(-reach)),
-                upper=_up(math.expm1(reach)),
+                variable=f"{metric.name}_{points[index]:g}" if points else metric.name,
+                value=float(f"{math.exp(float(middle)):.5g}"),
+                lower=-_round_up(-math.expm1(-reach)),
+                upper=_round_up(math.expm1(reach)),
                 unit=metric.unit,
                 runs=runs,
                 spread=float(f"{spread:.3g}"),
@@ -86,6 +78,6 @@ def reference_entries(series: Sequence[Series], false_alarms: float = FALSE_ALAR
     return entries
 
 
-def _up(fraction: float) -> float:
+def _round_up(fraction: float) -> float:
     """Round a tolerance up to a tenth of a per cent."""
     return math.ceil(fraction * 1000 - 1e-9) / 1000

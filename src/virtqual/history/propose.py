@@ -4,57 +4,56 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from virtqual.history.history import NoHistoryError, noise_entry
-from virtqual.history.native import FALSE_ALARMS, Reference, reference_entries
+from virtqual.history.native import FALSE_ALARMS, reference_entries
+from virtqual.history.noise_entries import NoHistoryError, noise_entry
 from virtqual.history.survey import host_entry
 from virtqual.verdict.pairs import Series
+
+ContentT = TypeVar("ContentT", CommentedMap, CommentedSeq)
 
 
 @dataclass(frozen=True)
 class RecordedSeries:
-    """One series of a session and the check that measured it.
-
-    Parameters
-    ----------
-    check
-        Class name of the check with its parameters, as sessions name it: ``Memory %threads=one``.
-    series
-        The pairs of the series.
-    """
+    """One series of a session, and the check that measured it, such as ``Memory %threads=one``."""
 
     check: str
     series: Series
 
+    @property
+    def check_class(self) -> str:
+        """Name of the check's class."""
+        return self.check.split(" ", 1)[0]
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """Parameters of the check by name; a number is one, as ReFrame compares with the parameter itself."""
+        parameters = sorted(re.findall(r"%(\w+)=(\S+)", self.check))
+        return {name: int(value) if value.isdigit() else value for name, value in parameters}
+
 
 @dataclass(frozen=True)
 class Recorded:
-    """The part of a stored session that `propose` uses.
+    """The part of a stored session that references are made of.
 
-    Parameters
+    Attributes
     ----------
-    session
-        Id of the session.
     date
-        ISO date on which it was made.
-    system
-        Name of the system.
+        ISO date on which the session began.
     build
         Hypervisor build of the virtual side; noise is pooled within one build.
     cpu
         CPU model of the native side.
-    stack
-        Hash of the software stack.
-    series
-        The series that it measured.
     left_out
         Sentences: which of its series are not taken, and why.
     """
@@ -71,24 +70,12 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Proposal:
-    """One file as it is and as it should be.
-
-    Parameters
-    ----------
-    path
-        The file.
-    before
-        Text of the file; empty if it does not exist.
-    after
-        The text proposed.
-    notes
-        Sentences: what was left out, and why.
-    """
+    """One file as it is (empty if it does not exist) and as it should be; `notes` say what was left out."""
 
     path: Path
     before: str
     after: str
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
 
     @property
     def diff(self) -> str:
@@ -105,207 +92,169 @@ class Proposal:
 def propose(
     sessions: Sequence[Recorded], directory: Path, false_alarms: float = FALSE_ALARMS
 ) -> list[Proposal]:
-    """Propose references for the system that the sessions were made on.
+    """Propose references and noise for the system that the sessions were made on.
 
-    Parameters
-    ----------
-    sessions
-        Of one system and one software stack: numbers of two stacks are not one reference. One that is
-        named twice counts once.
-    directory
-        ``references/systems``. Nothing is written.
-    false_alarms
-        How often a sound machine may miss a reference.
+    `directory` is ``references/systems``; nothing is written. A session that is named twice counts once.
+    `false_alarms` is how often a sound machine may miss a reference.
 
     Raises
     ------
     ValueError
-        If there is no session, or they are of several systems, CPU models or stacks, or measured a curve
+        There is no session, or they are of several systems, CPU models or stacks, or measured a curve
         at other sizes.
     """
-    sessions = _alike(sessions)
+    sessions = _unite(sessions)
     system = directory / sessions[0].system
-    proposals = [
-        _native(name, sessions, system, false_alarms)
-        for name in sorted({_class(recorded.check) for s in sessions for recorded in s.series})
-    ]
-    return [p for p in [*proposals, _noise(sessions, system)] if p.diff or p.notes]
+    names = sorted({recorded.check_class for session in sessions for recorded in session.series})
+    proposals = [_propose_native(name, sessions, system, false_alarms) for name in names]
+    proposals.append(_propose_noise(sessions, system / "noise.yaml"))
+    return [proposal for proposal in proposals if proposal.diff or proposal.notes]
 
 
 def propose_hosts(sessions: Sequence[Recorded], directory: Path, carrying: Collection[str]) -> list[Proposal]:
     """Propose how much the hosts of both sides differ at most, from native runs on all of them.
 
-    Parameters
-    ----------
-    sessions
-        Of one system, one CPU model and one software stack; see `propose`.
-    directory
-        ``references/systems``. Nothing is written.
-    carrying
-        Names of the hosts that carry VMs; all other hosts are native ones.
+    `directory` is ``references/systems``; `carrying` names the hosts that carry VMs, all others are native.
 
     Raises
     ------
     ValueError
-        See `propose`; also if nothing was measured natively on hosts of both sides often enough.
+        See `propose`; also if no series was measured natively on hosts of both sides often enough.
     """
-    sessions = _alike(sessions)
-    path = directory / sessions[0].system / "hosts.yaml"
-    notes, entries = [], CommentedSeq()
-    for (_, series_id), series in _groups(sessions).items():
-        try:
-            entries.append(_flow(host_entry(series, carrying)))
-        except NoHistoryError as error:
-            notes.append(f"{path}: {series_id}: {error}")
+    sessions = _unite(sessions)
+    system = sessions[0].system
+    path = directory / system / "hosts.yaml"
+    entries, notes = _make_entries(sessions, path, partial(host_entry, carrying=carrying))
     if not entries:
         raise ValueError(
             f"no series has been surveyed (hosts that carry VMs, by extras.nodes_of_hosts of the virtual "
             f"partition: {', '.join(sorted(carrying))}): {notes[0] if notes else 'nothing was measured'}"
         )
-    content = CommentedMap()
-    content["schema"] = "virtqual-hosts/1"
-    content["made_of"] = _made_of(sessions)
-    content["hosts"] = entries
-    text = _text(content, f"Differences of the hosts of {sessions[0].system}; proposed by `virtqual record`.")
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [Proposal(path, before, text, tuple(notes))]
+    content = {"schema": "virtqual-hosts/1", "made_of": _describe_origin(sessions), "hosts": entries}
+    return [_make_proposal(path, f"Differences of the hosts of {system}", content, notes)]
 
 
-def _alike(sessions: Sequence[Recorded]) -> list[Recorded]:
+def _unite(sessions: Sequence[Recorded]) -> list[Recorded]:
     """Return sessions, each once, that can make one reference."""
     sessions = list({session.session: session for session in sessions}.values())
-    for part in ("system", "stack", "cpu"):
-        found = sorted({str(getattr(session, part)) for session in sessions})
-        if len(found) != 1:
+    for field in ("system", "stack", "cpu"):
+        values = sorted({str(getattr(session, field)) for session in sessions})
+        if len(values) != 1:
             raise ValueError(
-                f"references are made of sessions with one {part}; found {', '.join(found) or 'none'}."
+                f"references are made of sessions with one {field}; found {', '.join(values) or 'none'}."
             )
     return sessions
 
 
-def _class(check: str) -> str:
-    return check.split(" ", 1)[0]
-
-
-def _parameters(check: str) -> dict[str, str | int]:
-    found = re.findall(r"%(\w+)=(\S+)", check)
-    # ReFrame compares with the parameter itself, which may be a number.
-    return {name: int(value) if value.isdigit() else value for name, value in found}
-
-
-def _groups(sessions: Iterable[Recorded], name: str | None = None) -> dict[tuple[str, str], list[Series]]:
-    """Return the series of all sessions by check and id."""
-    groups: dict[tuple[str, str], list[Series]] = {}
-    first: dict[tuple[str, str], str] = {}
+def _group_series(sessions: Sequence[Recorded]) -> Iterator[tuple[RecordedSeries, list[Series]]]:
+    """Yield each series of a check, as the first session has it, with the series of all sessions."""
+    groups: dict[tuple[str, str], list[tuple[str, RecordedSeries]]] = defaultdict(list)
     for session in sessions:
         for recorded in session.series:
-            if name is None or _class(recorded.check) == name:
-                key = recorded.check, recorded.series.id
-                group = groups.setdefault(key, [])
-                before = first.setdefault(key, session.session)
-                if group and group[0].points != recorded.series.points:
-                    raise ValueError(
-                        f"sessions {before} and {session.session} measured {key[1]} at other sizes "
-                        f"({_sizes(group[0])}; {_sizes(recorded.series)}): name sessions of one kind."
-                    )
-                group.append(recorded.series)
-    return groups
+            groups[recorded.check, recorded.series.id].append((session.session, recorded))
+    for group in groups.values():
+        first_session, first = group[0]
+        for session_id, recorded in group:
+            if recorded.series.points != first.series.points:
+                raise ValueError(
+                    f"sessions {first_session} and {session_id} measured {first.series.id} at other sizes "
+                    f"({_describe_sizes(first.series)}; {_describe_sizes(recorded.series)}): "
+                    "name sessions of one kind."
+                )
+        yield first, [recorded.series for _, recorded in group]
 
 
-def _sizes(series: Series) -> str:
+def _describe_sizes(series: Series) -> str:
     points = series.points
     return f"{len(points)} from {points[0]:g} to {points[-1]:g}" if points else "none"
 
 
-def _native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms: float) -> Proposal:
-    """Return the proposal for one check, in the form that ReFrame's ``$ref`` reads."""
+def _propose_native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms: float) -> Proposal:
+    """Return the proposal for the checks of one class, in the form that ReFrame's ``$ref`` reads."""
     path = system / f"{name}.yaml"
-    notes: list[str] = []
+    notes, provenance = [], []
     references = CommentedMap()
-    provenance = CommentedSeq()
-    index: list[str] = []
-    for (check, series_id), series in _groups(sessions, name).items():
-        parameters = _parameters(check)
-        index = sorted(parameters) or index
-        entries = reference_entries(series, false_alarms)
-        if not entries:
-            runs = sum(len(measured.valid) for measured in series)
-            notes.append(f"{path}: {series_id} has {runs} native runs; 4 are the least for a reference")
+    for recorded, series in _group_series(sessions):
+        if recorded.check_class != name:
             continue
-        keys = [parameters[parameter] for parameter in sorted(parameters)]
-        _put(references, keys or [f"{sessions[0].system}:native"], entries)
-        provenance.append(_provenance(series_id, entries, false_alarms))
-    content = CommentedMap()
-    content["schema"] = "virtqual-native/1"
-    content["made_of"] = _made_of(sessions)
-    content["provenance"] = provenance
-    if index:
-        order = CommentedSeq(index)
-        order.fa.set_flow_style()
-        references.insert(0, "$index", order)
-    content[name] = references
-    text = _text(content, f"Native references of {sessions[0].system}; proposed by `virtqual record`.")
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    return Proposal(path, before, text if provenance else before, tuple(notes))
-
-
-def _put(references: CommentedMap, keys: Sequence[str | int], entries: Sequence[Reference]) -> None:
-    """Write the references of one series where ReFrame looks for them: below the check's parameters."""
-    place = references
-    for key in keys:
-        place = place.setdefault(key, CommentedMap())
-    for entry in entries:
-        value = CommentedSeq([entry.value, entry.lower, entry.upper, entry.unit])
-        value.fa.set_flow_style()
-        place[entry.variable] = value
-
-
-def _provenance(series_id: str, entries: Sequence[Reference], false_alarms: float) -> CommentedMap:
-    spread = max(entry.spread for entry in entries)
-    return _flow(
-        {"series": series_id, "runs": entries[0].runs, "spread": spread, "false_alarms": false_alarms}
-    )
-
-
-def _noise(sessions: Sequence[Recorded], system: Path) -> Proposal:
-    """Return the proposal for the system's noise."""
-    path = system / "noise.yaml"
-    latest = max(sessions, key=lambda session: (session.date, session.session))
-    same = [session for session in sessions if session.build == latest.build]
-    source = f"{len(same)} sessions, {same[0].session} to {latest.session}, build {latest.build}"
-    notes, entries = [], CommentedSeq()
-    for (_, series_id), series in _groups(same).items():
         try:
-            entries.append(_flow(noise_entry(series, source)))
+            entries = reference_entries(series, false_alarms)
         except NoHistoryError as error:
-            notes.append(f"{path}: {series_id}: {error}")
-    content = CommentedMap()
-    content["schema"] = "virtqual-noise/1"
-    content["noise"] = entries
-    text = _text(content, f"A/A history of {latest.system}; proposed by `virtqual record`.")
+            notes.append(f"{path}: {recorded.series.id}: {error}")
+            continue
+        parameters = recorded.parameters
+        if parameters:
+            references.setdefault("$index", _in_one_line(CommentedSeq(parameters)))
+        # ReFrame looks for references below the check's parameters.
+        place = references
+        for key in parameters.values() or [f"{sessions[0].system}:native"]:
+            place = place.setdefault(key, CommentedMap())
+        for entry in entries:
+            tolerance = [entry.value, entry.lower, entry.upper, entry.unit]
+            place[entry.variable] = _in_one_line(CommentedSeq(tolerance))
+        origin = {
+            "series": recorded.series.id,
+            "runs": entries[0].runs,
+            "spread": max(entry.spread for entry in entries),
+            "false_alarms": false_alarms,
+        }
+        provenance.append(_in_one_line(CommentedMap(origin)))
+    content = {
+        "schema": "virtqual-native/1",
+        "made_of": _describe_origin(sessions),
+        "provenance": provenance,
+        name: references,
+    }
+    return _make_proposal(path, f"Native references of {system.name}", content if provenance else None, notes)
+
+
+def _propose_noise(sessions: Sequence[Recorded], path: Path) -> Proposal:
+    """Return the proposal for the noise of a system under the build of its latest session."""
+    latest = max(sessions, key=lambda session: (session.date, session.session))
+    alike = [session for session in sessions if session.build == latest.build]
+    source = f"{len(alike)} sessions, {alike[0].session} to {latest.session}, build {latest.build}"
+    entries, notes = _make_entries(alike, path, partial(noise_entry, source=source))
+    content = {"schema": "virtqual-noise/1", "noise": entries}
+    return _make_proposal(path, f"A/A history of {latest.system}", content if entries else None, notes)
+
+
+def _make_entries(
+    sessions: Sequence[Recorded], path: Path, make_entry: Callable[[list[Series]], dict[str, Any]]
+) -> tuple[list[CommentedMap], list[str]]:
+    """Return an entry for each series, and notes on those with too few runs."""
+    entries, notes = [], []
+    for recorded, series in _group_series(sessions):
+        try:
+            entries.append(_in_one_line(CommentedMap(make_entry(series))))
+        except NoHistoryError as error:
+            notes.append(f"{path}: {recorded.series.id}: {error}")
+    return entries, notes
+
+
+def _describe_origin(sessions: Sequence[Recorded]) -> dict[str, Any]:
+    return {
+        "sessions": _in_one_line(CommentedSeq(session.session for session in sessions)),
+        "date": max(session.date for session in sessions),
+        "cpu": sessions[0].cpu,
+        "stack": sessions[0].stack,
+    }
+
+
+def _in_one_line(content: ContentT) -> ContentT:
+    content.fa.set_flow_style()
+    return content
+
+
+def _make_proposal(
+    path: Path, title: str, content: Mapping[str, Any] | None, notes: Sequence[str]
+) -> Proposal:
+    """Return the proposal of a file's content; without content the file stays as it is."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    return Proposal(path, before, text if entries else before, tuple(notes))
-
-
-def _made_of(sessions: Sequence[Recorded]) -> CommentedMap:
-    made_of = CommentedMap()
-    made_of["sessions"] = CommentedSeq(session.session for session in sessions)
-    made_of["sessions"].fa.set_flow_style()
-    made_of["date"] = max(session.date for session in sessions)
-    made_of["cpu"] = sessions[0].cpu
-    made_of["stack"] = sessions[0].stack
-    return made_of
-
-
-def _flow(data: dict[str, Any]) -> CommentedMap:
-    flow = CommentedMap(data)
-    flow.fa.set_flow_style()
-    return flow
-
-
-def _text(content: CommentedMap, title: str) -> str:
-    yaml = YAML(typ="rt")
-    yaml.width = 110
-    stream = StringIO()
-    yaml.dump(content, stream)
-    return f"# {title}\n{stream.getvalue()}"
+    after = before
+    if content:
+        yaml = YAML(typ="rt")
+        yaml.width = 110
+        stream = StringIO()
+        yaml.dump(CommentedMap(content), stream)
+        after = f"# {title}; proposed by `virtqual record`.\n{stream.getvalue()}"
+    return Proposal(path, before, after, tuple(notes))

@@ -26,7 +26,7 @@ from virtqual import paths
 from virtqual.files.records import write_file
 from virtqual.files.wording import list_names, printable
 from virtqual.harness.process import pattern
-from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, notes
+from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, describe_notes
 from virtqual.references import project_references
 from virtqual.references.marks import Mark
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
@@ -129,7 +129,7 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], left: Sequenc
                 "changes": describe_changes(place, marks),
                 "metrics": [_course(one) for one in place.metrics],
                 "builds": list(_builds(place)),
-                "notes": list(notes(place, marks, project_references().waivers)),
+                "notes": list(describe_notes(place, marks, project_references().waivers)),
             }
             for place in places
         ],

@@ -8,7 +8,8 @@ import pytest
 from made_series import REFERENCES, samples_of
 
 from virtqual.errors import UsageError
-from virtqual.history import Recorded, RecordedSeries, noise_entry, propose
+from virtqual.history.noise_entries import noise_entry
+from virtqual.history.propose import Recorded, RecordedSeries, propose
 from virtqual.references import load_references
 from virtqual.verdict.estimate import timer_noise
 from virtqual.verdict.pairs import pair_up

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from made_series import REFERENCES
 
-from virtqual.history import NoHistoryError, Recorded, RecordedSeries, host_entry, propose_hosts
+from virtqual.history.noise_entries import NoHistoryError
+from virtqual.history.propose import Recorded, RecordedSeries, propose_hosts
+from virtqual.history.survey import host_entry
 from virtqual.references import load_references
 from virtqual.verdict.pairs import Sample, pair_up
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from made_runs import made_run, session_of
-from virtqual.history.builds import build_of
+from virtqual.history.builds import get_build_key
 from virtqual.identity import Host, gather, readers
 from virtqual.session.summary import Summary
 
@@ -27,5 +27,5 @@ def on(**host):
     ],
 )
 def test_what_hosts_of_vms_say_is_part_of_the_build(before, after):
-    assert build_of(on(**before)) != build_of(on(**after))
-    assert build_of(on(**before)) == build_of(on(**before, governor="performance"))
+    assert get_build_key(on(**before)) != get_build_key(on(**after))
+    assert get_build_key(on(**before)) == get_build_key(on(**before, governor="performance"))

@@ -1,0 +1,192 @@
+"""The noise of a metric, estimated from stored sessions."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from virtqual.verdict.estimate import history, timer_noise
+from virtqual.verdict.noise import Prior
+from virtqual.verdict.pairs import SIDES, Floats, Series
+
+MIN_NOISE_DF = 6
+MIN_BOOTS = 3
+MIN_PAIR_SIGMA = 1e-4
+"""Smallest standard deviation of a pair's log difference, a hundredth of a budget of 1 %: no two runs of a
+program are known to be nearer to each other, however many digits they show."""
+
+
+class NoHistoryError(ValueError):
+    """There are too few runs to estimate their noise."""
+
+
+def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
+    """Return the entry of a noise file for one series, from its sessions under one hypervisor build.
+
+    The noise is that of a session's pairs around their mean, so that the overhead does not matter. Sessions
+    with fewer than two valid pairs are left out. `source` tells the reviewer which sessions these are.
+
+    Raises
+    ------
+    NoHistoryError
+        The sessions have fewer than 6 degrees of freedom together.
+    """
+    usable = [session for session in series if len(session.valid) >= 2]
+    df = sum(len(session.valid) - 1 for session in usable)
+    if df < MIN_NOISE_DF:
+        raise NoHistoryError(
+            f"{df} degrees of freedom, {MIN_NOISE_DF} are the least that is called a history"
+        )
+    entry: dict[str, Any] = {"metric": usable[0].metric.name, "setting": usable[0].setting}
+    values = np.concatenate([session.values(side) for session in usable for side in SIDES])
+    rounding = estimate_rounding(values)
+    # Shape (n_points, n_sessions, n_pairs), NaN if a session has fewer pairs.
+    d = np.full((usable[0].width, len(usable), max(len(session.valid) for session in usable)), np.nan)
+    for index, session in enumerate(usable):
+        d[:, index, : len(session.valid)] = session.differences.T
+    if usable[0].points:
+        # The mean of a curve is judged beside its sizes, and the rounding of many sizes averages out in it.
+        mean_rounding = math.sqrt(float(np.mean(rounding**2)) / len(rounding))
+        d = np.concatenate([d, d.mean(axis=0, keepdims=True)])
+        sigma, weight = history(d, np.append(rounding, mean_rounding))
+        entry |= _make_curve(usable, sigma[:-1], float(sigma[-1]))
+    else:
+        sigma, weight = history(d, rounding)
+        entry["sigma"] = round_up(float(sigma[0]))
+    # How much nights differ is one property of a machine, of which each size gives a rough estimate.
+    entry["df"] = float(f"{np.median(weight):.2g}")
+    entry |= _estimate_boots(usable)
+    entry["source"] = source
+    return entry
+
+
+def _make_curve(series: Sequence[Series], sigma: Floats, mean_sigma: float) -> dict[str, Any]:
+    """Return the noise of a curve's sizes such that the mean over the sizes has the noise `mean_sigma`."""
+    # The variance of deviations from a session's mean is scaled to that of a pair.
+    residuals = np.concatenate(
+        [(d - d.mean(axis=0)) * math.sqrt(len(d) / (len(d) - 1)) for d in (s.differences for s in series)]
+    )
+    correlation = _correlate_neighbours(residuals / sigma, _estimate_shared(residuals) / float(sigma.mean()))
+
+    def subtract(common: float) -> Floats:
+        """Return the noise of each size beyond what the whole curve shares."""
+        own: Floats = np.sqrt(np.maximum(sigma**2 - common**2, (0.1 * sigma) ** 2))
+        return own
+
+    def mean_variance(common: float, correlation: float) -> float:
+        own = tuple(subtract(common).tolist())
+        prior = Prior(sigma=own, df=1, source="estimated", correlation=correlation, common=common)
+        return float(np.mean(prior.covariance(len(sigma))))
+
+    common = 0.0
+    if len(sigma) > 1:
+        commons = np.linspace(0, float(np.min(sigma)), 101)
+        common = float(np.interp(mean_sigma**2, [mean_variance(c, correlation) for c in commons], commons))
+        if mean_variance(common, correlation) < mean_sigma**2:
+            # A single quiet size must not make the mean of the loud ones seem quiet.
+            correlations = np.linspace(correlation, 0.99, 101)
+            variances = [mean_variance(common, c) for c in correlations]
+            correlation = float(np.interp(mean_sigma**2, variances, correlations))
+    return {
+        "points": list(series[0].points),
+        "sigma": [round_up(value) for value in subtract(common).tolist()],
+        "correlation": round(correlation, 2),
+        "common": round_up(common),
+    }
+
+
+def _estimate_shared(residuals: Floats) -> float:
+    """Return the standard deviation that a whole curve shares, from the covariance of its distant points."""
+    width = residuals.shape[1]
+    if width < 4:
+        return 0.0
+    covariance = residuals.T @ residuals / len(residuals)
+    index = np.arange(width)
+    is_distant = np.abs(index[:, None] - index[None, :]) >= width // 2
+    return math.sqrt(max(float(np.mean(covariance[is_distant])), 0.0))
+
+
+def _correlate_neighbours(standardised: Floats, common: float) -> float:
+    """Return the correlation of neighbouring points beyond what the whole curve shares."""
+    if standardised.shape[1] < 2:
+        return 0.0
+    covariance = float(np.mean(standardised[:, 1:] * standardised[:, :-1])) - common**2
+    variance = max(float(np.mean(standardised**2)) - common**2, 1e-12)
+    return round(min(max(covariance / variance, 0.0), 0.95), 2)
+
+
+def _estimate_boots(series: Sequence[Series]) -> dict[str, Any]:
+    """Return what a new boot changes, with its degrees of freedom; empty if there are too few boots.
+
+    A session counts as one boot if its boots were not recorded. A boot of a single pair does not count: it
+    cannot be told from the noise of the pair.
+    """
+    pairs_by_boot: dict[str, list[float]] = defaultdict(list)
+    for number, session in enumerate(series):
+        for pair, d in zip(session.valid, session.differences.mean(axis=1), strict=True):
+            boot = pair.virtual.boot if pair.virtual else ""
+            pairs_by_boot[boot or f"session {number}"].append(float(d))
+    boots = [np.array(d) for d in pairs_by_boot.values() if len(d) >= 2]
+    if len(boots) < MIN_BOOTS:
+        return {}
+    means = np.array([d.mean() for d in boots])
+    spread, df = estimate_spread([means], [np.array([d.var(ddof=1) / len(d) for d in boots])])
+    return {"between": round_up(spread), "between_df": df}
+
+
+def estimate_spread(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[float, int]:
+    """Return the standard deviation of a build's boots beyond their own errors, and its df.
+
+    Parameters
+    ----------
+    means
+        An array for each build: ln(virtual/native) of each of its boots, or of its sessions.
+    variances
+        The variances of these means by their pairs, in the same shapes.
+    """
+    df = sum(len(boots) - 1 for boots in means)
+    if df < 1:
+        return 0.0, 0
+    seen = sum(float(((boots - boots.mean()) ** 2).sum()) for boots in means) / df
+    expected = sum((len(errors) - 1) * float(errors.mean()) for errors in variances) / df
+    return math.sqrt(max(seen - expected, 0.0)), df
+
+
+def estimate_rounding(values: Floats) -> Floats:
+    """Return the standard deviation of a pair's log difference by the digits that values show.
+
+    Parameters
+    ----------
+    values
+        Shape (n_runs, n_points); the result has the shape (n_points,).
+    """
+    step = last_place(values)
+    noise = [timer_noise(step, value) for value in np.median(values, axis=0)]
+    return np.maximum(noise, MIN_PAIR_SIGMA)
+
+
+def last_place(values: Floats) -> float:
+    """Return one unit of the last decimal place that values show, 1 at most.
+
+    The smallest difference of two values would be too large if there are few, and a single value has none.
+
+    Examples
+    --------
+    >>> last_place(np.array([0.39, 0.4, 12.0])), last_place(np.array([8000.0]))
+    (0.01, 1.0)
+    """
+    places = [Decimal(repr(float(value))).normalize().as_tuple().exponent for value in np.unique(values)]
+    return float(10.0 ** min(0, *(int(place) for place in places)))
+
+
+def round_up(value: float) -> float:
+    """Round up to two significant digits: a prior must not claim less noise than was seen."""
+    if value <= 0:
+        return 0.0
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / digit - 1e-9) * digit:.2g}")
