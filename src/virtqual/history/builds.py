@@ -277,12 +277,10 @@ def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
     for metric in place.metrics:
         if drift := metric.changes.drift:
             in_time = sorted(metric.sessions, key=lambda session: session.created)
-            where = (
-                f"a drift since {in_time[drift.since].session}, noticed at {in_time[drift.noticed].session}"
-            )
+            since, noticed = in_time[drift.since].session, in_time[drift.noticed].session
             size = f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%})"
             rate = f"{size} {'slower' if drift.rate > 0 else 'faster'} a session"
-            texts.append(ChangeText(where, ((metric.name, rate),)))
+            texts.append(ChangeText(f"a drift since {since}, noticed at {noticed}", ((metric.name, rate),)))
     return texts
 
 

@@ -1,7 +1,7 @@
 """Steps and drifts in the history of one metric.
 
-The overhead ln(virtual/native) of a session is relative to the native runs of the same night, so that a change
-of both sides is none here. Change points minimise the weighted squares (Killick, Fearnhead and Eckley 2012,
+The overhead ln(virtual/native) of a session is relative to the native runs of the same night, so that a
+change of both sides is none here. Change points minimise the weighted squares (Killick, Fearnhead and Eckley 2012,
 doi:10.1080/01621459.2012.737745). Drifts are found by cumulative sums of what each session differs from those
 before it (Hawkins 1987, doi:10.2307/2348829).
 """
@@ -24,8 +24,8 @@ from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
 #: less than the promised 1 %, because the spread of a build's sessions is an estimate, too.
 STEP_ALPHA = 0.005
 DRIFT_ALPHA = 0.002
-#: In squares of standard errors: an explanation other than a new build (a step within a build, a native side
-#: that moved, a drift) must be better by so much, because builds change at every such place and machines seldom.
+#: An explanation other than a new build (a step within a build, a native side that moved, a drift) must be
+#: better by so many squares of standard errors: builds change at every such place, and machines seldom.
 MACHINE_GAIN = 9.0
 #: Places that are worse than the best by less than this are likely, too (a likelihood ratio of 95 %).
 LIKELY_GAIN = 3.84

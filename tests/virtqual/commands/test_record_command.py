@@ -86,7 +86,7 @@ def test_a_time_of_a_metric_that_only_this_directory_has_cannot_exceed_its_run(p
     ]
     keep(load(sessions / "s1").model_copy(update={"session": "s3", "runs": runs}), sessions)
     result = CliRunner().invoke(app, ["record", "s3", "--references", str(place)])
-    assert "site_time@x has 0 native runs" in result.output
+    assert "site_time@x: 0 native runs" in result.output
     assert "site_time: [" not in result.output
 
 
