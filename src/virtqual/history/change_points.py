@@ -1,9 +1,9 @@
 """Steps and drifts in the history of one metric.
 
 The overhead ln(virtual/native) of a session is relative to the native runs of the same night, so that a
-change of both sides is none here. Change points minimise the weighted squares (Killick, Fearnhead and Eckley 2012,
-doi:10.1080/01621459.2012.737745). Drifts are found by cumulative sums of what each session differs from those
-before it (Hawkins 1987, doi:10.2307/2348829).
+change of both sides is none here. Change points minimise the weighted squares (Killick, Fearnhead and Eckley
+2012, doi:10.1080/01621459.2012.737745). Drifts are found by cumulative sums of what each session differs from
+those before it (Hawkins 1987, doi:10.2307/2348829).
 """
 
 from __future__ import annotations
