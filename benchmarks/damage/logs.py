@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recorded import NAMES, conclude_session, make_session, print_table, sealed
+from recorded import NAMES, conclude_session, make_session, print_table
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify.checking import check_session
 from virtqual.qualify.concluding import draw
 from virtqual.session.log import DOCUMENT, LOG, Event, Failed, Finished, Log, Submitted
-from virtqual.session.seal import intact_lines
+from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import Basis, Session
 from virtqual.session.store import load
 from virtqual.session.summary import file_of, summary
@@ -250,11 +250,11 @@ def edit(kind: str, rng: random.Random, original: Original) -> bytes:
     EDITS[kind](rng, lines, original)
     if kind in WITH_DIGEST:
         log = Log(original.directory)
-        log.path.write_bytes(sealed(map(encode, lines)))
+        log.path.write_bytes(seal(map(encode, lines)))
         with suppress(VirtqualError):
             if basis := conclusion_of(lines, original)["basis"]:
                 basis["runs"] = log.session().measured
-    return sealed(map(encode, lines))
+    return seal(map(encode, lines))
 
 
 def encode(line: object) -> bytes:

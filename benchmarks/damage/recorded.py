@@ -9,7 +9,6 @@ from pathlib import Path
 
 from virtqual.qualify import concluding
 from virtqual.session.log import LOG, Log
-from virtqual.session.seal import seal
 from virtqual.session.store import load
 
 RECORDED = Path(__file__).parents[2] / "tests/sessions"
@@ -34,15 +33,6 @@ def conclude_session(directory: Path) -> None:
     log = Log(directory)
     against = log.session().against
     concluding.concluded(log, load(directory.parent / against) if against else None)
-
-
-def sealed(lines: Iterable[bytes]) -> bytes:
-    """Return the content of a log of lines without seals."""
-    content, crc = b"", 0
-    for line in lines:
-        text, crc = seal(line, crc)
-        content += text
-    return content
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -31,6 +31,7 @@ from virtqual.session.session import (
     Conclusion,
     Failure,
     Head,
+    Kind,
     Loss,
     Resumption,
     Round,
@@ -76,18 +77,13 @@ class FactsWritten(_Event):
 
 
 class Submitted(_Event):
-    """A job was handed to the scheduler: a reader of the log can look for it.
-
-    Attributes
-    ----------
-    held
-        Whether it is an allocation, in which others run.
-    """
+    """A job was handed to the scheduler: a reader of the log can look for it."""
 
     event: Literal["submitted"] = "submitted"
     job: str
     case: str
     submitted: float
+    #: It is an allocation, in which other jobs run.
     held: bool = False
 
 
@@ -99,7 +95,7 @@ class Finished(_Event):
 
 
 class WarmedUp(_Event):
-    """A run before the first pair was finished: its job has ended, and none of its values is kept."""
+    """A run before the first pair was finished: its job has ended, and its values are not stored."""
 
     event: Literal["warmed-up"] = "warmed-up"
     job: str
@@ -142,7 +138,7 @@ class Resumed(_Event):
 
 
 class Concluded(_Event):
-    """The session as it was judged; the runs stand in the lines before."""
+    """The conclusion of the session; its runs stand in the lines before."""
 
     event: Literal["concluded"] = "concluded"
     conclusion: Conclusion
@@ -162,10 +158,13 @@ Event = (
     | Resumed
     | Concluded
 )
-#: The events by the names that lines have for them.
+#: The events by their names in lines.
 EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
-#: Events whose lines `Basis.runs` is the digest of; they refer to facts by digests.
-_MEASURED = ("finished", "failed")
+#: Fields that the runs of a case have alike on the same nodes.
+_SETUP = (
+    *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
+    *("clock", "repetitions", "stack", "stack_hash", "reference"),
+)
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class Log:
     """The log of the session in a directory."""
 
     directory: Path
-    #: Digests of the facts that are known to be in the file.
+    #: Digests of facts in the file.
     _written: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
@@ -190,58 +189,38 @@ class Log:
             The event cannot be written, e.g. to a full disk, or the log would be too large to be read.
         """
         facts: dict[str, str] = {}
-        lines = [_encoded(event, facts)]
+        lines = [_encode(event, facts)]
         if facts and not self._written:
             self._written.update(self._read_digests())
-        new = {digest: text for digest, text in facts.items() if digest not in self._written}
-        if new:
-            lines.insert(0, _encoded(FactsWritten(zlib=packed(new)), {}))
+        new_facts = {digest: text for digest, text in facts.items() if digest not in self._written}
+        if new_facts:
+            lines.insert(0, _encode(FactsWritten(zlib=packed(new_facts)), {}))
         self.copy(lines)
-        self._written.update(new)
-
-    def copy(self, lines: Sequence[bytes]) -> None:
-        """Append lines of another log, without their seals, in one write; see `append`."""
-        try:
-            self._write(lines)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
+        self._written.update(new_facts)
 
     def _read_digests(self) -> Iterator[str]:
         """Yield the digests of all facts in the file."""
         if self.path.exists():
-            for _, line in self._lines(lenient=True):
+            for _, line in self._read_lines(lenient=True):
                 # Runs are not read: each round begins here.
                 if line.startswith(b'{"event":"facts"'):
                     with suppress(ValueError, KeyError, TypeError):
                         yield from unpacked(load_strictly(line)["zlib"])[0]
 
-    def _write(self, lines: Sequence[bytes]) -> None:
-        """Append sealed lines, after what a writer that died in a line has left is cut off."""
-        with hold_lock(self.path, os.O_APPEND) as file:
-            end, crc = self._end(file)
-            content = b""
-            for line in lines:
-                sealed, crc = seal(line, crc)
-                content += sealed
-            if end + len(content) > reading.MAX_RECORD_BYTES:
-                limit = reading.MAX_RECORD_BYTES // 2**20
-                raise OSError(f"it would be larger than {limit} MiB; begin a new session")
-            os.ftruncate(file, end)
-            try:
-                written = os.write(file, content)
-                if written != len(content):
-                    raise OSError(f"{written} of {len(content)} bytes were written; is the disk full?")
-                os.fsync(file)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(file, end)
-                raise
-        if end == 0:
-            sync_directory(self.directory)
+    def copy(self, lines: Sequence[bytes]) -> None:
+        """Append lines of another log, without their seals, in one write; see `append`."""
+        try:
+            with hold_lock(self.path, os.O_APPEND) as file:
+                end, crc = self._find_end(file)
+                _write(file, end, seal(lines, crc))
+            if end == 0:
+                sync_directory(self.directory)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
 
-    def _end(self, descriptor: int) -> tuple[int, int]:
-        """Return where the last whole line of the file ends, and the checksum in its seal."""
+    def _find_end(self, descriptor: int) -> tuple[int, int]:
+        """Return the position after the last whole line of the file, and the checksum in its seal."""
         start = os.fstat(descriptor).st_size
         while start:
             start = max(0, start - 2**16)
@@ -254,7 +233,7 @@ class Log:
                 return end + 1, crc
         return 0, 0
 
-    def _lines(self, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
+    def _read_lines(self, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
         """Yield number and content of each whole line; see `virtqual.session.seal.intact_lines`."""
         try:
             content = reading.read_bytes(self.path, links=False)
@@ -263,12 +242,11 @@ class Log:
         return intact_lines(content, str(self.path), lenient=lenient)
 
     def events(self, *, lenient: bool = False) -> Iterator[Event]:
-        """Yield what happened, in its order.
+        """Yield the events in their order; see `lines`."""
+        return (event for event, _ in self.lines(lenient=lenient))
 
-        Parameters
-        ----------
-        lenient
-            Pass over lines that cannot be read.
+    def lines(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
+        """Yield each event with its line, without the seal; pass over unreadable lines if `lenient`.
 
         Raises
         ------
@@ -277,66 +255,56 @@ class Log:
         UsageError
             There is no log, or a line of it is none of a session's.
         """
-        return (event for event, _ in self.lines(lenient=lenient))
-
-    def lines(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
-        """Yield each event with its line, without the seal; see `events`."""
         facts = Facts()
-        for number, line in self._lines(lenient=lenient):
+        for number, line in self._read_lines(lenient=lenient):
             try:
-                yield _decoded(line, facts), line
-            except ValueError as error:
+                yield _decode(line, facts), line
+            except (ValueError, RecursionError) as error:
+                why = "the line is nested too deeply" if isinstance(error, RecursionError) else error
                 if not lenient:
-                    raise UsageError(f"{self.path}:{number}: {error}") from None
-            except RecursionError:
-                if not lenient:
-                    raise UsageError(f"{self.path}:{number}: the line is nested too deeply") from None
+                    raise UsageError(f"{self.path}:{number}: {why}") from None
 
     def session(self) -> Session:
-        """Return the session that the log tells, as far as it has come.
+        """Return the session of the log, as far as it has come.
 
         Raises
         ------
         DamagedError, UsageError
-            See `events`; or the log does not begin with a session, or has a run twice with other values.
+            See `lines`; or the log does not begin with a session, or has a run twice with other values.
         """
-        head: Head | None = None
+        lines = self.lines()
+        begun, line = next(lines, (None, b""))
+        if not isinstance(begun, Begun):
+            raise UsageError(f"{self.path}: no session (its first line is missing)")
+        # A repaired session has another id.
+        measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
         conclusion = Conclusion()
         probed: dict[Literal["native", "virtual"], Identity] = {}
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        failures: list[Failure] = []
-        # Those of the last round.
-        recent: list[Failure] = []
+        earlier_failures: list[Failure] = []
+        round_failures: list[Failure] = []
         lost: list[Loss] = []
         resumed: list[Resumption] = []
-        measured = hashlib.sha256()
-        for event, line in self.lines():
-            if event.event in _MEASURED:
+        for event, line in lines:
+            if isinstance(event, Finished | Failed):
                 measured.update(line)
             match event:
-                case Begun():
-                    head = event.head
-                    # A repaired session has another id.
-                    measured.update(line.replace(head.session.encode(), b"", 1))
                 case Probed():
                     probed = event.nodes
                 case RoundBegun():
                     if event.round.number not in rounds:
-                        recent.clear()
+                        earlier_failures += round_failures
+                        round_failures = []
                     rounds[event.round.number] = event.round
-                case Finished(run=run):
-                    key = run.check, run.pair, run.side, run.job
-                    if runs.setdefault(key, run) != run:
-                        raise UsageError(
-                            f"{self.path}: pair {run.pair} of {run.check}, {run.side}, job {run.job}, stands "
-                            "twice with different values: one of both was not written by this session"
-                        )
+                case Finished():
+                    self._add_run(runs, event.run)
                 case Failed():
-                    failures.append(event.failure)
-                    recent.append(event.failure)
+                    round_failures.append(event.failure)
                 case SetAside() | Resumed():
-                    failures = [failure for failure in failures if not _is_cut_off(failure, recent)]
+                    earlier_failures = _drop_failures(earlier_failures, "infrastructure")
+                    # The loss of a node, or the end of the session, made cases of this round fail.
+                    round_failures = _drop_failures(round_failures, "infrastructure", "failed")
                     if isinstance(event, SetAside):
                         lost.append(event.loss)
                     else:
@@ -344,36 +312,42 @@ class Log:
                         conclusion = Conclusion()
                 case Concluded():
                     conclusion = event.conclusion
-        if head is None:
-            raise UsageError(f"{self.path}: no session (its first line is missing)")
-        # Every part has been validated: not again.
+        # All parts have been validated.
         return Session.model_construct(
-            **dict(head),
+            **dict(begun.head),
             **dict(conclusion),
             rounds=list(rounds.values()),
             runs=sorted(runs.values(), key=lambda run: run.start),
-            failures=failures,
+            failures=earlier_failures + round_failures,
             lost=lost,
             resumed=resumed,
             probed=probed,
             measured=measured.hexdigest(),
         )
 
+    def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
+        """Add a run that may be in the log twice."""
+        if runs.setdefault((run.check, run.pair, run.side, run.job), run) != run:
+            raise UsageError(
+                f"{self.path}: pair {run.pair} of {run.check}, {run.side}, job {run.job}, stands "
+                "twice with different values: one of both was not written by this session"
+            )
+
     def conclude(self, session: Session) -> None:
-        """Append what the session comes to."""
-        conclusion = Conclusion.model_construct(**{name: getattr(session, name) for name in _CONCLUSION})
-        self.append(Concluded(conclusion=conclusion))
+        """Append the conclusion of a session."""
+        fields = {name: getattr(session, name) for name in Conclusion.model_fields}
+        self.append(Concluded(conclusion=Conclusion.model_construct(**fields)))
 
     def reopen(self) -> None:
-        """Take away ``session.json``: a session that goes on is none that is concluded."""
+        """Remove ``session.json``: a session that goes on is not concluded."""
         (self.directory / DOCUMENT).unlink(missing_ok=True)
 
     def write(self) -> Path:
-        """Write ``session.json`` as the log tells it, whole or not at all."""
+        """Write ``session.json`` from the log, whole or not at all."""
         return write_file(document_of(self.session()), self.directory / DOCUMENT)
 
     def state(self) -> str:
-        """Return a text that is another one after each line that is appended; empty if there is no log."""
+        """Return a text that changes with each line that is appended; empty if there is no log."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -417,13 +391,25 @@ class Log:
         return jobs
 
 
-#: Fields that the runs of a case have alike on the same nodes.
-_SETUP = (
-    *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
-    *("clock", "repetitions", "stack", "stack_hash", "reference"),
-)
-#: The fields of a session that `Concluded` has.
-_CONCLUSION = tuple(Conclusion.model_fields)
+def _write(file: int, end: int, content: bytes) -> None:
+    """Append content at the end of the last whole line: a writer that died may have left half a line."""
+    if end + len(content) > reading.MAX_RECORD_BYTES:
+        limit = reading.MAX_RECORD_BYTES // 2**20
+        raise OSError(f"it would be larger than {limit} MiB; begin a new session")
+    os.ftruncate(file, end)
+    try:
+        written = os.write(file, content)
+        if written != len(content):
+            raise OSError(f"{written} of {len(content)} bytes were written; is the disk full?")
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, end)
+        raise
+
+
+def _drop_failures(failures: Sequence[Failure], *kinds: Kind) -> list[Failure]:
+    return [failure for failure in failures if failure.kind not in kinds]
 
 
 def document_of(session: Session) -> str:
@@ -431,8 +417,8 @@ def document_of(session: Session) -> str:
     return session.model_dump_json(by_alias=True, indent=1, include=set(SessionDocument.model_fields)) + "\n"
 
 
-def _encoded(event: Event, facts: dict[str, str]) -> bytes:
-    """Return the line of an event; what others may repeat is added to `facts`."""
+def _encode(event: Event, facts: dict[str, str]) -> bytes:
+    """Return the line of an event; parts that other lines may repeat are added to `facts`."""
     content = event.model_dump(mode="json", by_alias=True, exclude_defaults=not isinstance(event, Begun))
     if isinstance(event, Finished):
         run = content["run"]
@@ -449,7 +435,7 @@ def _encoded(event: Event, facts: dict[str, str]) -> bytes:
     return compact({"event": event.event, **content}).encode()
 
 
-def _decoded(line: bytes, facts: Facts) -> Event:
+def _decode(line: bytes, facts: Facts) -> Event:
     """Return the event of a line; a fact is added to `facts`.
 
     Raises
@@ -477,7 +463,7 @@ def _decoded(line: bytes, facts: Facts) -> Event:
 
 
 def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """Return what `Run` is made from; `_encoded` is the reverse."""
+    """Return the arguments of `Run`; `_encode` is the reverse."""
     run = {**line}
     if isinstance(setup := facts.look_up(run.pop("setup", None)), dict):
         run |= setup
@@ -497,8 +483,3 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
             for result, value in zip_longest(run["results"], values)
         ]
     return run
-
-
-def _is_cut_off(failure: Failure, recent: Sequence[Failure]) -> bool:
-    """Return whether a case failed since a node, or the session, was lost."""
-    return failure.kind == "infrastructure" or (failure.kind == "failed" and failure in recent)

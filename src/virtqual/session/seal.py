@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from virtqual.errors import DamagedError
 
@@ -13,18 +13,16 @@ _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"}')
 SEAL_BYTES = 18
 
 
-def seal(line: bytes, crc: int) -> tuple[bytes, int]:
-    """Return a JSON object with its seal and a line feed, and its checksum.
+def seal(lines: Iterable[bytes], crc: int = 0) -> bytes:
+    """Return lines with seals and line feeds; each is a JSON object that is not empty.
 
-    Parameters
-    ----------
-    line
-        One line, an object that is not empty.
-    crc
-        CRC-32 of the line before; 0 for the first one.
+    `crc` is the CRC-32 of the line before; 0 if there is none.
     """
-    crc = zlib.crc32(line, crc)
-    return line[:-1] + b',"crc":"%08x"}\n' % crc, crc
+    sealed_lines = []
+    for line in lines:
+        crc = zlib.crc32(line, crc)
+        sealed_lines.append(line[:-1] + b',"crc":"%08x"}\n' % crc)
+    return b"".join(sealed_lines)
 
 
 def sealed_crc(line: bytes) -> int | None:
@@ -36,21 +34,12 @@ def sealed_crc(line: bytes) -> int | None:
 def intact_lines(content: bytes, place: str, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
     """Yield the number, from 1, and the content of each sealed line, without its seal.
 
-    A last line without a line feed was not written whole; it is left out.
-
-    Parameters
-    ----------
-    content
-        The file.
-    place
-        Name of the file, for messages.
-    lenient
-        Pass over damaged lines.
+    A last line without a line feed was not written whole; it is left out. `place` names the file in messages.
 
     Raises
     ------
     DamagedError
-        A line is not as it was written.
+        A line is not as it was written; if `lenient`, it is passed over.
     """
     crc = start = number = 0
     while (end := content.find(b"\n", start)) >= 0:

@@ -21,9 +21,9 @@ from virtqual.verdict.verdict import Verdict
 
 SCHEMA: Literal["virtqual-session/3"] = "virtqual-session/3"
 
-#: Why a case left no run. A node or Slurm (``infrastructure``) are every case's matter; its own are a program
-#: that fails or a job that is ended (``failed``), a gate that the run did not pass (``refused``), and native
-#: nodes that miss their absolute reference (``reference``).
+#: Why a case left no run: a node or Slurm (``infrastructure``), a program that failed or a job that was ended
+#: (``failed``), a gate that the run did not pass (``refused``), or native nodes that missed their absolute
+#: reference (``reference``).
 Kind = Literal["infrastructure", "failed", "refused", "reference"]
 
 #: Slurm's states of jobs that a lost node ended.
@@ -33,7 +33,7 @@ NODE_STATES = frozenset(["BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL"])
 MAX_LABEL_CHARS = 200
 
 
-def _zoned(text: str) -> str:
+def _check_time(text: str) -> str:
     """Return an ISO date and time that can be compared with others."""
     try:
         time = datetime.fromisoformat(text)
@@ -46,7 +46,7 @@ def _zoned(text: str) -> str:
     return text
 
 
-Time = Annotated[str, AfterValidator(_zoned)]
+Time = Annotated[str, AfterValidator(_check_time)]
 
 
 class HypervisorFacts(TypedDict, total=False):
@@ -96,34 +96,25 @@ class StackFacts(TypedDict):
 
 
 class Provenance(BaseModel):
-    """The code and the reviewed data that judge a session.
-
-    Attributes
-    ----------
-    version, commit
-        Of virtqual; the commit is empty outside a git checkout.
-    modified
-        Whether tracked files of the checkout differ from the commit.
-    references
-        SHA-256 of the directory of reviewed data.
-    site
-        SHA-256 of the system file and of the site's own checks.
-    packages
-        SHA-256 of the names and versions of all installed Python packages.
-    """
+    """The code and the reviewed data that judge a session."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: str
+    #: Empty outside a git checkout.
     commit: str
+    #: Tracked files of the checkout differ from the commit.
     modified: bool
+    #: SHA-256 of the directory of reviewed data.
     references: str
+    #: SHA-256 of the system file and of the site's own checks.
     site: str
+    #: SHA-256 of the names and versions of all installed Python packages.
     packages: str
 
 
 class Request(BaseModel):
-    """What a person asked for; see ``virtqual qualify --help``."""
+    """The arguments of ``virtqual qualify``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -141,35 +132,12 @@ class Request(BaseModel):
 
 
 class Head(BaseModel):
-    """The facts of a session before its first run.
-
-    Attributes
-    ----------
-    session
-        Its id: date, time and system.
-    label
-        A name that a person gave it.
-    created
-        ISO date and time.
-    hypervisor_class
-        The class of budgets under which it is judged.
-    identity
-        What the system file states of each partition, by side.
-    stack
-        Name, hash and programs (name, version, checksum).
-    against
-        Id of the earlier session it is compared with, or None.
-    repetitions
-        By case: how often a run starts its program, where the earlier session has decided it.
-    request
-        What was asked for; None for a plain ReFrame run, which cannot be resumed.
-    provenance
-        The code and data of virtqual at its begin; None if unknown.
-    """
+    """The facts of a session before its first run."""
 
     model_config = ConfigDict(extra="forbid")
 
     schema_: Literal["virtqual-session/3"] = Field(alias="schema", default=SCHEMA)
+    #: Its id: date, time and system.
     session: Name
     label: str = Field(default="", max_length=MAX_LABEL_CHARS)
     created: Time
@@ -177,8 +145,11 @@ class Head(BaseModel):
     hypervisor_class: Name
     identity: BothPartitions
     stack: StackFacts
+    #: Id of the earlier session that it is compared with.
     against: Name | None = None
+    #: How often a run of a case starts its program, if the earlier session has decided it.
     repetitions: dict[str, int] = {}
+    #: None for a plain ReFrame run, which cannot be resumed.
     request: Request | None = None
     provenance: Provenance | None = None
 
@@ -198,26 +169,14 @@ class Head(BaseModel):
 
     @property
     def placement(self) -> dict[str, bool | int | str]:
-        """How the VMs lie on their hosts, as far as it is told."""
+        """The placement of the VMs on their hosts, as the system file states it."""
         return self.identity["virtual"].get("placement", {})
 
 
 class Round(BaseModel):
-    """One ReFrame run of a session.
+    """One ReFrame run of a session, with the numbers of its first and last turn.
 
-    Attributes
-    ----------
-    number
-        From 1.
-    first, last
-        Turns that it runs, both included: numbers of pairs, where one run is at a time; where runs rotate, a
-        turn is a pair on each place.
-    checks
-        Names of the checks that it runs; empty for all that were asked for.
-    seconds
-        How long it took; None while it runs, or where it was cut short.
-    recreated
-        Seconds that it took to create the VMs anew before it; None where they were not.
+    A turn is a pair; if runs rotate, it is a pair on each place.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -225,25 +184,20 @@ class Round(BaseModel):
     number: int
     first: int
     last: int
+    #: Names of the checks that it runs; empty for all of the session.
     checks: tuple[str, ...] = ()
+    #: Its duration; None if it has not ended by itself.
     seconds: float | None = None
+    #: Seconds that it took to create the VMs anew before it; None if they were not.
     recreated: float | None = None
 
     def __contains__(self, turn: int) -> bool:
-        """Return whether it is to run a turn."""
+        """Return whether the round runs a turn."""
         return self.first <= turn <= self.last
 
 
 class Loss(BaseModel):
-    """Nodes that were lost and set aside; the pairs that were cut off were run under other numbers.
-
-    Attributes
-    ----------
-    round
-        Number of the round that ended with the loss.
-    nodes
-        The reason why each node was lost, by name.
-    """
+    """Nodes that were set aside after a round, with the reasons; their pairs were run again as others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -252,56 +206,35 @@ class Loss(BaseModel):
 
 
 class Resumption(BaseModel):
-    """A session went on after it had ended: its runs before that count, and none of them was run again.
-
-    Attributes
-    ----------
-    time
-        ISO date and time.
-    ended
-        The conclusion with which the session had ended.
-    node_lost
-        Whether a lost node had ended the session, and not a person, Slurm or the login node.
-    """
+    """A session went on after it had ended: its runs before that count, and none of them was run again."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     time: Time
+    #: The conclusion with which the session had ended.
     ended: str
+    #: A lost node had ended the session, and not a person, Slurm or the login node.
     node_lost: bool = True
 
 
 class Failure(BaseModel):
-    """One case that left no run.
-
-    Attributes
-    ----------
-    check
-        Name of the check and its parameters, without the sample.
-    case
-        Its name as ReFrame shows it.
-    pair, side
-        Its place in the order of runs.
-    partition, job
-        Where it was to run, and the scheduler's id of its job; empty if it had none.
-    kind
-        See `Kind`.
-    reason
-        In one line.
-    state
-        Slurm's state of the job, such as ``TIMEOUT``, if Slurm ended the job; else None.
-    """
+    """One case that left no run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Name of the check and its parameters, without the sample.
     check: str
+    #: Its name as ReFrame shows it.
     case: str
     pair: int
     side: Literal["native", "virtual"]
     partition: str
+    #: Id of the scheduler's job; empty if it had none.
     job: str = ""
     kind: Kind
+    #: In one line.
     reason: str
+    #: Slurm's state of the job, such as ``TIMEOUT``, if Slurm ended the job.
     state: str | None = None
 
     @property
@@ -311,7 +244,7 @@ class Failure(BaseModel):
 
     @property
     def why(self) -> str:
-        """Why nothing of the check may be judged."""
+        """The reason why nothing of the check may be judged."""
         if self.kind == "reference":
             return f"native misses its absolute reference ({self.reason})"
         return f"{self.partition}: {self.reason}"
@@ -320,35 +253,24 @@ class Failure(BaseModel):
 class Basis(BaseModel):
     """The arguments of a judgement besides the session: with these it can be made again.
 
-    Attributes
-    ----------
-    runs
-        SHA-256 of the head, but for the id, and of the runs and failures in the log.
-    looks, share, slow_before, today
-        See `virtqual.session.judge.judge`.
-    earlier
-        `Session.measured` of the session that it was compared with; empty if there is none.
-    interrupted, broken
-        See `virtqual.session.conclusion.conclude`.
-    node_lost
-        Whether a lost node ended the session.
-    note
-        A sentence that is added to the conclusion.
-    provenance
-        The code and data that judged.
+    See `virtqual.session.judge.judge` and `virtqual.session.conclusion.conclude` for most of them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: SHA-256 of the head, but for the id, and of the runs and failures in the log.
     runs: str
     looks: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
     share: int = Field(default=1, ge=1)
+    #: `Session.measured` of the earlier session; empty if there is none.
     earlier: str = ""
     slow_before: SlowRuns | None = None
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()
+    #: A lost node ended the session.
     node_lost: bool = False
+    #: A sentence that is added to the conclusion.
     note: str = ""
     provenance: Provenance | None = None
 
@@ -362,59 +284,38 @@ UNJUDGED_ANSWERS = {
 
 
 class Conclusion(BaseModel):
-    """The result of a session.
-
-    Attributes
-    ----------
-    outcome
-        An outcome of `virtqual.verdict.Outcome`, or ``BROKEN``, ``INTERRUPTED``, ``UNFINISHED``.
-    all_outcomes
-        How many verdicts have which outcome.
-    qualified
-        ``yes``, ``yes (N accepted by waiver, without FEATURE)`` or ``no (reason)``.
-    missing
-        Cases that the class asks for and that were not judged, where nothing else keeps the build from being
-        qualified.
-    conclusion
-        One sentence.
-    next_step
-        How a session that ended too early is continued, in one sentence.
-    exit_code
-        That of the command (docs/exit-codes.md).
-    refused
-        Checks of which nothing may be judged, with the reasons.
-    preflight
-        Everything in which both sides differ, or that disturbed runs, with what follows from it.
-    canaries
-        What the measurements themselves say of features that the hypervisor may lack.
-    not_run
-        Checks that cannot run here, with the reason; empty where only some were asked for.
-    verdicts
-        One for each series and gate.
-    slow_runs
-        What is said of runs that were slow; None where nothing was judged.
-    waivers
-        All that are about this class and build, as people read them.
-    basis
-        What it was drawn from; None where nothing was concluded.
-    """
+    """The result of a session."""
 
     model_config = ConfigDict(extra="forbid")
 
+    #: An outcome of `virtqual.verdict.Outcome`, or ``BROKEN``, ``INTERRUPTED``, ``UNFINISHED``.
     outcome: str = Field(default="UNFINISHED", pattern=r"^[A-Z]{1,20}$")
+    #: Number of verdicts by outcome.
     all_outcomes: dict[str, int] = {}
+    #: ``yes``, ``yes (N accepted by waiver, without FEATURE)`` or ``no (reason)``.
     qualified: str = UNJUDGED_ANSWERS["UNFINISHED"]
+    #: Cases that the class requires and that were not judged, if nothing else forbids to qualify the build.
     missing: list[str] = []
+    #: One sentence.
     conclusion: str = ""
+    #: One sentence on how a session that ended too early is continued.
     next_step: str | None = None
+    #: The exit code of the command (docs/exit-codes.md).
     exit_code: int = 5
+    #: Checks of which nothing may be judged, with the reasons.
     refused: dict[str, tuple[str, ...]] = {}
+    #: Every difference of both sides and every disturbance of runs, with its consequence.
     preflight: list[Finding] = []
     canaries: list[Canary] = []
+    #: Checks that cannot run here, with the reason; empty if only some were requested.
     not_run: list[str] = []
+    #: One for each series and gate.
     verdicts: list[Verdict] = []
+    #: None if nothing was judged.
     slow_runs: SlowRuns | None = None
+    #: All waivers for this class and build, as people read them.
     waivers: list[str] = []
+    #: None if nothing was concluded.
     basis: Basis | None = None
 
     @property
@@ -424,26 +325,14 @@ class Conclusion(BaseModel):
 
 
 class SessionDocument(Head, Conclusion):
-    """A session as ``session.json`` keeps it.
-
-    Attributes
-    ----------
-    rounds
-        Every ReFrame run.
-    failures
-        Every case that left no run, but for those that a lost node, or an end before a resumption, cut off.
-    lost
-        Every time that nodes were lost, and the session went on without them.
-    resumed
-        Every time that the session went on after it had ended.
-    probed
-        One node of each partition, as it was before the first run, by side.
-    """
+    """A session as ``session.json`` keeps it."""
 
     rounds: list[Round] = []
+    #: Every case that left no run, except cases that a lost node, or an end before a resumption, cut off.
     failures: list[Failure] = []
     lost: list[Loss] = []
     resumed: list[Resumption] = []
+    #: One node of each partition, as it was before the first run.
     probed: dict[Literal["native", "virtual"], Identity] = {}
 
     @property
@@ -453,25 +342,19 @@ class SessionDocument(Head, Conclusion):
 
     @property
     def resume_hint(self) -> str | None:
-        """How a session that ended too early is continued; None for a plain ReFrame run."""
+        """The command that continues a session; None for a plain ReFrame run."""
         return f"`virtqual qualify --resume {self.session}` goes on with it." if self.request else None
 
 
 class Session(SessionDocument):
-    """A session as its log tells it.
+    """A session as its log tells it."""
 
-    Attributes
-    ----------
-    runs
-        Every run, once, by start.
-    measured
-        SHA-256 of what was measured, as `Basis.runs` has it.
-    """
-
+    #: Every run, once, by start.
     runs: list[Run] = []
+    #: SHA-256 of all measurements, as `Basis.runs` has it.
     measured: str = ""
 
     def verdicts_of(self, check: str) -> list[Verdict]:
         """Return the verdicts on the series that a check measured."""
-        own = {result.series for run in self.runs if run.check == check for result in run.results}
-        return [verdict for verdict in self.verdicts if verdict.series in own]
+        series = {result.series for run in self.runs if run.check == check for result in run.results}
+        return [verdict for verdict in self.verdicts if verdict.series in series]
