@@ -1,4 +1,4 @@
-"""What people know of a system's days: ``references/marks.yaml``, such as a new BIOS."""
+"""Notes of people about the days of a system, such as a new BIOS: ``references/marks.yaml``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "marks.yaml"
 
 
 class Mark(DataModel):
-    """Something that happened to a system on a day; to every system where none is named."""
+    """An event on a day, of one system or of all."""
 
     date: date
     what: Text
@@ -28,12 +28,12 @@ class _MarksFile(DataModel):
 
 
 def load_marks(directory: Path) -> tuple[Mark, ...]:
-    """Return the marks of a directory of references; none where it has no such file.
+    """Return the marks of a directory of references; none if it has no such file.
 
     Raises
     ------
     DataError
-        Naming file, line and key of every mistake.
+        With file, line and key of every mistake.
     """
     file = directory / FILE
     return tuple(parse(file).read(_MarksFile).marks) if file.exists() else ()

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.datafile import DataModel, Problem
+from virtqual.references.reader import DataReader
 from virtqual.verdict.metric import Metric, Metrics
 
 
@@ -24,25 +25,14 @@ def load_metrics(directory: Path) -> Metrics:
     DataError
         With file, line and key of every mistake: a wrong value, a metric declared twice, no metric at all.
     """
-    problems: list[Problem] = []
-    places: dict[str, str] = {}
+    reader = DataReader()
     metrics: list[Metric] = []
-    for path in find_yaml_files(directory):
-        try:
-            document = parse(path)
-            entries = document.read(_MetricsFile).metrics
-        except DataError as error:
-            problems.extend(error.problems)
-            continue
-        for index, metric in enumerate(entries):
-            key = ("metrics", index, "name")
-            if metric.name in places:
-                message = f"{metric.name!r} is declared already at {places[metric.name]}."
-                problems.append(document.problem(key, message))
-            places.setdefault(metric.name, document.where(key))
+    for file in reader.read(reader.find_files(directory), _MetricsFile):
+        for index, metric in enumerate(file.content.metrics):
+            message = f"{metric.name!r} is declared already at"
+            file.is_first(("metrics", index, "name"), metric.name, message)
             metrics.append(metric)
-    if not metrics and not problems:
-        problems.append(Problem(str(directory), 1, "", "holds no metric file (*.yaml)."))
-    if problems:
-        raise DataError(problems)
+    if not metrics and not reader.problems:
+        reader.problems.append(Problem(str(directory), 1, "", "holds no metric file (*.yaml)."))
+    reader.raise_problems()
     return Metrics(metrics)

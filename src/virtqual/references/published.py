@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.datafile import DataModel
+from virtqual.references.reader import DataReader
 from virtqual.verdict.budget import Sizes
 from virtqual.verdict.metric import NotNegative, Positive, Text
 
@@ -118,25 +119,12 @@ def load_studies(directory: Path) -> list[Study]:
     DataError
         With file, line and key of every mistake, such as an id of two claims.
     """
-    problems: list[Problem] = []
+    reader = DataReader()
+    paths = [path for path in reader.find_files(directory) if path.name != INCONSISTENCIES]
     studies: list[Study] = []
-    places: dict[str, str] = {}
-    for path in find_yaml_files(directory):
-        if path.name == INCONSISTENCIES:
-            continue
-        try:
-            document = parse(path)
-            study = document.read(Study)
-        except DataError as error:
-            problems.extend(error.problems)
-            continue
-        for index, claim in enumerate(study.claims):
-            key = ("claims", index, "id")
-            if claim.id in places:
-                message = f"claim {claim.id!r} stands already at {places[claim.id]}."
-                problems.append(document.problem(key, message))
-            places.setdefault(claim.id, document.where(key))
-        studies.append(study)
-    if problems:
-        raise DataError(problems)
+    for file in reader.read(paths, Study):
+        for index, claim in enumerate(file.content.claims):
+            file.is_first(("claims", index, "id"), claim.id, f"claim {claim.id!r} stands already at")
+        studies.append(file.content)
+    reader.raise_problems()
     return studies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -59,31 +59,19 @@ class UnknownMetricError(UsageError, KeyError):
         return str(self.args[0])
 
 
-class Metrics(Mapping[str, Metric]):
+class Metrics(dict[str, Metric]):
     """The catalogue: metrics by name; an unknown name is an `UnknownMetricError` with similar names."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = {metric.name: metric for metric in metrics}
+        super().__init__((metric.name, metric) for metric in metrics)
 
-    def __getitem__(self, name: str) -> Metric:
-        try:
-            return self._metrics[name]
-        except KeyError:
-            raise UnknownMetricError(f"unknown metric {name!r}: {suggest(name, self._metrics)}") from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
+    def __missing__(self, name: str) -> Metric:
+        raise UnknownMetricError(f"unknown metric {name!r}: {suggest(name, self)}")
 
     @property
     def families(self) -> frozenset[str]:
         """Names of all families."""
-        return frozenset(metric.family for metric in self._metrics.values())
+        return frozenset(metric.family for metric in self.values())
 
 
 class Target(DataModel):
