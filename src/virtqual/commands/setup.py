@@ -33,8 +33,8 @@ def command(
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
     if todo.wheels:
-        _say.print(f"wheels to install into {registry.directory(stacks)}: {' '.join(todo.wheels)}")
-    if current and todo.complete:
+        _say.print(f"wheels to install into {stacks / registry.NAME}: {' '.join(todo.wheels)}")
+    if current and not (todo.wheels or todo.packages):
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
     if not ours:

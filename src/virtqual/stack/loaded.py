@@ -55,19 +55,9 @@ class LoadedFile(BaseModel):
 class LoadedSoftware(BaseModel):
     """A program and its libraries as a node loads them.
 
-    Attributes
-    ----------
-    files
-        The program (as ``binary``), the description of its Spack package, and each shared library by the
-        name that the linker asks for; None for a library that is not found.
-    says
-        Versions that the files state, by question (see `_QUESTIONS`); a question without an answer is absent.
-    coretype
-        ``OPENBLAS_CORETYPE`` of the task, empty if unset.
-    cpu
-        Features of the processor by which libraries choose their code.
-    environment
-        Variables that libraries and the linker read, and the loaded modules; None in older records.
+    `files` are the program (``binary``), the description of its Spack package, and each shared library by the
+    name that the linker asks for; None is a library that is not found.  `says` are the versions that files
+    state, by question (see `_QUESTIONS`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,9 +66,9 @@ class LoadedSoftware(BaseModel):
     program: str
     files: dict[str, LoadedFile | None]
     says: dict[str, str]
-    coretype: str
-    cpu: frozenset[str]
-    environment: dict[str, str] | None = None
+    coretype: str  # OPENBLAS_CORETYPE, empty if unset
+    cpu: frozenset[str]  # features by which libraries choose their code
+    environment: dict[str, str] | None = None  # that libraries and the linker read; absent in older records
 
     @field_serializer("cpu")
     def _sort(self, cpu: frozenset[str]) -> list[str]:
@@ -100,13 +90,7 @@ class SoftwareDifference:
 
 
 def parse(text: str, node: str) -> LoadedSoftware:
-    """Read the output of ``seen.sh`` on a node.
-
-    Raises
-    ------
-    IncompleteRecordError
-        The output is not complete.
-    """
+    """Read the output of ``seen.sh`` on a node; raise IncompleteRecordError if it is not complete."""
     sections: dict[str, list[str]] = {"head": []}
     lines = sections["head"]
     for line in filter(None, text.split("\n")):
@@ -196,14 +180,11 @@ def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDi
         if checksums[0] != checksums[1]:
             add("software", name, *map(str, files))
     add("software", "OPENBLAS_CORETYPE", *(node.coretype or "unset" for node in nodes))
-    if reference.environment is not None and other.environment is not None:
-        for name in sorted(reference.environment.keys() | other.environment.keys()):
-            add(
-                "software",
-                name,
-                reference.environment.get(name, "unset"),
-                other.environment.get(name, "unset"),
-            )
+    environments = [node.environment for node in nodes if node.environment is not None]
+    if len(environments) == len(nodes):
+        for name in sorted(set[str]().union(*environments)):
+            values = (environment.get(name, "unset") for environment in environments)
+            add("software", name, *values)
     features = (reference.cpu - other.cpu, other.cpu - reference.cpu)
     add("processor", "CPU features", *(" ".join(sorted(own)) or "no other" for own in features))
     return differences
@@ -212,18 +193,7 @@ def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDi
 def compare_all(
     sides: Iterable[tuple[str, Sequence[LoadedSoftware]]],
 ) -> list[tuple[SoftwareDifference, str]]:
-    """Compare all nodes with the first.
-
-    Parameters
-    ----------
-    sides
-        Side and nodes; the reference side is first.
-
-    Returns
-    -------
-    list
-        Each difference once, with a sentence that names the nodes.
-    """
+    """Return each difference of a node from the first one of the first side, with a sentence for people."""
     records = [(side, node) for side, nodes in sides for node in nodes]
     sentences: dict[SoftwareDifference, str] = {}
     for side, node in records[1:]:

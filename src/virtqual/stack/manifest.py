@@ -8,11 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import records
@@ -22,47 +26,45 @@ NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/
 
 
 class Program(BaseModel):
-    """A program that checks can run.
+    """A program that checks can run: an executable, or a library that is preloaded.
 
-    Attributes
-    ----------
-    origin
-        The package or person that installed it, for people.
-    path
-        The executable, or a library that is preloaded, at the same path on every node.
-    libraries
-        Checksums of its shared libraries by path.
-    features
-        Names that a check asks for, e.g. ``lammps`` or ``mpi-latency``.
-    mpi
-        Name and version of its MPI library.
-    launch
-        Options of ``srun`` that its MPI library needs.
-    env
-        Environment variables of its runs, equal on both partitions.
-    data
-        Other programs, input files and directories by name.
-    sums
-        Checksums of ``data`` by the same names.
-    purl
-        The package URL of its package.
+    It is at the same path on every node.  Checks ask for its features, such as ``lammps`` or ``mpi-latency``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     version: str
-    origin: str
+    origin: str  # the package or person that installed it, for people
     path: Path
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    libraries: dict[str, str] = {}
+    libraries: dict[str, str] = {}  # checksums of its shared libraries by path
     features: tuple[str, ...]
-    mpi: str | None = None
-    launch: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    data: dict[str, Path] = {}
-    sums: dict[str, str] = {}
-    purl: str | None = None
+    mpi: str | None = None  # name and version of its MPI library
+    launch: tuple[str, ...] = ()  # options of srun that its MPI library needs
+    env: dict[str, str] = {}  # variables of its runs, equal on both partitions
+    data: dict[str, Path] = {}  # other programs, input files and directories by name
+    sums: dict[str, str] = {}  # checksums of `data` by the same names
+    purl: str | None = None  # the package URL of its package
+
+    @classmethod
+    def from_files(
+        cls,
+        path: Path,
+        *,
+        libraries: Iterable[Path] = (),
+        data: Mapping[str, Path] = MappingProxyType({}),
+        **fields: Any,
+    ) -> Program:
+        """Return a program with the checksums of its files."""
+        return cls(
+            path=path,
+            sha256=sha256(path),
+            libraries={str(library): sha256(library) for library in libraries},
+            data=dict(data),
+            sums=checksums(data),
+            **fields,
+        )
 
     @property
     def checksums_by_path(self) -> dict[Path, str]:
@@ -70,16 +72,6 @@ class Program(BaseModel):
         checksums = {self.path: self.sha256}
         checksums |= {Path(path): checksum for path, checksum in self.libraries.items()}
         return checksums | {self.data[name]: checksum for name, checksum in self.sums.items()}
-
-    def find_changes(self) -> Iterator[str]:
-        """Yield a sentence for each file or directory whose checksum is another one or is not known."""
-        for name in self.data.keys() - self.sums.keys():
-            yield f"{self.name}: {self.data[name]} has no checksum in the manifest"
-        for path, recorded in self.checksums_by_path.items():
-            if not path.exists():
-                yield f"{self.name}: {path} is gone"
-            elif checksum(path) != recorded:
-                yield f"{self.name}: {path} has changed since the stack was set up"
 
 
 class Manifest(BaseModel):
@@ -109,7 +101,13 @@ class Manifest(BaseModel):
     def find_changes(self) -> Iterator[str]:
         """Yield a sentence for each file or directory whose checksum is another one or is not known."""
         for program in self.programs:
-            yield from program.find_changes()
+            for name in program.data.keys() - program.sums.keys():
+                yield f"{program.name}: {program.data[name]} has no checksum in the manifest"
+            for path, recorded in program.checksums_by_path.items():
+                if not path.exists():
+                    yield f"{program.name}: {path} is gone"
+                elif checksum(path) != recorded:
+                    yield f"{program.name}: {path} has changed since the stack was set up"
 
     def write(self, directory: Path) -> Path:
         """Write ``manifest.json`` into a directory, whole or not at all."""
@@ -117,18 +115,20 @@ class Manifest(BaseModel):
 
 
 def load(path: Path) -> Manifest:
-    """Read a manifest.
-
-    Raises
-    ------
-    InfrastructureError
-        The file is missing, or is not a manifest of this version.
-    """
+    """Read a manifest; raise InfrastructureError if it is missing or not one of this version."""
     try:
         return records.load(Manifest, path, "stack manifest")
     except UsageError as error:
         setup = name_setup(path.parent.name)
         raise InfrastructureError(f"{error}; {setup} sets the stack up again") from error
+
+
+@cache
+def load_recipe(file: str) -> dict[str, Any]:
+    """Return a file of this package that says which programs a stack has."""
+    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+    recipe: dict[str, Any] = YAML(typ="safe").load(text)
+    return recipe
 
 
 def load_all(stacks: Path) -> list[Manifest]:

@@ -12,19 +12,15 @@ import shutil
 import sys
 import sysconfig
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
-from virtqual.stack.manifest import Manifest, Program
+from virtqual.stack.manifest import Manifest, Program, load_recipe
 
-NAME = "registry"
+NAME, FILE = "registry", "registry.yaml"
 _NO_REGISTRY_STACK = (
     "\nso the registry stack cannot be set up here. The Spack stack can be built without a network "
     "(docs/stack.md)"
@@ -33,65 +29,25 @@ _NO_REGISTRY_STACK = (
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """The missing packages.
+    """The missing packages."""
 
-    Attributes
-    ----------
-    wheels
-        Pinned requirements for pip.
-    packages
-        Packages of the distribution.
-    stack
-        True if they are for the stack, False if only for other uses.
-    """
-
-    wheels: tuple[str, ...]
-    packages: tuple[str, ...]
-    stack: bool
-
-    @property
-    def complete(self) -> bool:
-        """True if nothing is missing."""
-        return not (self.wheels or self.packages)
-
-
-@cache
-def load_recipe() -> dict[str, Any]:
-    """Return ``registry.yaml``: the packages and programs of the stack."""
-    text = resources.files(__package__).joinpath("registry.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = YAML(typ="safe").load(text)
-    return loaded
+    wheels: tuple[str, ...]  # pinned requirements for pip
+    packages: tuple[str, ...]  # packages of the distribution
+    stack: bool  # False if they are only for other uses
 
 
 def compute_pins() -> str:
     """Return the identity of the recipe: a stack of another recipe is set up again."""
-    return hashlib.sha256(repr(load_recipe()).encode()).hexdigest()[:16]
-
-
-def directory(stacks: Path) -> Path:
-    """Return the directory of the registry stack below the directory of stacks."""
-    return stacks / NAME
+    return hashlib.sha256(repr(load_recipe(FILE)).encode()).hexdigest()[:16]
 
 
 def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> InstallPlan:
-    """Find missing packages.
+    """Return the missing packages of the stack, if it will be used, and for other uses.
 
-    Parameters
-    ----------
-    stacks
-        The directory of stacks.
-    extra_packages
-        Packages of the distribution for other uses, e.g. the one-machine cluster.
-    stack
-        True if the stack itself will be used.
-
-    Raises
-    ------
-    InfrastructureError
-        Packages are needed, and this machine is no Debian.
+    Raises InfrastructureError if packages are needed and this machine is no Debian.
     """
-    recipe = load_recipe() if stack else {"wheels": (), "packages": ()}
-    stamp = directory(stacks) / "wheels.txt"
+    recipe = load_recipe(FILE) if stack else {"wheels": (), "packages": ()}
+    stamp = stacks / NAME / "wheels.txt"
     installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
     wheels = tuple(wheel for wheel in recipe["wheels"] if wheel not in installed)
     packages = tuple(dict.fromkeys((*recipe["packages"], *extra_packages)))
@@ -104,18 +60,12 @@ def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = Tr
 
 
 def install(stacks: Path, todo: InstallPlan) -> None:
-    """Install missing packages.
-
-    Raises
-    ------
-    InfrastructureError
-        A package could not be installed, or this user may not install packages of the distribution.
-    """
+    """Install missing packages; raise InfrastructureError if that fails or this user may not."""
     try:
         if todo.packages:
             _install_packages(todo.packages)
         if todo.wheels:
-            _install_wheels(directory(stacks), todo.wheels)
+            _install_wheels(stacks / NAME, todo.wheels)
     except InfrastructureError as error:
         raise InfrastructureError(f"{error}{_NO_REGISTRY_STACK if todo.stack else ''}") from error
 
@@ -141,20 +91,14 @@ def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
         execute.run_checked(command, "could not make a Python environment")
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")
-    (target / "wheels.txt").write_text("\n".join(load_recipe()["wheels"]) + "\n", encoding="utf-8")
+    (target / "wheels.txt").write_text("\n".join(load_recipe(FILE)["wheels"]) + "\n", encoding="utf-8")
 
 
 def write_manifest(stacks: Path) -> Manifest:
-    """Write the manifest of the installed stack, and its bill of materials.
-
-    Raises
-    ------
-    InfrastructureError
-        A program or library is missing.
-    """
-    target = directory(stacks)
+    """Write the manifest of the installed stack, and its bill of materials."""
+    target = stacks / NAME
     prefix = target / "prefix"
-    recipe = load_recipe()
+    recipe = load_recipe(FILE)
     places = {
         "prefix": str(prefix),
         "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
@@ -180,7 +124,7 @@ def write_manifest(stacks: Path) -> Manifest:
 def load_current(stacks: Path) -> Manifest | None:
     """Return the manifest if the stack is set up by today's recipe and no file has changed."""
     try:
-        stack = manifest.load(directory(stacks) / manifest.FILE)
+        stack = manifest.load(stacks / NAME / manifest.FILE)
     except InfrastructureError:
         return None
     return stack if stack.pins == compute_pins() and not list(stack.find_changes()) else None
@@ -207,19 +151,17 @@ def _describe_program(
         purl = sbom.purl("pypi", entry["wheel"], version)
     mpi = entry.get("mpi")
     data = {key: Path(text.format(**places)) for key, text in entry.get("data", {}).items()}
-    return Program(
+    return Program.from_files(
+        path,
+        libraries=libraries,
+        data=data,
         name=name,
         version=version,
         origin=origin,
-        path=path,
-        sha256=manifest.sha256(path),
-        libraries={str(library): manifest.sha256(library) for library in libraries},
         features=tuple(entry["features"]),
         mpi=f"{mpi} {versions[mpi]}" if mpi in versions else mpi,
         launch=tuple(entry.get("launch", ())),
         env={key: str(text).format(**places) for key, text in entry.get("env", {}).items()},
-        data=data,
-        sums=manifest.checksums(data),
         purl=purl,
     )
 

@@ -8,19 +8,15 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
-from virtqual.stack.manifest import Manifest, Program
+from virtqual.stack.manifest import Manifest, Program, load_recipe
 
-NAME = "spack"
+NAME, FILE = "spack", "programs.yaml"
 
 
 @dataclass(frozen=True)
@@ -42,32 +38,8 @@ class Package:
         return f"{self.name}@{self.version}/{self.hash[:7]}"
 
 
-@cache
-def load_recipe() -> dict[str, Any]:
-    """Return ``programs.yaml``: the programs of Spack packages, and how MPI libraries are started."""
-    text = resources.files(__package__).joinpath("programs.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = YAML(typ="safe").load(text)
-    return loaded
-
-
 def register(environment: Path, directory: Path) -> Manifest:
-    """Write the manifest of the installed programs, their bill of materials, and a copy of the lock.
-
-    Parameters
-    ----------
-    environment
-        The directory with ``spack.yaml`` and ``spack.lock``.
-    directory
-        The directory of the stack.
-
-    Raises
-    ------
-    UsageError
-        There is no lock, or no Spack.
-    InfrastructureError
-        Spack fails, the lock is for another operating system, no program is installed, or a file of a
-        package has changed since it was registered.
-    """
+    """Write the manifest of an environment's programs, their bill of materials, and a copy of the lock."""
     lock = environment / "spack.lock"
     if not lock.is_file():
         raise UsageError(f"{lock} is missing: run `spack -e {environment} concretize`")
@@ -76,7 +48,7 @@ def register(environment: Path, directory: Path) -> Manifest:
     _check_operating_system(spack, environment, packages)
     programs = [
         (name, entry, package)
-        for name, entry in load_recipe()["programs"].items()
+        for name, entry in load_recipe(FILE)["programs"].items()
         for package in packages.values()
         if package.name == entry["package"] and package.has_variants(entry.get("variants", {}))
     ]
@@ -179,33 +151,24 @@ def _describe_program(
             f"(spack-build-out.txt.gz). Correct it, run `spack uninstall /{root.hash[:7]}`, and install again"
         )
     mpi = _find_mpi(root, packages)
-    needs = load_recipe()["mpi"][mpi.name] if mpi else {}
-    data = dict(_find_data(entry.get("data", {}), root.prefix))
-    return Program(
+    needs = load_recipe(FILE)["mpi"][mpi.name] if mpi else {}
+    return Program.from_files(
+        path,
+        libraries=find_libraries(path),
+        data=dict(_find_data(entry.get("data", {}), root.prefix)),
         name=name,
         version=root.version,
         origin=f"Spack package {root.name}@{root.version}/{root.hash}",
-        path=path,
-        sha256=manifest.sha256(path),
-        libraries={str(library): manifest.sha256(library) for library in find_libraries(path)},
         features=tuple(entry["features"]),
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
         launch=tuple(needs.get("launch", ())),
         env={**needs.get("env", {}), **entry.get("env", {})},
-        data=data,
-        sums=manifest.checksums(data),
         purl=sbom.purl("generic", root.name, root.version),
     )
 
 
 def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
-    """Return the MPI library of a package.
-
-    Raises
-    ------
-    InfrastructureError
-        ``programs.yaml`` does not say how `srun` starts programs of this library.
-    """
+    """Return the MPI library of a package; refuse one if the recipe does not say how `srun` starts it."""
     hashes = [
         dependency["hash"]
         for package in _find_needed(root, packages)
@@ -214,7 +177,7 @@ def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
     ]
     if not hashes:
         return None
-    mpi, libraries = packages[hashes[0]], load_recipe()["mpi"]
+    mpi, libraries = packages[hashes[0]], load_recipe(FILE)["mpi"]
     if mpi.name not in libraries:
         # Started in a wrong way, each rank would run as a program of one rank.
         raise InfrastructureError(
@@ -235,13 +198,7 @@ def _find_data(patterns: dict[str, str], prefix: Path) -> Iterator[tuple[str, Pa
 
 
 def find_libraries(program: Path) -> list[Path]:
-    """Return the shared libraries of a program, by their real paths.
-
-    Raises
-    ------
-    InfrastructureError
-        The dynamic linker does not find a library.
-    """
+    """Return the real paths of a program's shared libraries; refuse one that the linker does not find."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
     libraries = []
     for line in execute.run(["ldd", program], env=env).stdout.splitlines():

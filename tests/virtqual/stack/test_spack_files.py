@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from virtqual.stack.spack import load_recipe
+from virtqual.stack.manifest import load_recipe
 
 ROOT = Path(__file__).parents[3]
 VIRTUAL_PACKAGES = {"mpi", "blas", "lapack"}
@@ -27,7 +27,7 @@ def specs():
 def test_spack_yaml_pins_its_programs_and_recipes():
     assert all("@=" in spec for spec in specs() if not spec.startswith("mpip"))
     packages = {spec.partition("@")[0] for spec in specs()}
-    assert packages == {entry["package"] for entry in load_recipe()["programs"].values()}
+    assert packages == {entry["package"] for entry in load_recipe("programs.yaml")["programs"].values()}
     builtin = load("spack.yaml")["spack"]["repos"]["builtin"]
     # Spack does not update a clone that exists.
     assert builtin["destination"].endswith(builtin["commit"][:8])
@@ -65,7 +65,7 @@ def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():
     }
     packages = load("config/site.example/packages.yaml")["packages"]
     provider = packages["mpi"]["require"]
-    assert load_recipe()["mpi"][provider] == {"launch": ["--mpi=pmix"]}
+    assert load_recipe("programs.yaml")["mpi"][provider] == {"launch": ["--mpi=pmix"]}
     assert packages[provider]["buildable"] is False
     # With one colon Debian's compiler and Slurm would stay beside the site's.
     replaced = {name.rstrip(":") for name in packages if name.endswith(":")}
