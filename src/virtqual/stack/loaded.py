@@ -68,7 +68,7 @@ class LoadedSoftware(BaseModel):
     says: dict[str, str]
     coretype: str  # OPENBLAS_CORETYPE, empty if unset
     cpu: frozenset[str]  # features by which libraries choose their code
-    environment: dict[str, str] | None = None  # that libraries and the linker read; absent in older records
+    environment: dict[str, str] | None = None  # of libraries and the linker; absent in older records
 
     @field_serializer("cpu")
     def _sort(self, cpu: frozenset[str]) -> list[str]:
@@ -183,8 +183,7 @@ def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDi
     environments = [node.environment for node in nodes if node.environment is not None]
     if len(environments) == len(nodes):
         for name in sorted(set[str]().union(*environments)):
-            values = (environment.get(name, "unset") for environment in environments)
-            add("software", name, *values)
+            add("software", name, *(environment.get(name, "unset") for environment in environments))
     features = (reference.cpu - other.cpu, other.cpu - reference.cpu)
     add("processor", "CPU features", *(" ".join(sorted(own)) or "no other" for own in features))
     return differences
