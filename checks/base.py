@@ -30,7 +30,7 @@ from virtqual.job import notes
 from virtqual.programs.text import OutputError
 from virtqual.references import project_references
 from virtqual.runs import MeasuredValues, Run
-from virtqual.site import held, slurm, times
+from virtqual.site import held, slurm
 from virtqual.site.hosts import hosts_of
 from virtqual.site.systems import VirtualExtras, host_of
 from virtqual.stack.manifest import is_same_version
@@ -173,7 +173,7 @@ class Sampled(Guarded):
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
         if "--export" not in names:
-            job.options.append(f"--export={','.join(sorted(slurm.EVERYBODY_S))}")
+            job.options.append(f"--export={','.join(sorted(slurm.BASE_VARIABLES))}")
             # Else Slurm hands only these variables on to the steps (man sbatch).
             self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
 
@@ -227,7 +227,7 @@ class Sampled(Guarded):
         results, noted = measured.results, self.noted
         # A step has its own times; those of its job are the session's.
         span = getattr(self.job, "span", None)
-        span = span or times.of_job(self.job.jobid, self.job.submit_time, time.time())
+        span = span or slurm.read_job_span(self.job.jobid, self.job.submit_time, time.time())
         self.measured = {name: value for result in results for name, value in result.variables().items()}
         self.units = {name: self.unit_of(result) for result in results for name in result.variables()}
         nodes = tuple(dict.fromkeys(task.node for task in noted.tasks))

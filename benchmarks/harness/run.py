@@ -44,11 +44,11 @@ def allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
     known = {one.name: one for one in map(system.partition, SIDES)}
     jobs = {part: slurm.allocate(one, "benchmark", one.extras.nodes, alive) for part, one in known.items()}
     try:
-        while slurm.waiting(jobs.values()):
+        while slurm.list_waiting_jobs(jobs.values()):
             time.sleep(1)
         yield held.environment(name, jobs, 1)
     finally:
-        slurm.cancel(dict.fromkeys(jobs.values(), time.time()))
+        slurm.cancel_jobs(dict.fromkeys(jobs.values(), time.time()))
 
 
 def reframe_cases(system: str, names: list[str], pairs: int, work: Path, told: dict[str, str]) -> list[dict]:

@@ -98,9 +98,9 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
     """
     numbers, cancelled, notes, used = iter("123"), [], [], {}
     monkeypatch.setattr(slurm, "allocate", lambda *_: next(numbers))
-    monkeypatch.setattr(slurm, "waiting", lambda jobs: {"2": why} if "1" in jobs else {})
-    monkeypatch.setattr(slurm, "cancel", cancelled.extend)
-    monkeypatch.setattr(slurm, "nodes_of", {"2": ["vm7"], "3": ["bare7"]}.get)
+    monkeypatch.setattr(slurm, "list_waiting_jobs", lambda jobs: {"2": why} if "1" in jobs else {})
+    monkeypatch.setattr(slurm, "cancel_jobs", cancelled.extend)
+    monkeypatch.setattr(slurm, "list_job_nodes", {"2": ["vm7"], "3": ["bare7"]}.get)
     monkeypatch.setattr(allocations, "MAX_IDLE_S", 0.0)
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     extras = SimpleNamespace(session_access=["--time=1:00"], nodes=1, nodes_of_hosts={})
@@ -132,7 +132,9 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
 
 def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     silent, notes = slurm.SilentError("squeue: timed out"), []
-    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=[silent, silent, {"1": "Priority"}, silent, {}]))
+    monkeypatch.setattr(
+        slurm, "list_waiting_jobs", Mock(side_effect=[silent, silent, {"1": "Priority"}, silent, {}])
+    )
     monkeypatch.setattr(slurm, "end_steps", lambda _: [])
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     extras, partition = SimpleNamespace(session_access=["-t1"]), SimpleNamespace(own_scheduler=False)
@@ -146,8 +148,8 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     )
     allocations.hold_allocations(job)
     assert notes == ["waiting for the allocation of 1 of 2 partitions (Slurm says: Priority)"]
-    monkeypatch.setattr(allocations, "SILENCE", -1.0)
-    monkeypatch.setattr(slurm, "waiting", Mock(side_effect=silent))
+    monkeypatch.setattr(allocations, "CONTROLLER_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(slurm, "list_waiting_jobs", Mock(side_effect=silent))
     with pytest.raises(slurm.SilentError):
         allocations.hold_allocations(job)
 

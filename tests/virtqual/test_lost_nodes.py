@@ -81,7 +81,7 @@ def job(tmp_path, monkeypatch):
 def nodes_of_allocation(monkeypatch):
     """Have Slurm say which nodes an allocation has; a test may change them."""
     nodes = ["vm1", "vm2", "vm3", "vm4"]
-    monkeypatch.setattr(between, "nodes_of", lambda number: nodes)
+    monkeypatch.setattr(between, "list_job_nodes", lambda number: nodes)
     return nodes
 
 
@@ -130,7 +130,7 @@ def test_a_slurm_that_does_not_answer_ends_the_session(job, monkeypatch):
     def silent(number):
         raise InfrastructureError("squeue: no answer")
 
-    monkeypatch.setattr(between, "nodes_of", silent)
+    monkeypatch.setattr(between, "list_job_nodes", silent)
     assert not goes_on(job)
     assert job.broken == ["squeue: no answer"]
 

@@ -23,7 +23,7 @@ def test_jobs_that_a_damaged_session_has_left_are_ended(tmp_path, monkeypatch, s
     log.append(Submitted(job="7", case="allocation of vm", submitted=5.0, held=True))
     log.path.write_bytes(log.path.read_bytes() + b"{broken\n")
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.setattr(leftovers, "cancel", list)
+    monkeypatch.setattr(leftovers, "cancel_jobs", list)
     notes = list(leftovers.end_leftovers(system))
     assert ["had left jobs: 7 cancelled" in note for note in notes] == [True] * len(ended)
     assert log.path.exists()

@@ -187,10 +187,10 @@ def test_a_program_that_ends_before_it_begins_is_refused(tmp_path):
     ],
 )
 def test_which_nodes_can_run_jobs(state, good):
-    assert nodes.usable(state) is good
+    assert nodes.is_usable(state) is good
 
 
 @pytest.mark.parametrize("state", ["maint", "reserved", "idle$", "mixed$", "maint*"])
 def test_nodes_of_a_reservation_run_the_jobs_that_ask_for_it(state):
-    assert not nodes.usable(state)
-    assert nodes.usable(state, reserved=True) is not state.endswith("*")
+    assert not nodes.is_usable(state)
+    assert nodes.is_usable(state, reserved=True) is not state.endswith("*")

@@ -78,7 +78,7 @@ def test_commands_do_not_come_from_a_file_of_another_user(tmp_path):
 def cancelled(monkeypatch):
     """Return the jobs that were asked to be cancelled."""
     asked = {}
-    monkeypatch.setattr(leftovers, "cancel", lambda jobs: asked.update(jobs) or list(jobs))
+    monkeypatch.setattr(leftovers, "cancel_jobs", lambda jobs: asked.update(jobs) or list(jobs))
     return asked
 
 

@@ -22,7 +22,7 @@ from reframe.core.backends import register_launcher, register_scheduler
 from reframe.core.launchers import JobLauncher
 
 from virtqual.site import held, slurm
-from virtqual.site.times import Span
+from virtqual.site.slurm import Span
 
 # The outer step only selects the node.  Its SLURM_* variables are unset, or the inner srun would inherit its
 # size.

@@ -17,7 +17,7 @@ from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification, Screen
 from virtqual.session.judge import judge
 from virtqual.session.session import Request, Round, Session
-from virtqual.site.slurm import cancel, patiently
+from virtqual.site.slurm import cancel_jobs, retry_while_silent
 
 #: Time for a silent Slurm to answer when jobs that are left are cancelled: one of our own, and a site's.
 CANCEL_WAIT_OWN_SLURM_S, CANCEL_WAIT_SITE_SLURM_S = 2.0, 20.0
@@ -106,13 +106,13 @@ def _cancel_jobs(job: Qualification) -> None:
 
     def end() -> list[str]:
         release_allocations(job)
-        return cancel(job.log.unfinished())
+        return cancel_jobs(job.log.unfinished())
 
     # Its controller may be starting again.
     is_own = job.system.native.own_scheduler
     seconds = CANCEL_WAIT_OWN_SLURM_S if is_own else CANCEL_WAIT_SITE_SLURM_S
     try:
-        cancelled = patiently(end, seconds, seconds / 2)
+        cancelled = retry_while_silent(end, seconds, seconds / 2)
     except VirtqualError as error:
         numbers = " ".join(job.log.unfinished())
         command = f"; this ends them: scancel {numbers}" if numbers else ""

@@ -15,12 +15,12 @@ from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import hosts_of, separate
-from virtqual.site.nodes import GLANCE, SILENCE
+from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
 
 #: Time between two looks at the queue of a scheduler of our own.
 OWN_QUEUE_INTERVAL_S = 0.5
-#: Time between the first two looks at the queue of a site's scheduler; it is doubled up to `GLANCE`.
+#: Time between the first two looks at the queue of a site's scheduler; doubled up to `GLANCE_INTERVAL_S`.
 QUEUE_INTERVAL_S = 4.0
 #: Time between two attempts to reach a controller that does not answer.
 RETRY_INTERVAL_S = 5.0
@@ -36,7 +36,7 @@ ALIVE_FILE = "alive"
 def give_signs_of_life(job: Qualification) -> Callable[[], None]:
     """Write a sign of life for the session's allocations every minute, until the returned function is called.
 
-    See `virtqual.site.slurm.ABANDONED`.
+    See `virtqual.site.slurm.ABANDONED_MINUTES`.
     """
     file, ended = job.log.directory / ALIVE_FILE, threading.Event()
 
@@ -75,7 +75,9 @@ def hold_allocations(job: Qualification) -> None:
         _request(job, side)
     _wait(job)
     if missing or not (job.held or job.rotated):
-        nodes = {name: ask_patiently(partial(slurm.nodes_of, number)) for name, number in job.held.items()}
+        nodes = {
+            name: ask_patiently(partial(slurm.list_job_nodes, number)) for name, number in job.held.items()
+        }
         job.rotated = _choose_rotated(job, nodes)
         # The watch leaves nodes aside on which others compute.
         for side, partition in partitions.items():
@@ -87,7 +89,7 @@ def _wait(job: Qualification) -> None:
     """Wait until all allocations have begun."""
     began, last_note, idle, interval = time.monotonic(), "", 0.0, QUEUE_INTERVAL_S / 2
     # A controller that is away for a while ends no waiting.
-    while reasons := ask_patiently(lambda: slurm.waiting(job.held.values())):
+    while reasons := ask_patiently(lambda: slurm.list_waiting_jobs(job.held.values())):
         # Slurm needs a moment to find out why a job waits, and the job may wait for ever.
         shown = ", ".join(sorted({reason for reason in reasons.values() if reason != "None"}))
         note = f"waiting for the allocation of {len(reasons)} of {len(job.held)} partitions"
@@ -99,7 +101,9 @@ def _wait(job: Qualification) -> None:
         if time.monotonic() - began > ALLOCATION_TIMEOUT_S:
             raise InfrastructureError(f"{note} for {ALLOCATION_TIMEOUT_S / 3600:.0f} h: giving up")
         # Free nodes are given within seconds; later the wait may take hours.
-        interval = OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE)
+        interval = (
+            OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE_INTERVAL_S)
+        )
         idle = idle + interval if len(reasons) < len(job.held) else 0.0
         if idle > MAX_IDLE_S and any(reason.startswith(LIMIT_REASONS) for reason in reasons.values()):
             raise InfrastructureError(
@@ -113,8 +117,8 @@ def _wait(job: Qualification) -> None:
 
 
 def ask_patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
-    """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.patiently`."""
-    return slurm.patiently(ask, SILENCE, RETRY_INTERVAL_S)
+    """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.retry_while_silent`."""
+    return slurm.retry_while_silent(ask, CONTROLLER_TIMEOUT_S, RETRY_INTERVAL_S)
 
 
 def _request(job: Qualification, side: str) -> None:
@@ -185,7 +189,7 @@ def release_allocations(job: Qualification) -> None:
 def _release(job: Qualification, partitions: Iterable[str]) -> None:
     submitted = job.log.unfinished()
     numbers = [job.held[name] for name in partitions]
-    slurm.cancel({number: submitted[number] for number in numbers})
+    slurm.cancel_jobs({number: submitted[number] for number in numbers})
     for number in numbers:
         job.log.append(Released(job=number))
     job.held = {name: number for name, number in job.held.items() if number not in numbers}

@@ -14,7 +14,7 @@ from virtqual.qualify.allocations import ask_patiently, min_nodes, release_alloc
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Failed, SetAside
 from virtqual.session.session import Failure, Loss, Round, Session
-from virtqual.site.slurm import nodes_of
+from virtqual.site.slurm import list_job_nodes
 from virtqual.site.systems import System
 
 #: Time for the site's command to create the VMs anew, and again for Slurm to call their nodes usable.
@@ -108,7 +108,7 @@ def _note_removed_nodes(job: Qualification) -> None:
     """Count nodes as lost that Slurm has removed from the allocations: they failed, if only for a moment."""
     for name, number in job.held.items():
         if name in job.rotated:
-            nodes = ask_patiently(partial(nodes_of, number))
+            nodes = ask_patiently(partial(list_job_nodes, number))
             for node in set(job.rotated[name]).difference(nodes):
                 reason = f"node {node} has failed, and Slurm removed it from the allocation"
                 job.watch.lost.setdefault(node, reason)

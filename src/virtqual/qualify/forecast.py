@@ -14,7 +14,7 @@ from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
-from virtqual.site.slurm import chosen, environment, partition_option, states
+from virtqual.site.slurm import environment, find_partition_name, list_node_states, select_nodes
 from virtqual.site.systems import SIDES, System
 
 
@@ -122,7 +122,7 @@ def _rotated_nodes(system: System) -> dict[str, list[str]]:
         return {}
     nodes = {}
     for partition in map(system.partition, SIDES):
-        listed = states(partition_option(partition) or partition.name)
-        allowed = chosen(partition, listed)
+        listed = list_node_states(find_partition_name(partition) or partition.name)
+        allowed = select_nodes(partition, listed)
         nodes[partition.name] = [node for node in listed if node in allowed]
     return choose_rotated_nodes(nodes, system)

@@ -10,7 +10,7 @@ from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify.concluding import broken_by, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
-from virtqual.site.slurm import cancel
+from virtqual.site.slurm import cancel_jobs
 
 
 def end_leftovers(system: str) -> Iterator[str]:
@@ -35,13 +35,13 @@ def end_leftovers(system: str) -> Iterator[str]:
             unfinished: dict[str, float] = {}
             with suppress(VirtqualError):
                 unfinished = log.unfinished(system)
-            if jobs := cancel(unfinished):
+            if jobs := cancel_jobs(unfinished):
                 yield f"session {name} had left jobs: {', '.join(jobs)} cancelled; {error}"
             continue
         if session.system != system:
             continue
         if session.outcome == Conclusion().outcome:
-            jobs = cancel(log.unfinished())
+            jobs = cancel_jobs(log.unfinished())
             ended = "it left no job behind"
             if jobs:
                 ended = f"its jobs {', '.join(jobs)} still ran and were cancelled"

@@ -44,8 +44,8 @@ from virtqual.session.session import (
 from virtqual.session.summary import find_for, good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
-from virtqual.site.nodes import GLANCE, OFTEN, Watch
-from virtqual.site.slurm import cancel
+from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S, Watch
+from virtqual.site.slurm import cancel_jobs
 from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
@@ -109,7 +109,7 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
         )
     lock, watch = _lock_system(system, screen, held)
     # Its process is gone, since this one holds the lock.
-    cancel(log.unfinished())
+    cancel_jobs(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
     ended = begun.conclusion or "It ended before anything was concluded."
@@ -123,7 +123,9 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
 def _lock_system(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]:
     """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
-    watch = Watch(system, interval=OFTEN if system.native.own_scheduler else GLANCE)
+    watch = Watch(
+        system, interval=OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
+    )
     # If runs rotate, nodes that do not work are left out.
     if lacking := watch.begin(min_nodes(system) if can_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))

@@ -104,7 +104,7 @@ def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalo
     if ended.code != 0:
         # A run whose allocation has ended fails in many ways.
         try:
-            slurm.waiting(job.held.values())
+            slurm.list_waiting_jobs(job.held.values())
         except InfrastructureError as gone:
             job.broken.append(str(gone))
             job.node_lost |= isinstance(gone, slurm.EndedError) and gone.state in NODE_STATES

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,34 +16,57 @@ from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.site.systems import Partition
 
-#: Where the cluster is, which jobs need to know as everybody does.
-KEPT = {"SLURM_CONF"}
-#: Settings of a shell that make Slurm's commands answer otherwise: filters, columns, forms of times.
-_OTHERWISE = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
-#: Times as numbers: in the night when clocks go back an hour comes twice.
-TIMES = {"SLURM_TIME_FORMAT": "%s"}
-#: What any program may need, whoever starts it.
-EVERYBODY_S = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
-
+#: Variables of a job that say where the cluster is.
+CLUSTER_VARIABLES = {"SLURM_CONF"}
+#: Variables that any program may need.
+BASE_VARIABLES = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
+#: Variables of a shell that change the filters, columns and times that Slurm's commands print.
+_OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
+#: Times as numbers: when clocks go back, an hour comes twice.
+_NUMERIC_TIMES = {"SLURM_TIME_FORMAT": "%s"}
+#: Time for an order to a busy controller. An order that is given up may be carried out all the same.
+_ORDER_TIMEOUT_S = 300
+_QUESTION_TIMEOUT_S = 20
+#: Slurm's time of submission may differ by so much from ours; numbers of jobs may begin anew.
+_SUBMISSION_TOLERANCE_S = 300
+_LONG_OPTIONS = {
+    "-p": "--partition",
+    "-w": "--nodelist",
+    "-x": "--exclude",
+    "-C": "--constraint",
+    "-F": "--nodefile",
+}
+#: An allocation ends after so long without a sign of life.
+ABANDONED_MINUTES = 20
+#: The script of an allocation's job. A session changes the content of a file every minute. The job ends if
+#: the content stays the same, because the session's machine was booted or Slurm's answer did not reach it.
+_ALLOCATION_SCRIPT = """file={file} quiet=0
+[ -e "$file" ] || exec sleep infinity
+while [ $quiet -lt {minutes} ]; do
+    sleep {seconds}
+    now=$(cat "$file" 2> /dev/null)
+    if [ "$now" = "$before" ]; then quiet=$((quiet + 1)); else quiet=0; fi
+    before=$now
+done
+"""
 
 Answer = TypeVar("Answer")
 
 
 class SilentError(InfrastructureError):
-    """Slurm has not answered, or not what it was asked: asked again it may."""
+    """Slurm does not answer, or its command failed; a later attempt may succeed."""
 
 
-def patiently(ask: Callable[[], Answer], seconds: float, pause: float) -> Answer:
-    """Return what Slurm answers to a question, or order, that is put again while its controller is silent.
+class EndedError(InfrastructureError):
+    """An allocation has ended, with a state in Slurm's word."""
 
-    Parameters
-    ----------
-    ask
-        The question.
-    seconds
-        After how long silence is an error.
-    pause
-        Seconds between two attempts.
+    def __init__(self, job: str, state: str) -> None:
+        super().__init__(f"Slurm says that allocation {job} is {state}")
+        self.state = state
+
+
+def retry_while_silent(ask: Callable[[], Answer], seconds: float, interval: float) -> Answer:
+    """Return the answer to a question that is repeated while Slurm is silent; both times in s.
 
     Raises
     ------
@@ -58,183 +80,129 @@ def patiently(ask: Callable[[], Answer], seconds: float, pause: float) -> Answer
         except SilentError:
             if time.monotonic() >= end:
                 raise
-        time.sleep(pause)
+        time.sleep(interval)
 
 
 def environment(*, bare: bool = False) -> dict[str, str]:
-    """Return this process's environment without the Slurm job that it runs in, or how Slurm is to answer.
+    """Return this process's environment without its Slurm job and without settings of Slurm's output.
 
-    Parameters
-    ----------
-    bare
-        Without all else that a person's shell has set, too, such as loaded modules: no run depends on it.
-
-    Notes
-    -----
-    Within a job ``srun`` starts a step on that job's nodes, and ``sbatch`` hands that job's sizes on.
+    Within a job `srun` would start a step on that job's nodes, and `sbatch` would hand the job's sizes on. A
+    `bare` environment has no other settings of a shell either, such as loaded modules.
     """
     if bare:
-        return {name: value for name, value in os.environ.items() if name in KEPT | EVERYBODY_S}
-    left_out = _OTHERWISE + (("SLURM_",) if "SLURM_JOB_ID" in os.environ else ())
+        names = CLUSTER_VARIABLES | BASE_VARIABLES
+        return {name: value for name, value in os.environ.items() if name in names}
+    prefixes = _OUTPUT_VARIABLES + (("SLURM_",) if "SLURM_JOB_ID" in os.environ else ())
     return {
-        name: value for name, value in os.environ.items() if not name.startswith(left_out) or name in KEPT
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(prefixes) or name in CLUSTER_VARIABLES
     }
 
 
-def partition_option(partition: Partition) -> str | None:
-    """Return the name of Slurm's partition from the options that jobs ask with."""
-    return next(_values(partition, "-p", "--partition"), None)
+def find_partition_name(partition: Partition) -> str | None:
+    """Return the name of Slurm's partition from the options of a session's jobs."""
+    options = _parse_options(partition)
+    return next((value for option, value in options if option == "--partition"), None)
 
 
-def chosen(partition: Partition, nodes: Iterable[str]) -> set[str]:
-    """Return those of a partition's nodes that jobs may get, by the names that they ask for.
+def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:
+    """Return those of a partition's nodes that the options of a session's jobs allow.
 
     Raises
     ------
     SilentError
-        Slurm does not answer which nodes a list of names means.
+        Slurm does not expand a list of nodes.
     """
-    found = set(nodes)
-    for option, taken in (("-w", "--nodelist"), ("-x", "--exclude")):
-        for names in _values(partition, option, taken):
-            listed = set(_ask(["scontrol", "show", "hostnames", names]).split())
-            found = found & listed if option == "-w" else found - listed
-    return found
+    selected = set(nodes)
+    for option, value in _parse_options(partition):
+        if option == "--nodelist":
+            selected &= set(_expand_nodes(value))
+        elif option == "--exclude":
+            selected -= set(_expand_nodes(value))
+    return selected
 
 
-def _values(partition: Partition, short: str, long: str) -> Iterator[str]:
-    """Yield the values of an option that jobs ask with."""
-    words = _words(partition)
-    yield from (value for option, value in itertools.pairwise(words) if option in (short, long))
-    yield from (word[2:] for word in words if re.match(rf"{short}\w", word))
-
-
-def asks_for_reservation(partition: Partition) -> bool:
-    """Return whether jobs ask for a reservation."""
-    return "--reservation" in _words(partition)
+def has_reservation(partition: Partition) -> bool:
+    """Return whether a session's jobs ask for a reservation."""
+    return any(option == "--reservation" for option, _ in _parse_options(partition))
 
 
 def names_nodes(partition: Partition) -> bool:
-    """Return whether jobs ask for some of the partition's nodes only, by their names or their features."""
-    options = ("-w", "--nodelist", "-x", "--exclude", "-C", "--constraint", "-F", "--nodefile")
-    return any(word in options or re.match(r"-[wxCF]\w", word) for word in _words(partition))
+    """Return whether a session's jobs ask for some nodes of the partition only, by name or feature."""
+    options = ("--nodelist", "--exclude", "--constraint", "--nodefile")
+    return any(option in options for option, _ in _parse_options(partition))
 
 
-def _words(partition: Partition) -> list[str]:
-    """Return the options that a session's jobs ask with, names and values apart."""
-    asked = partition.session_options or partition.options
-    return [
-        word for option in asked for word in (option.split("=", 1) if option.startswith("-") else [option])
-    ]
+def _parse_options(partition: Partition) -> list[tuple[str, str]]:
+    """Return the options of a session's jobs with their values, under their long names."""
+    words = partition.session_options or partition.options
+    options = []
+    for word, next_word in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            options.append((option, value if equals else next_word))
+        elif long_option := _LONG_OPTIONS.get(word[:2]):
+            options.append((long_option, word[2:] or next_word))
+    return options
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """The state of a node with Slurm's marks, and the reason that somebody gave for it."""
+    """The state of a node with Slurm's marks, and the reason that Slurm keeps for it."""
 
     state: str
-    reason: str
+    reason: str | None = None
 
     def __str__(self) -> str:
         return f"{self.state.rstrip('*')}{f': {self.reason}' if self.reason else ''}"
 
 
-def states(*partitions: str) -> dict[str, NodeState]:
-    """Return what Slurm says of every node of some partitions, in one question.
+def list_node_states(*partitions: str) -> dict[str, NodeState]:
+    """Return the state of every node of Slurm's partitions.
 
     Raises
     ------
-    InfrastructureError
+    SilentError
         Slurm does not answer.
     """
-    line = ["sinfo", "--noheader", "--Node", "-p", ",".join(partitions), "-o", "%N|%T|%E"]
-    rows = _ask(line).splitlines()
-    found = (row.split("|", 2) for row in rows if row.count("|") >= 2)
-    return {node: NodeState(state, "" if reason == "none" else reason) for node, state, reason in found}
-
-
-#: The script of an allocation's job.  Whoever holds it writes something new into a file every minute; where
-#: nothing new comes, because its machine was booted or Slurm's answer did not reach it, the nodes are given
-#: back.
-_HELD = """file={file} quiet=0
-[ -e "$file" ] || exec sleep infinity
-while [ $quiet -lt {minutes} ]; do
-    sleep {seconds}
-    now=$(cat "$file" 2> /dev/null)
-    if [ "$now" = "$before" ]; then quiet=$((quiet + 1)); else quiet=0; fi
-    before=$now
-done
-"""
-#: Minutes without a sign of life after which an allocation ends.
-ABANDONED = 20
-#: Seconds for an order to a controller that is busy: if it is given up, the job may be queued all the same.
-ORDERED = 300
+    rows = _list_rows("sinfo", "%N|%T|%E", "--Node", "-p", ",".join(partitions))
+    return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
 
 def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
-    """Ask for so many nodes of a partition, for a whole session; return the job's id.
+    """Ask for nodes of a partition for a whole session, and return the job's id.
 
-    Parameters
-    ----------
-    partition
-        Of which partition.
-    name
-        Of the job.
-    nodes
-        How many.
-    alive
-        A file whose content changes as long as the session lives; see `ABANDONED`.
+    The content of the file `alive` changes as long as the session lives; see `ABANDONED_MINUTES`.
 
     Raises
     ------
     InfrastructureError
-        Slurm refused it.
+        Slurm refused the job.
     """
-    line = [
-        "sbatch",
-        "--parsable",
-        f"--job-name={name}",
+    script = _ALLOCATION_SCRIPT.format(file=shlex.quote(str(alive)), minutes=ABANDONED_MINUTES, seconds=60)
+    command = [
+        *("sbatch", "--parsable", f"--job-name={name}"),
         *partition.session_options,
-        f"--nodes={nodes}",
+        *(f"--nodes={nodes}", "--exclusive", "--mem=0"),
+        # The other nodes stay if one dies, and no second job is asked for.
+        *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null", f"--wrap={script}"),
     ]
-    # A node that dies must not take those that are left with it, and nobody asks for it a second time.
-    line += ["--exclusive", "--mem=0", "--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"]
-    script = _HELD.format(file=shlex.quote(str(alive)), minutes=ABANDONED, seconds=60)
     try:
-        said = _ask([*line, f"--wrap={script}"], ORDERED)
+        output = _ask(command, _ORDER_TIMEOUT_S)
     except SilentError as error:
-        asked = " ".join(partition.extras.session_access)
+        access = " ".join(partition.extras.session_access)
         raise InfrastructureError(
-            f"partition {partition.name}: {error} (asked with extras.session_access: {asked})"
+            f"partition {partition.name}: {error} (asked with extras.session_access: {access})"
         ) from error
-    # Before it a site's own sbatch may say what it likes.
-    if number := re.search(r"^(\d+)(;.*)?$", said.strip(), re.MULTILINE):
-        return number[1]
-    raise InfrastructureError(f"sbatch: said no number of a job: {said.strip()[-200:]!r}")
+    # A site's own sbatch may print notices first.
+    if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):
+        return match[1]
+    raise InfrastructureError(f"sbatch printed no number of a job: {output.strip()[-200:]!r}")
 
 
-#: Options of ``squeue``: ids of jobs, also of those that have ended not long ago.
-_IDS = ("--states=all", "--format=%i")
-
-
-class EndedError(InfrastructureError):
-    """An allocation has ended.
-
-    Parameters
-    ----------
-    job
-        Its id.
-    state
-        Its state in Slurm's word.
-    """
-
-    def __init__(self, job: str, state: str) -> None:
-        super().__init__(f"Slurm says that allocation {job} is {state}")
-        self.state = state
-
-
-def waiting(jobs: Iterable[str]) -> dict[str, str]:
-    """Return those of some jobs that do not run yet, and why in Slurm's own word, such as ``Priority``.
+def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
+    """Return those of some jobs that do not run yet, with Slurm's reason, such as ``Priority``.
 
     Raises
     ------
@@ -243,129 +211,153 @@ def waiting(jobs: Iterable[str]) -> dict[str, str]:
     SilentError
         Slurm does not answer.
     """
-    if not (asked := list(jobs)):
+    if not (numbers := list(jobs)):
         return {}
-    said = _ask(["squeue", "--noheader", f"--jobs={','.join(asked)}", "--states=all", "--format=%i|%T|%r"])
-    rows = (row.split("|", 2) for row in said.splitlines() if row.count("|") >= 2)
-    known = {job: (state, why) for job, state, why in rows}
-    found = {}
-    for job in asked:
-        state, why = known.get(job, ("unknown to it", ""))
+    rows = _list_rows("squeue", "%i|%T|%r", f"--jobs={','.join(numbers)}", "--states=all")
+    states = {job: (state, reason) for job, state, reason in rows}
+    waiting = {}
+    for job in numbers:
+        state, reason = states.get(job, ("unknown to it", ""))
         if state not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise EndedError(job, state)
         if state != "RUNNING":
-            found[job] = why
-    return found
+            waiting[job] = reason
+    return waiting
 
 
-def nodes_of(job: str) -> list[str]:
+def list_job_nodes(job: str) -> list[str]:
     """Return the names of a running job's nodes, in Slurm's order.
 
     Raises
     ------
     InfrastructureError
-        Slurm does not answer, or knows no nodes of the job.
+        Slurm does not answer, or names no node of the job.
     """
-    listed = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
-    if not listed:
-        raise InfrastructureError(f"Slurm says of no node that allocation {job} has it")
-    return _ask(["scontrol", "show", "hostnames", listed]).split()
+    nodes = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+    if not nodes:
+        raise InfrastructureError(f"Slurm names no node of allocation {job}")
+    return _expand_nodes(nodes)
 
 
-#: Seconds by which Slurm's time of submission and ours may differ; numbers of jobs may begin anew.
-SAME_TIME = 300
-
-
-def cancel(jobs: Mapping[str, float]) -> list[str]:
-    """Cancel those of some jobs that Slurm still knows as waiting or running, and return them.
-
-    Parameters
-    ----------
-    jobs
-        By id: when the job was submitted, seconds since the epoch.
+def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
+    """Cancel those of some jobs that wait or run, and return them; their times are seconds since the epoch.
 
     Raises
     ------
-    InfrastructureError
+    SilentError
         Slurm does not answer.
     """
-    if not jobs:
+    if not submission_times:
         return []
-    # `--all`: a partition may be hidden.
-    line = ["squeue", "--noheader", "--all", "--me", "--format=%i %V"]
-    rows = (row.split() for row in _ask(line).splitlines())
+    # `--all` includes hidden partitions.
     active = [
         job
-        for job, submitted in (row for row in rows if len(row) == 2)
-        if job in jobs and _about(submitted, jobs[job])
+        for job, submitted in _list_rows("squeue", "%i|%V", "--all", "--me")
+        if job in submission_times
+        and abs((_parse_time(submitted) or 0) - submission_times[job]) < _SUBMISSION_TOLERANCE_S
     ]
     if active:
         _ask(["scancel", *active])
     return active
 
 
-def end_steps(allocation: str, name: str = "") -> list[str]:
-    """End the steps of an allocation that still run, or those of one name; return which they were.
+def end_steps(allocation: str, name: str | None = None) -> list[str]:
+    """End the steps of an allocation that still run, or those of one name, and return them.
 
-    Slurm's own (``batch``, ``extern``) are none of them.
+    Slurm's own steps (``batch``, ``extern``) stay.
 
     Raises
     ------
     SilentError
         Slurm does not answer.
     """
-    line = ["squeue", "--noheader", "--all", "--steps", f"--jobs={allocation}", "--format=%i|%j"]
-    rows = (row.partition("|") for row in _ask(line).splitlines())
-    steps = [step for step, _, called in rows if re.search(r"\.\d+$", step) and name in ("", called)]
+    rows = _list_rows("squeue", "%i|%j", "--all", "--steps", f"--jobs={allocation}")
+    steps = [step for step, step_name in rows if re.search(r"\.\d+$", step) and name in (None, step_name)]
     if steps:
         _ask(["scancel", *steps])
     return steps
 
 
-def seconds(text: str) -> float:
-    """Return one of Slurm's times in seconds since the epoch; ``ValueError`` for ``Unknown`` and the like."""
-    return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
-
-
-def _about(submitted: str, ours: float) -> bool:
-    try:
-        return abs(seconds(submitted) - ours) < SAME_TIME
-    except ValueError:
-        return False
-
-
-def forgotten(jobs: Iterable[str]) -> set[str]:
-    """Return those of some jobs, or of the jobs that steps are of, that Slurm answers not to know.
+def list_forgotten_jobs(jobs: Iterable[str]) -> set[str]:
+    """Return those of some jobs, or of the jobs of some steps, of which Slurm answers that it has none.
 
     A controller may lose what it had not saved.
     """
-    asked = {job.partition(".")[0] for job in jobs}
-    if not asked:
+    numbers = {job.partition(".")[0] for job in jobs}
+    if not numbers:
         return set()
-    # Of a single job that it does not know, squeue ends with an error; of several it leaves that one out.
+    # squeue fails on a single unknown job, and leaves an unknown job out of several.
+    command = ["squeue", "--noheader", f"--jobs={','.join(sorted(numbers))}", "--states=all", "--format=%i"]
     try:
-        line = ["squeue", "--noheader", f"--jobs={','.join(sorted(asked))}", *_IDS]
-        done = execute.run(line, env=environment(), seconds=20)
+        completed = execute.run(command, env=environment(), seconds=_QUESTION_TIMEOUT_S)
     except InfrastructureError:
         return set()
-    if done.returncode and "Invalid job id" not in done.stdout + done.stderr:
+    if completed.returncode and "Invalid job id" not in completed.stdout + completed.stderr:
         return set()
-    return asked - set(done.stdout.split())
+    return numbers - set(completed.stdout.split())
 
 
-def _ask(command: Sequence[str], seconds: float = 20) -> str:
-    """Return what a command of Slurm printed; one that waits for a controller gives up by itself.
+@dataclass(frozen=True)
+class Span:
+    """Start and end of a job, seconds since the epoch, and the clock that measured them."""
+
+    start: float
+    end: float
+    clock: str
+
+
+def read_job_span(job: str, submitted: float, seen_done: float) -> Span:
+    """Return start and end of a finished job by the clock of Slurm's controller, in whole seconds.
+
+    Clocks of nodes are not comparable: a VM's may be seconds off. The times at which the caller submitted the
+    job and saw it done sharpen Slurm's whole seconds, and replace them if Slurm does not answer.
+    """
+    try:
+        description = _ask(["scontrol", "-o", "show", "job", job])
+    except SilentError:
+        description = ""
+    times = dict(re.findall(r"\b(StartTime|EndTime)=(\S+)", description))
+    start, end = (_parse_time(times.get(key, "")) for key in ("StartTime", "EndTime"))
+    if start is None or end is None:
+        return Span(submitted, seen_done, "submission")
+    start = max(start, submitted)
+    return Span(start, max(start, min(end + 1, seen_done)), "slurmctld")
+
+
+def _parse_time(text: str) -> float | None:
+    """Return one of Slurm's times in seconds since the epoch; None for ``Unknown`` and the like."""
+    try:
+        return float(text) if text.isdigit() else datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _expand_nodes(names: str) -> list[str]:
+    """Return the nodes of a list such as ``vm[1-4]``."""
+    return _ask(["scontrol", "show", "hostnames", names]).split()
+
+
+def _list_rows(command: str, columns: str, *options: str) -> list[list[str]]:
+    """Return the rows of `squeue` or `sinfo`; a line without all columns, such as a notice, is no row."""
+    output = _ask([command, "--noheader", *options, f"--format={columns}"])
+    count = columns.count("|") + 1
+    rows = [line.split("|", count - 1) for line in output.splitlines()]
+    return [row for row in rows if len(row) == count]
+
+
+def _ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
+    """Return the output of a command of Slurm.
 
     Raises
     ------
     SilentError
-        The command failed; the message holds its last words.
+        The command failed; the message has its last line.
     """
     try:
-        done = execute.run(command, env=environment() | TIMES, seconds=seconds)
+        completed = execute.run(command, env=environment() | _NUMERIC_TIMES, seconds=seconds)
     except InfrastructureError as error:
         raise SilentError(str(error)) from error
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise SilentError(f"{command[0]}: {why[-1]}")
-    return done.stdout
+    if completed.returncode:
+        lines = (completed.stderr or completed.stdout).strip().splitlines()
+        raise SilentError(f"{command[0]}: {lines[-1] if lines else f'exit code {completed.returncode}'}")
+    return completed.stdout

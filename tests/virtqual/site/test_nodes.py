@@ -26,13 +26,13 @@ def watch(monkeypatch):
             found |= says[partition]
         return found
 
-    monkeypatch.setattr(nodes, "states", states)
-    monkeypatch.setattr(nodes, "partition_option", lambda partition: partition)
+    monkeypatch.setattr(nodes, "list_node_states", states)
+    monkeypatch.setattr(nodes, "find_partition_name", lambda partition: partition)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
     one = SimpleNamespace(nodes=1)
-    monkeypatch.setattr(nodes, "asks_for_reservation", lambda partition: False)
+    monkeypatch.setattr(nodes, "has_reservation", lambda partition: False)
     made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
-    monkeypatch.setattr(nodes, "chosen", lambda partition, nodes: set(nodes))
+    monkeypatch.setattr(nodes, "select_nodes", lambda partition, nodes: set(nodes))
     assert made.begin() == []
     for side in says:
         made.use(side, says[side])
@@ -59,15 +59,15 @@ def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
         raise UsageError("log.jsonl: Stale file handle")
 
     made.jobs = jobs
-    assert made._forgotten({"7"}) == {"7"}
+    assert made._note_forgotten({"7"}) == {"7"}
     assert not made.stop.is_set()
 
 
 def test_a_node_that_the_system_file_leaves_out_is_named(watch, monkeypatch):
     made = watch[0]
-    monkeypatch.setattr(nodes, "chosen", lambda partition, nodes: set(nodes) - {"vm1"})
+    monkeypatch.setattr(nodes, "select_nodes", lambda partition, nodes: set(nodes) - {"vm1"})
     assert made.begin() == ["partition virtual: 0 of 1 nodes can run jobs; the system file leaves out vm1"]
-    monkeypatch.setattr(nodes, "states", lambda *_: {})
+    monkeypatch.setattr(nodes, "list_node_states", lambda *_: {})
     assert "partition virtual: 0 of 1 nodes can run jobs; sinfo knows no node of it" in made.begin()
 
 
@@ -132,7 +132,7 @@ def test_a_held_node_that_is_drained_for_tomorrow_is_left_to_the_session(watch):
 def test_nodes_that_finish_jobs_of_others_are_no_doubt_of_ours(watch):
     made, goes_by, _ = watch
     made.use("virtual", ["vm1"])
-    made._own.clear()
+    made._used_sides.clear()
     goes_by(300, "completing")
     made.settle()
     assert made.lost == {}
@@ -160,25 +160,25 @@ def test_a_controller_that_is_gone_is_named(watch):
     goes_by(6, "idle")
     assert made.lost == {}
     goes_by(330, refused)
-    assert "slurmctld) has not answered for 300 s: sinfo: Unable to contact" in made.lost[""]
+    assert "slurmctld) has not answered for 300 s: sinfo: Unable to contact" in made.lost["slurmctld"]
     assert made.stop.is_set()
 
 
 def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
     made, goes_by, _ = watch
-    made.interval = nodes.OFTEN
+    made.interval = nodes.OWN_GLANCE_INTERVAL_S
     goes_by(90, InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)"))
-    assert "slurmctld) has not answered for 60 s" in made.lost[""]
+    assert "slurmctld) has not answered for 60 s" in made.lost["slurmctld"]
 
 
 def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
     """A controller that died before it saved the job: the session waited for its end without end."""
     made, _, _ = watch
-    monkeypatch.setattr(nodes, "forgotten", {"8"}.intersection)
+    monkeypatch.setattr(nodes, "list_forgotten_jobs", {"8"}.intersection)
     made.jobs = lambda: ["7", "8"]
-    assert made._forgotten(set()) == {"8"}
+    assert made._note_forgotten(set()) == {"8"}
     assert made.lost == {}
-    assert made._forgotten({"8"}) == {"8"}
+    assert made._note_forgotten({"8"}) == {"8"}
     assert made.lost == {
         "job 8": "Slurm has forgotten job 8, whose end was not seen: did its controller lose its state?"
     }
@@ -191,7 +191,7 @@ def test_settling_ends_when_slurm_does_not_answer(watch, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     goes_by(90, InfrastructureError("sinfo: connect failure"))
     made.settle()
-    assert list(made.lost) == [""]
+    assert list(made.lost) == ["slurmctld"]
 
 
 def test_settling_ends(watch, monkeypatch):

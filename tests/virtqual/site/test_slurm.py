@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from virtqual.errors import InfrastructureError
-from virtqual.site import slurm, times
+from virtqual.site import slurm
 
 NUMBER = 1_700_000_000.0
 
@@ -51,14 +51,14 @@ def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatc
 def test_a_job_is_cancelled_if_it_is_the_one_that_was_submitted(commands, monkeypatch, submitted, ended):
     """Numbers of jobs may begin anew."""
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    commands("squeue", f"7 {submitted:.0f}\n8 {submitted:.0f}")
+    commands("squeue", f"7|{submitted:.0f}\n8|{submitted:.0f}")
     commands("scancel", "")
-    assert slurm.cancel({"7": NUMBER}) == ended
+    assert slurm.cancel_jobs({"7": NUMBER}) == ended
 
 
 def test_the_hour_that_comes_twice_is_two_hours(commands):
     commands("scontrol", f"JobId=7 StartTime={NUMBER:.0f} EndTime={NUMBER + 60:.0f}")
-    span = times.of_job("7", NUMBER - 5, NUMBER + 100)
+    span = slurm.read_job_span("7", NUMBER - 5, NUMBER + 100)
     assert (span.start, span.end, span.clock) == (NUMBER, NUMBER + 61, "slurmctld")
 
 
@@ -71,13 +71,13 @@ def test_the_number_of_an_allocation(commands, said):
 
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
-    with pytest.raises(InfrastructureError, match="said no number of a job: 'job 12 was submitted'"):
+    with pytest.raises(InfrastructureError, match="printed no number of a job: 'job 12 was submitted'"):
         slurm.allocate(partition(), "virtqual-s", 2, Path("alive"))
 
 
 def test_an_allocation_ends_by_itself_when_nobody_gives_a_sign_of_life(tmp_path):
     alive = tmp_path / "it's alive"
-    script = slurm._HELD.format(file=shlex.quote(str(alive)), minutes=3, seconds=0.2)
+    script = slurm._ALLOCATION_SCRIPT.format(file=shlex.quote(str(alive)), minutes=3, seconds=0.2)
     alive.write_text("0\n")
     with subprocess.Popen(["sh", "-c", script]) as job:
         for number in range(10):
@@ -105,20 +105,20 @@ def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
 def test_nodes_that_access_names_are_those_that_are_watched(commands):
     commands("scontrol", "vm1\nvm2")
     nodes = ["vm1", "vm2", "vm3"]
-    assert slurm.chosen(partition("-p", "vm"), nodes) == set(nodes)
-    assert slurm.chosen(partition("--nodelist=vm[1-2]"), nodes) == {"vm1", "vm2"}
-    assert slurm.chosen(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
+    assert slurm.select_nodes(partition("-p", "vm"), nodes) == set(nodes)
+    assert slurm.select_nodes(partition("--nodelist=vm[1-2]"), nodes) == {"vm1", "vm2"}
+    assert slurm.select_nodes(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
     # A session asks with options of its own.
-    assert slurm.chosen(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
-    assert slurm.partition_option(partition("-p", "vm", session=["--partition=long"])) == "long"
+    assert slurm.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
+    assert slurm.find_partition_name(partition("-p", "vm", session=["--partition=long"])) == "long"
 
 
 def test_a_line_that_is_no_answer_is_none(commands):
     commands("squeue", "slurm: some notice\n7|PENDING|Priority")
-    assert slurm.waiting(["7"]) == {"7": "Priority"}
+    assert slurm.list_waiting_jobs(["7"]) == {"7": "Priority"}
     commands("squeue", "no", code=1)
     with pytest.raises(slurm.SilentError):
-        slurm.waiting(["7"])
+        slurm.list_waiting_jobs(["7"])
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_which_access_names_nodes(access, named):
 
 @pytest.mark.parametrize("access", [["-p", "vm"], ["-pvm"], ["--partition=vm"], ["--partition vm"]])
 def test_the_name_of_a_partition(access):
-    assert slurm.partition_option(partition("--account=x", *access)) == "vm"
+    assert slurm.find_partition_name(partition("--account=x", *access)) == "vm"
