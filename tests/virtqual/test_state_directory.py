@@ -1,5 +1,6 @@
 """A state directory that others can write to is refused: its files name commands and jobs."""
 
+import fcntl
 import json
 import os
 import time
@@ -152,6 +153,20 @@ def test_a_holder_that_gave_no_sign_of_life_is_dead(state):
     with measuring(state, "site", "me", print):
         assert "me" in (state / "measuring-site.lock").read_text()
     assert (state / "measuring-site.lock").read_text() == ""
+
+
+def test_the_end_of_what_an_ended_session_has_started_is_waited_for(state):
+    """A session that ends empties the file; its ReFrame may hold the lock a little longer."""
+    notes = []
+    with (state / "measuring-site.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def release(note):
+            notes.append(note)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+        with measuring(state, "site", "me", release):
+            assert notes == ["another session has ended; waiting until what it started has ended"]
 
 
 def test_a_holder_gives_signs_of_life(state, monkeypatch):

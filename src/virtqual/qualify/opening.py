@@ -41,7 +41,7 @@ from virtqual.session.session import (
     Session,
     StackFacts,
 )
-from virtqual.session.summary import find_for, good
+from virtqual.session.summary import find_for, find_good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S, Watch
@@ -337,7 +337,7 @@ def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorCl
     """Return the session to compare with, if any; under `GOOD_NAME` the last good one."""
     if request.against != GOOD_NAME:
         return _find_earlier(request.against, system)
-    for directory in good(paths.sessions(), system.name, chosen.name, full=request.full):
+    for directory in find_good(paths.sessions(), system.name, chosen.name, full=request.full):
         # A session from before the VMs were placed otherwise, or a metric was renamed, is good no longer.
         with suppress(VirtqualError):
             session = _find_earlier(str(directory), system)

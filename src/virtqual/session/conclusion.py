@@ -24,6 +24,7 @@ EXIT_CODES = {
 
 #: One line names these; ``session.json`` has all missing checks.
 MAX_MISSING_SHOWN = 3
+MAX_CAUSES_SHOWN = 3
 
 
 def refuse(session: Session, items: int) -> None:
@@ -38,7 +39,7 @@ def refuse(session: Session, items: int) -> None:
 
 def conclude(
     session: Session,
-    judged: Judged | None,
+    judged: Judged,
     *,
     interrupted: bool = False,
     broken: Sequence[str] = (),
@@ -54,16 +55,12 @@ def conclude(
 
     Parameters
     ----------
-    session
-        Is changed.
-    judged
-        None if judging itself failed.
     interrupted
-        Whether a person or a time limit ended it.
+        A person or a time limit ended it.
     broken
-        What failed of the infrastructure, in words.
+        Failures of the infrastructure, in words.
     unqualified
-        Why the class never qualifies a build, in a few words; empty if it can.
+        The reason why the class never qualifies a build, in a few words.
     check_set
         The checks that must be judged; no build is qualified if it is None.
     cases
@@ -71,32 +68,19 @@ def conclude(
     deliberate_fault
         Description of a deliberate misconfiguration of the VMs; if set, the build is not qualified.
     """
-    verdict = judged.verdict if judged else None
-    _keep(session, judged)
-    outcomes = verdict.outcomes if verdict else Counter[Outcome]()
-    unmeasured = judged.unmeasured if judged else 0
-    answer = verdict.outcome if verdict else Outcome.INVALID
+    _store_judgement(session, judged)
+    verdict = judged.verdict
     if interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
         session.next_step = session.resume_hint
-    elif broken or (verdict is None and not unmeasured):
+    elif broken or (verdict is None and not judged.unmeasured):
         session.exit_code, session.outcome = InfrastructureError.exit_code, "BROKEN"
-        why = "; ".join(broken[:3]) or "nothing was measured"
+        why = "; ".join(broken[:MAX_CAUSES_SHOWN]) or "nothing was measured"
         session.conclusion = f"Infrastructure failed, so nothing is concluded: {why}."
         session.next_step = session.resume_hint
-    elif answer is Outcome.INVALID or unmeasured:
-        session.exit_code, session.outcome = EXIT_CODES[Outcome.INVALID], Outcome.INVALID.value
-        count = _metrics(outcomes[Outcome.INVALID] + unmeasured)
-        session.conclusion = f"Refused: {count} could not be judged{_first_reason(session)}."
-        if judged_verdicts := [v for v in session.verdicts if v.outcome is not Outcome.INVALID]:
-            session.conclusion += " Of the others: "
-            session.conclusion += _sentence(session, worst_outcome(judged_verdicts), judged_verdicts)
-    elif verdict is not None:
-        session.exit_code, session.outcome = EXIT_CODES[answer], answer.value
-        session.conclusion = _sentence(session, answer, session.verdicts)
-    if verdict and verdict.slow_runs.found and not (interrupted or broken):
-        session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
+    else:
+        _conclude_verdicts(session, verdict, judged.unmeasured)
     if session.lost:
         nodes = [node for loss in session.lost for node in loss.nodes]
         verb = "was" if len(nodes) == 1 else "were"
@@ -106,14 +90,11 @@ def conclude(
     if reason := _find_reason_against(session, verdict, unqualified, deliberate_fault):
         session.qualified = f"no ({reason})"
     else:
-        session.qualified = _answer_for_check_set(
-            session, check_set, cases, verdict.accepted if verdict else 0
-        )
+        accepted = verdict.accepted if verdict else 0
+        session.qualified = _answer_for_check_set(session, check_set, cases, accepted)
 
 
-def _keep(session: Session, judged: Judged | None) -> None:
-    if judged is None:
-        return
+def _store_judgement(session: Session, judged: Judged) -> None:
     session.preflight = list(judged.admitted.findings)
     session.canaries = list(judged.canaries)
     session.refused = judged.admitted.refused
@@ -122,6 +103,23 @@ def _keep(session: Session, judged: Judged | None) -> None:
         session.slow_runs = judged.verdict.slow_runs
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
+
+
+def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasured: int) -> None:
+    """Write outcome and conclusion of a session that ended by itself."""
+    outcome = verdict.outcome if verdict and not unmeasured else Outcome.INVALID
+    session.exit_code, session.outcome = EXIT_CODES[outcome], outcome.value
+    if outcome is Outcome.INVALID:
+        refused = unmeasured + (verdict.outcomes[Outcome.INVALID] if verdict else 0)
+        count = pluralize(refused, "metric")
+        session.conclusion = f"Refused: {count} could not be judged{_first_reason(session)}."
+        if judged_verdicts := [v for v in session.verdicts if v.outcome is not Outcome.INVALID]:
+            others = _describe_outcome(session, worst_outcome(judged_verdicts), judged_verdicts)
+            session.conclusion += f" Of the others: {others}"
+    else:
+        session.conclusion = _describe_outcome(session, outcome, session.verdicts)
+    if verdict and verdict.slow_runs.found:
+        session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
 
 
 def _first_reason(session: Session) -> str:
@@ -139,11 +137,11 @@ def _find_reason_against(
     session: Session, verdict: SessionVerdict | None, unqualified: str | None, deliberate_fault: str
 ) -> str | None:
     """Return why the build is not qualified for any set of checks; None if it can be."""
-    is_qualified, reason = verdict.qualified if verdict else (False, "nothing was measured")
     if unqualified:
         return unqualified
     if session.exit_code not in (0, 1, 3):
         return session.outcome.lower()
+    is_qualified, reason = verdict.qualified if verdict else (False, "nothing was measured")
     return deliberate_fault or (None if is_qualified else reason)
 
 
@@ -181,36 +179,27 @@ def _has_passed(session: Session, case: str) -> bool:
     return bool(verdicts) and all(verdict.outcome is Outcome.WITHIN or verdict.waived for verdict in verdicts)
 
 
-def _sentence(session: Session, answer: Outcome, verdicts: Sequence[Verdict]) -> str:
+def _describe_outcome(session: Session, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
+    """Return the outcome of some verdicts in one sentence."""
     limits: dict[Gate, str] = {
         "overhead": "overhead budget",
         "change": f"allowed change since session {session.against}",
     }
     build = session.hypervisor
     totals = Counter(verdict.gate for verdict in verdicts)
-    accepted = sum(verdict.waived for verdict in verdicts)
-    total = max(totals.values())
-    counted = _metrics(total) if len(totals) == 1 else f"{sum(totals.values())} verdicts"
-    if answer is Outcome.OVER:
-        over = Counter(verdict.gate for verdict in verdicts if _counts_as(verdict, answer))
-        parts = [
-            f"over the {limits[gate]} on {over[gate]} of {_metrics(total)}" for gate in limits if over[gate]
-        ] or ["not within budget, since virtual runs are slow more often than native ones"]
-        return f"{build} is {' and '.join(parts)}."
-    if answer is Outcome.UNDECIDED:
-        count = sum(_counts_as(verdict, answer) for verdict in verdicts)
-        return f"{count} of {counted} are undecided after the pairs allowed: not a pass."
-    if answer is Outcome.BASELINE:
-        return f"Baseline recorded for {build}: {_metrics(total)}, to be compared with by --against."
+    metrics = pluralize(max(totals.values()), "metric")
+    counted = metrics if len(totals) == 1 else f"{totals.total()} verdicts"
+    unwaived = [verdict for verdict in verdicts if verdict.outcome is outcome and not verdict.waived]
+    if outcome is Outcome.OVER:
+        over = Counter(verdict.gate for verdict in unwaived)
+        parts = [f"over the {limits[gate]} on {over[gate]} of {metrics}" for gate in limits if over[gate]]
+        slow_runs = "not within budget, since virtual runs are slow more often than native ones"
+        return f"{build} is {' and '.join(parts) or slow_runs}."
+    if outcome is Outcome.UNDECIDED:
+        return f"{len(unwaived)} of {counted} are undecided after the pairs allowed: not a pass."
+    if outcome is Outcome.BASELINE:
+        return f"Baseline recorded for {build}: {metrics}, to be compared with by --against."
     held = " and the ".join(text for gate, text in limits.items() if totals[gate])
-    if accepted:
+    if accepted := sum(verdict.waived for verdict in verdicts):
         return f"{build} is within the {held}, except {accepted} of {counted} accepted by waiver."
-    return f"{build} is within the {held}: {_metrics(total)}."
-
-
-def _counts_as(verdict: Verdict, outcome: Outcome) -> bool:
-    return verdict.outcome is outcome and not verdict.waived
-
-
-def _metrics(count: int) -> str:
-    return pluralize(count, "metric")
+    return f"{build} is within the {held}: {metrics}."

@@ -20,55 +20,51 @@ from pathlib import Path
 from virtqual import paths
 from virtqual.errors import InfrastructureError
 
-#: How long a session whose virtqual died may take to cancel its jobs, seconds: ReFrame waits for their end.
-PATIENCE = 90.0
+#: How long ReFrame may take to cancel its jobs, seconds, after virtqual has ended.
+MAX_CLEANUP_S = 90.0
 #: Seconds between two signs of life of a holder, and seconds after which one without any is taken for dead.
 TOUCH_S, STALE_S = 60.0, 300.0
 
 
 @contextmanager
-def measuring(
-    state: Path, system: str, who: str, say: Callable[[str], None], patience: float = PATIENCE
-) -> Iterator[int]:
-    """Hold the lock of a system while a session measures on it.
+def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) -> Iterator[int]:
+    """Hold the lock of a system while a session measures on it, and yield the descriptor for child processes.
 
     Parameters
     ----------
     state
         The state directory, which all sessions of a person or a site share.
-    system
-        On which is measured.
     who
-        Who holds the lock, in words; `name_holder` says it more exactly later.
+        The holder in words; see `name_holder`.
     say
-        Is told that another session is being waited for.
-    patience
-        Seconds to wait for what a dead session has left running.
-
-    Yields
-    ------
-    int
-        The file descriptor that holds the lock, to be handed to child processes.
+        Is called with a note if the end of another session is waited for.
 
     Raises
     ------
     InfrastructureError
-        Another session measures there now; which one, since when and by which process.
+        Another session measures there now; with its name, begin and process.
     """
-    path = paths.make(state) / f"measuring-{system}.lock"
+    path = state / f"measuring-{system}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, paths.file_mode())
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise InfrastructureError(f"{path}: the lock cannot be taken: {why}") from error
     ended = threading.Event()
+
+    def give_signs_of_life() -> None:
+        """Touch the file, so that other nodes see that its holder lives."""
+        while not ended.wait(TOUCH_S):
+            with suppress(OSError):
+                os.utime(descriptor)
+
     try:
         if not paths.is_trusted(os.fstat(descriptor)):
             raise InfrastructureError(f"{path}: the lock belongs to another user (SECURITY.md)")
-        _acquire(descriptor, path, say, patience)
+        _acquire(descriptor, path, say)
         _refuse_live_holder(descriptor, path)
         name_holder(descriptor, who)
-        thread = threading.Thread(target=_touch, args=(descriptor, ended), daemon=True)
+        thread = threading.Thread(target=give_signs_of_life, daemon=True)
         thread.start()
         try:
             yield descriptor
@@ -80,16 +76,34 @@ def measuring(
         os.close(descriptor)
 
 
-def _touch(descriptor: int, ended: threading.Event) -> None:
-    """Give the lock's file the present time every minute, so that other nodes see that its holder lives."""
-    while not ended.wait(TOUCH_S):
-        with suppress(OSError):
-            os.utime(descriptor)
+def _acquire(descriptor: int, path: Path, say: Callable[[str], None]) -> None:
+    """Lock the file; wait if its holder has ended, but not what the holder has started."""
+    end, is_reported = time.monotonic() + MAX_CLEANUP_S, False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            who, _, has_ended = _read_holder(path)
+            if not has_ended or time.monotonic() > end:
+                raise InfrastructureError(
+                    f"{who} measures on this system now: two at once would disturb each other; "
+                    f"wait for its end, or end it (lock: {path})"
+                ) from None
+            if not is_reported:
+                say(f"{who} has ended; waiting until what it started has ended")
+                is_reported = True
+            time.sleep(0.2)
+        except OSError as error:
+            raise InfrastructureError(
+                f"{path}: the file system gives no lock ({error.strerror}); let VIRTQUAL_STATE name a "
+                "directory on one that does"
+            ) from error
 
 
 def _refuse_live_holder(descriptor: int, path: Path) -> None:
     """Refuse a lock whose holder lives on another node: the file system may lock on one node only."""
-    who, host, _ = _holder(path)
+    who, host, _ = _read_holder(path)
     age = time.time() - os.fstat(descriptor).st_mtime
     if host not in ("", socket.gethostname()) and age < STALE_S:
         raise InfrastructureError(
@@ -99,44 +113,20 @@ def _refuse_live_holder(descriptor: int, path: Path) -> None:
 
 
 def name_holder(descriptor: int, who: str) -> None:
-    """Say in the lock's file who holds it, for the message that others get."""
+    """Write the holder into the lock's file, for the message that others get."""
     holder = {"who": who, "pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
 
-def _acquire(descriptor: int, path: Path, say: Callable[[str], None], patience: float) -> None:
-    until, is_reported = time.monotonic() + patience, False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            who, _, dead = _holder(path)
-            if not dead or time.monotonic() > until:
-                raise InfrastructureError(
-                    f"{who} measures on this system now: two at once would disturb each other; "
-                    f"wait for its end, or end it (lock: {path})"
-                ) from None
-            if not is_reported:
-                say(f"{who} has died; waiting until what it started has ended")
-                is_reported = True
-            time.sleep(0.2)
-        except OSError as error:
-            raise InfrastructureError(
-                f"{path}: the file system gives no lock ({error.strerror}); let VIRTQUAL_STATE name a "
-                "directory on one that does"
-            ) from error
-        else:
-            return
-
-
-def _holder(path: Path) -> tuple[str, str, bool]:
-    """Return who holds the lock, in words, on which node, and whether that process is known to be dead."""
+def _read_holder(path: Path) -> tuple[str, str, bool]:
+    """Return the holder of the lock in words, its node, and whether its process has ended."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         since = time.strftime("%H:%M:%S", time.localtime(holder["since"]))
         who = f"{holder['who']} (process {holder['pid']} on {holder['host']}, since {since})"
-        is_here = holder["host"] == socket.gethostname()
-        return who, str(holder["host"]), is_here and not Path(f"/proc/{int(holder['pid'])}").exists()
+        is_local = holder["host"] == socket.gethostname()
+        return who, str(holder["host"]), is_local and not Path(f"/proc/{int(holder['pid'])}").exists()
     except (OSError, ValueError, KeyError, TypeError):
-        return "another session", "", False
+        # A holder that ends empties the file.
+        return "another session", "", True

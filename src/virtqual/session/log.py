@@ -468,9 +468,9 @@ def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     if isinstance(setup := facts.look_up(run.pop("setup", None)), dict):
         run |= setup
     if isinstance(nodes := facts.look_up(run.get("identity")), dict):
-        run["identity"] = {node: facts.model(Identity, part) for node, part in nodes.items()}
+        run["identity"] = {node: facts.make_model(Identity, part) for node, part in nodes.items()}
     if isinstance(seen := facts.look_up(run.get("software")), list):
-        run["software"] = [facts.model(LoadedSoftware, part) for part in seen]
+        run["software"] = [facts.make_model(LoadedSoftware, part) for part in seen]
     if isinstance(load := run.get("load"), dict):
         run["load"] = dict.fromkeys(Load.model_fields, 0) | load
     for name in ("answers", "hosts", "inputs", "nodes", "results"):

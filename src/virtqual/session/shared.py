@@ -8,19 +8,15 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
-
-#: Length of the JSON text from which on a part is a fact of its own.
+#: Length of the JSON text of a part that becomes a fact of its own.
 MIN_CHARS = 120
-#: Size of the facts of one line at most, B.
-MAX_FACTS_BYTES = 16 * 2**20
-#: The same of all lines of a log.
-MAX_ALL_FACTS_BYTES = 64 * 2**20
-#: Number of JSON values of a line at most, with those of its facts: short facts can stand for many.
+#: Size of the facts of one line, and of all lines of a log, B.
+MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES = 16 * 2**20, 64 * 2**20
+#: Number of JSON values of a line, with those of its facts: short facts can stand for many values.
 MAX_VALUES = 500_000
 MAX_DEPTH = 50
 _KEY = "fact"
@@ -39,26 +35,21 @@ def load_strictly(text: bytes) -> Any:
     ValueError
         The text is not of this form.
     """
+
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) != len(pairs):
+            raise ValueError("a key stands twice")
+        return content
+
+    def parse_float(text: str) -> float:
+        if not math.isfinite(number := float(text)):
+            raise ValueError(f"{text} is no finite number")
+        return number
+
     return json.loads(
-        text, object_pairs_hook=_make_object, parse_constant=_refuse_number, parse_float=_parse_float
+        text, object_pairs_hook=make_object, parse_constant=parse_float, parse_float=parse_float
     )
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
-    return content
-
-
-def _parse_float(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError(f"{text} is too large a number")
-    return number
-
-
-def _refuse_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 def digest_of(text: str) -> str:
@@ -69,12 +60,7 @@ def digest_of(text: str) -> str:
 def shorten(value: Any, facts: dict[str, str]) -> Any:
     """Return a JSON value in which a reference stands for each large part.
 
-    Parameters
-    ----------
-    value
-        JSON-able data.
-    facts
-        Gets the JSON text of each large part by its digest, a part after those that it refers to.
+    `facts` gets the JSON text of each large part by its digest, a part after those that it refers to.
     """
     if isinstance(value, dict):
         short: Any = {key: shorten(child, facts) for key, child in value.items()}
@@ -101,17 +87,17 @@ def packed(facts: Mapping[str, str]) -> str:
     return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
 
 
-def unpacked(text: str, most: int = MAX_FACTS_BYTES) -> tuple[dict[str, Any], int]:
+def unpacked(text: str, max_bytes: int = MAX_FACTS_BYTES) -> tuple[dict[str, Any], int]:
     """Return the facts in a packed text by their digests, and the size of their JSON text.
 
     Raises
     ------
     ValueError
-        The text is not of this form, or its content is larger than `most` bytes.
+        The text is not of this form, or its content is larger than `max_bytes`.
     """
     try:
         unpacker = zlib.decompressobj()
-        content = unpacker.decompress(base64.b85decode(text), most)
+        content = unpacker.decompress(base64.b85decode(text), max_bytes)
         facts = load_strictly(content)
     except zlib.error as error:
         raise ValueError(f"its facts cannot be unpacked: {error}") from None
@@ -135,8 +121,7 @@ class Facts:
         Raises
         ------
         ValueError
-            The text is not of this form, or the facts of the log are too large. A digest is that of another
-            fact, or a fact refers to an unknown fact, or to too many.
+            The text is not of this form or too large, a digest is wrong, or a reference is.
         """
         contents, size = unpacked(text, min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes))
         self._bytes += size
@@ -150,12 +135,12 @@ class Facts:
             self._contents[digest] = content
 
     def count_values(self, value: Any, depth: int = 0) -> int:
-        """Return for how many JSON values a value stands, with those of the facts that it refers to.
+        """Return the number of JSON values of a value, with those of the facts that it refers to.
 
         Raises
         ------
         ValueError
-            A reference is to an unknown fact, or they are more than `MAX_VALUES`, or nested too deeply.
+            A fact is unknown, or the values are more than `MAX_VALUES`, or nested too deeply.
         """
         if depth > MAX_DEPTH:
             raise ValueError("the line is nested too deeply")
@@ -186,13 +171,7 @@ class Facts:
         return self._contents[value[_KEY]]
 
     def resolve(self, value: Any) -> Any:
-        """Return a value with the facts in the place of all references.
-
-        Raises
-        ------
-        ValueError
-            A reference is to an unknown fact.
-        """
+        """Return a value with facts in the place of all references; see `look_up` for errors."""
         content = self.look_up(value)
         if isinstance(content, dict):
             return {key: self.resolve(part) for key, part in content.items()}
@@ -200,11 +179,12 @@ class Facts:
             return [self.resolve(part) for part in content]
         return content
 
-    def model(self, kind: type[ModelT], value: Any) -> Any:
+    def make_model(self, kind: type[BaseModel], value: Any) -> Any:
         """Return a value as a model, one object for all equal ones; a value of another form as it is."""
         if not is_reference(value):
             return self.resolve(value)
-        key = (kind, value[_KEY]) if isinstance(value[_KEY], str) else (kind, "")
+        content = self.look_up(value)
+        key = kind, value[_KEY]
         if key not in self._models:
-            self._models[key] = kind.model_validate(self.resolve(value))
+            self._models[key] = kind.model_validate(self.resolve(content))
         return self._models[key]

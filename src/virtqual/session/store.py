@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
-from virtqual.errors import DamagedError, UsageError, VirtqualError
+from virtqual.errors import DamagedError, UsageError
 from virtqual.session.log import DOCUMENT, LOG, Log
 from virtqual.session.session import Session
 
-T = TypeVar("T")
 #: How far the clock of the node that began a session may be ahead.
-CLOCK_SLACK = timedelta(days=1)
+MAX_CLOCK_ERROR = timedelta(days=1)
 
 
 def load(path: Path) -> Session:
@@ -44,20 +42,6 @@ def ids(sessions: Path) -> list[str]:
     return sorted(name for name in names if not name.startswith("."))
 
 
-def each(sessions: Path, read: Callable[[Path], T]) -> Iterator[tuple[Path, T | VirtqualError]]:
-    """Yield what is read of every session of a directory, the newest first, or the error."""
-    for name in reversed(ids(sessions)):
-        directory = sessions / name
-        try:
-            yield directory, read(directory)
-        except VirtqualError as error:
-            yield directory, error
-        except Exception as error:
-            # Report a corrupt session and go on to the next.
-            why = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            yield directory, UsageError(f"{directory}: {why}")
-
-
 def unconcluded(sessions: Path) -> Iterator[Log]:
     """Yield the logs of the sessions that have no document: it is written when a session is concluded.
 
@@ -68,25 +52,13 @@ def unconcluded(sessions: Path) -> Iterator[Log]:
             yield Log(file.parent)
 
 
-def is_of_the_future(created: datetime) -> bool:
-    """Return whether a session began later than any clock may say now."""
-    return created > datetime.now(UTC) + CLOCK_SLACK
-
-
 def find(name: str, sessions: Path) -> Path:
-    """Return the directory of a session.
-
-    Parameters
-    ----------
-    name
-        Its id, the beginning of an id, a path, or ``last``.
-    sessions
-        The directory of sessions.
+    """Return the directory of a session by its id, the beginning of an id, a path, or ``last``.
 
     Raises
     ------
     UsageError
-        There is no such session, or several begin so; those there are are named.
+        There is no such session, or several begin so; the message names the latest sessions.
     """
     as_path = Path(name)
     if name and (as_path.is_dir() or as_path.is_file()):
@@ -94,10 +66,12 @@ def find(name: str, sessions: Path) -> Path:
     names = ids(sessions)
     if name == "last":
         # An id begins with the date, in UTC.
-        tomorrow = f"{datetime.now(UTC) + CLOCK_SLACK:%Y%m%d-%H%M%S}"
-        matches = [i for i in names if i <= tomorrow][-1:]
+        tomorrow = f"{datetime.now(UTC) + MAX_CLOCK_ERROR:%Y%m%d-%H%M%S}"
+        matches = [session for session in names if session <= tomorrow][-1:]
     else:
-        matches = [i for i in names if i == name] or [i for i in names if name and i.startswith(name)]
+        matches = (
+            [name] if name in names else [session for session in names if name and session.startswith(name)]
+        )
     if len(matches) != 1:
         raise UsageError(
             f"{'several sessions begin' if matches else 'no session begins'} with {name!r} "
@@ -107,13 +81,7 @@ def find(name: str, sessions: Path) -> Path:
 
 
 def load_earlier(directory: Path) -> Session:
-    """Read an earlier session.
-
-    Raises
-    ------
-    UsageError
-        There is none, or it measured nothing.
-    """
+    """Read an earlier session; raise `UsageError` if there is none, or it measured nothing."""
     session = load(directory)
     if not session.runs:
         raise UsageError(

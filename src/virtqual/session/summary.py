@@ -9,7 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -23,54 +23,34 @@ from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
 from virtqual.session.session import Session
-from virtqual.session.store import each, find, is_of_the_future, load
+from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
 
-#: Sessions that tell how long runs take.
+#: Number of sessions from which the durations of runs are taken.
 MAX_RECENT_SESSIONS = 10
 #: Directory of all summaries, beside the sessions: a session from elsewhere brings none along.
 DIRECTORY = ".summaries"
 
 
 class CaseDurations(BaseModel):
-    """How long the runs of a case took.
-
-    Attributes
-    ----------
-    medians
-        Median by side, s.
-    longest
-        The longest run, s; None if a run reached its time limit.
-    """
+    """The durations of the runs of a case, s."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     medians: dict[Side, float]
+    #: None if a run reached its time limit.
     longest: float | None
 
 
 class Summary(BaseModel):
-    """One session in short; see `virtqual.session.session.Session`.
-
-    Attributes
-    ----------
-    log
-        State of the log of which it was made; see `virtqual.session.log.Log.state`.
-    stack, stack_hash
-        The software stack.
-    complete
-        Whether all checks of its scope were asked for, and none was left without a verdict.
-    durations
-        By case.
-    facts
-        What it says of itself and of its machines; see `virtqual.session.facts`.
-    """
+    """One session in short; see `virtqual.session.session.Session`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-summary/5"] = Field(alias="schema", default="virtqual-summary/5")
+    #: `Log.state` of the log from which it was made.
     log: str = ""
     session: str
     label: str
@@ -79,6 +59,7 @@ class Summary(BaseModel):
     hypervisor_class: str
     hypervisor: str
     full: bool
+    #: All checks of its scope were requested, and each has a verdict.
     complete: bool
     runs: int
     outcome: str
@@ -88,12 +69,13 @@ class Summary(BaseModel):
     stack_hash: str = ""
     durations: dict[str, CaseDurations] = {}
     slow_runs: SlowRuns | None = None
+    #: See `virtqual.session.facts`.
     facts: dict[str, str]
     verdicts: tuple[Verdict, ...]
 
     @property
     def good(self) -> bool:
-        """It can be a baseline: all of its scope was judged, and is WITHIN, or BASELINE under its class.
+        """It can be a baseline: its whole scope was judged, and is WITHIN, or BASELINE under its class.
 
         An OVER that is waived does not count: later sessions would have it accepted without the waiver.
         """
@@ -152,13 +134,22 @@ def durations_of(session: Session) -> dict[str, CaseDurations]:
 
 
 def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
-    """Yield every session of a directory in short, the newest first; for one that cannot be read, why."""
-    for directory, session in each(sessions, summary):
-        if isinstance(session, Summary) and is_of_the_future(session.created):
-            why = f"it began on {session.created:%Y-%m-%d}, in the future: a clock was wrong"
-            yield directory, UsageError(f"{directory}: {why}")
-        else:
-            yield directory, session
+    """Yield every session of a directory in short, the newest first, or the error if it cannot be read."""
+    for name in reversed(ids(sessions)):
+        directory = sessions / name
+        session: Summary | VirtqualError
+        try:
+            session = summary(directory)
+            if session.created > datetime.now(UTC) + MAX_CLOCK_ERROR:
+                why = f"it began on {session.created:%Y-%m-%d}, in the future: a clock was wrong"
+                session = UsageError(f"{directory}: {why}")
+        except VirtqualError as error:
+            session = error
+        except Exception as error:
+            # Report a corrupt session and go on to the next.
+            reason = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            session = UsageError(f"{directory}: {reason}")
+        yield directory, session
 
 
 def find_recent(system: str, stack: str | None = None) -> Iterator[tuple[Path, Summary]]:
@@ -204,30 +195,27 @@ def summary(directory: Path) -> Summary:
     return new
 
 
-def latest(sessions: Path, system: str) -> Path:
-    """Return the directory of the newest session of a system that has a run, also of one that was refused.
+def find_for(name: str, sessions: Path, system: str) -> Path:
+    """Return the directory of a session; ``last`` is the newest one of a system that has a run.
 
     Raises
     ------
     UsageError
         There is none.
     """
+    if name != "last" or not system:
+        return find(name, sessions)
     for directory, session in summaries(sessions):
         if isinstance(session, Summary) and session.system == system and session.runs:
             return directory
     raise UsageError(f"no session of system {system!r} below {sessions} has a run: there is no 'last'")
 
 
-def find_for(name: str, sessions: Path, system: str) -> Path:
-    """Return the directory of a session; ``last`` is the newest one of a system that has a run."""
-    return latest(sessions, system) if name == "last" and system else find(name, sessions)
-
-
-def good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
+def find_good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
     """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
     scope = system, hypervisor_class, full
     for directory, session in summaries(sessions):
-        if not isinstance(session, Summary):
+        if not isinstance(session, Summary) or not session.good:
             continue
-        if session.good and (session.system, session.hypervisor_class, session.full) == scope:
+        if (session.system, session.hypervisor_class, session.full) == scope:
             yield directory

@@ -10,6 +10,7 @@ from made_runs import session_of
 from virtqual.report import page
 from virtqual.runs import Declared, Result
 from virtqual.session.conclusion import conclude
+from virtqual.session.judge import judge
 
 SIZES = (1.0, 64.0, 4096.0, 65536.0)
 
@@ -27,7 +28,7 @@ def of_curves(times):
 
 def nothing_ran():
     found = session_of([], created="2026-01-01T00:00:00+00:00")
-    conclude(found, None, broken=["no node answered"])
+    conclude(found, judge(found), broken=["no node answered"])
     return found
 
 

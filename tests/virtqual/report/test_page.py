@@ -149,7 +149,7 @@ def test_two_hundred_metrics_of_eighteen_pairs_are_a_megabyte():
 
 def test_a_session_without_a_run_has_a_report():
     found = session_of([], created="2026-01-01T00:00:00+00:00")
-    conclude(found, None, broken=["no node answered"])
+    conclude(found, judge(found), broken=["no node answered"])
     assert "no node answered" in page.render(found)
 
 
