@@ -86,7 +86,7 @@ def compare(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
             [verdict.outcome.name for verdict in answer.verdicts]
             for answer in judge_sessions(cases, looks=layout.looks)
         ]
-        judged = judge([kind.batch(layout) for kind in kinds], looks=layout.looks)
+        judged = judge([kind.batch(layout) for kind in kinds])
         answers = np.concatenate([state.outcome.reshape(state.shape) for state in judged], axis=1)
         names = [[OUTCOMES[code].name for code in row] for row in answers]
         comparisons[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
@@ -147,5 +147,5 @@ class _Kind:
         most = float(np.log1p(np.expm1(limit) + (0.10 if curve else MAX_CHANGE_MARGIN))) - limit
         return Batch(
             *self.sides, limit, margin, noise, places, earlier=self.earlier, earlier_places=places,
-            max_margin=most,
+            max_margin=most, looks=layout.looks,
         )  # fmt: skip

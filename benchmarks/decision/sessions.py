@@ -40,13 +40,11 @@ class Simulated(NamedTuple):
     pairs: np.ndarray
 
 
-def simulate(
-    batches: Sequence[Batch], *, stop: bool = True, looks: tuple[int, ...] = LOOKS
-) -> list[Simulated]:
+def simulate(batches: Sequence[Batch], *, stop: bool = True) -> list[Simulated]:
     """Judge batches of the same sessions; with `stop` a series ends at its first answer, as in a session."""
-    states = [BatchState(batch, looks) for batch in batches]
-    for index in range(len(looks)):
-        decide(states, index, looks)
+    states = [BatchState(batch) for batch in batches]
+    for index in range(len(batches[0].looks)):
+        decide(states, index)
         for state in states if stop else ():
             state.running &= state.outcome == Outcome.UNDECIDED.code
     return [
@@ -64,12 +62,11 @@ class Drawn:
     places: Places | None = None
 
     def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS) -> Simulated:
-        return simulate([self.batch], stop=stop, looks=looks)[0]
+        return simulate([self.batch(looks)], stop=stop)[0]
 
-    @property
-    def batch(self) -> Batch:
+    def batch(self, looks: tuple[int, ...] = LOOKS) -> Batch:
         sides = (self.native[..., None], self.virtual[..., None])
-        return Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places)
+        return Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places, looks=looks)
 
     def first(self, pairs: int) -> Drawn:
         """Return the first `pairs` pairs."""
@@ -269,7 +266,7 @@ def curve_session(
     # Sigma at each size and of the whole curve, with one weight for all of them.
     noise = Noise(sigma[which], np.median(df[which], axis=-1, keepdims=True))
     curve = Batch(native, virtual, CURVE_LIMIT, CURVE_MARGIN, noise)
-    return simulate([curve, scalars(rng, "Gaussian", sessions, np.zeros(10)).batch])[0]
+    return simulate([curve, scalars(rng, "Gaussian", sessions, np.zeros(10)).batch()])[0]
 
 
 @cache

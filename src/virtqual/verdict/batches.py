@@ -176,8 +176,10 @@ def choose_pairs(series: Series) -> tuple[Pair, ...]:
     for pair in valid:
         turn = pair.native.turn if pair.native else None
         turns[pair.number // width if turn is None else turn].append(pair)
+    if len(turns) == len(valid):
+        return valid
     places = [_labels(turn, "place") for turn in turns.values()]
-    if len(turns) == len(valid) or any(len(set(names)) < len(names) for turn in places for names in turn):
+    if any(len(set(names)) < len(names) for turn in places for names in turn):
         return valid
     sizes = {len(turn) for turn in turns.values()}
     choices = (_same_hosts([turn for turn in turns.values() if len(turn) >= size]) for size in sizes)
@@ -210,7 +212,7 @@ def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
     return tuple(chosen)
 
 
-def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
+def batch_of(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Batch:
     """Return questions of one key as a batch: a row for each session, with as many questions each."""
     first = sessions[0][0]
 
@@ -241,6 +243,8 @@ def batch_of(sessions: Sequence[Sequence[Question]]) -> Batch:
         earlier=earlier,
         earlier_places=None if first.earlier is None else first.earlier[2],
         max_margin=stack("max_margin"),
+        looks=looks,
+        alpha=alpha,
     )
 
 

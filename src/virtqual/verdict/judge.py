@@ -62,7 +62,7 @@ def judge_all(
     overheads = {ruling.question.case: ruling for ruling in _rule(shown, looks, alpha)}
     return [
         [
-            _build_verdict(case, answer, rulings[question] if question else None, overheads.get(case), looks)
+            _build_verdict(case, answer, rulings[question] if question else None, overheads.get(case))
             for case, answer, question in row
         ]
         for row in entries
@@ -117,22 +117,22 @@ def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
             shapes[frozenset((key, len(members)) for key, members in groups.items())].append(groups)
     for shape in shapes.values():
         grids = [[groups[key] for groups in shape] for key in shape[0]]
-        batches = [batch_of(grid) for grid in grids]
-        for grid, state in zip(grids, rule.judge(batches, looks=looks, alpha=alpha), strict=True):
+        batches = [batch_of(grid, looks, alpha) for grid in grids]
+        for grid, state in zip(grids, rule.judge(batches), strict=True):
             questions = [question for questions in grid for question in questions]
-            for row, (question, pairs) in enumerate(zip(questions, state.next_pairs(looks), strict=True)):
+            for row, (question, pairs) in enumerate(zip(questions, state.next_pairs(), strict=True)):
                 yield Ruling(question, state, row, int(pairs))
 
 
 def _build_verdict(
-    case: Case, answer: _Answer | None, ruling: Ruling | None, beside: Ruling | None, looks: Sequence[int]
+    case: Case, answer: _Answer | None, ruling: Ruling | None, beside: Ruling | None
 ) -> Verdict:
     """Return the verdict: the answer, and all numbers that are shown with any answer."""
     series, metric = case.series, case.series.metric
     if ruling is not None:
         # In a rotation the next look needs complete rounds.
         next_pairs = ruling.next_pairs * ruling.question.places.width or None
-        answer = _Answer(ruling.outcome, texts.reasons_of(ruling, looks), next_pairs)
+        answer = _Answer(ruling.outcome, texts.reasons_of(ruling), next_pairs)
     assert answer is not None  # the rule or `_answer_without_rule` has answered
     if beside is not None and beside.cause is Cause.TOO_GOOD and not case.refused:
         answer = _Answer(Outcome.INVALID, (*answer.reasons, texts.TOO_GOOD))

@@ -93,6 +93,11 @@ class Batch:
         Number of refused runs of each side, broadcastable to (n_sessions, n_series).
     earlier
         Native and virtual logarithms of the earlier session; if given, the change since is judged.
+    looks
+        After how many pairs a decision is tried, in all batches of a call. A session that stopped between two
+        looks is judged at the later one's share.
+    alpha
+        Error rate of OVER in a session; see `ALPHA`.
     """
 
     native: Floats
@@ -106,6 +111,8 @@ class Batch:
     earlier: tuple[Floats, Floats] | None = None
     earlier_places: Places | None = None
     max_margin: ArrayLike = WIDEST_MARGIN
+    looks: Sequence[int] = LOOKS
+    alpha: float = ALPHA
 
 
 class BatchState:
@@ -130,13 +137,15 @@ class BatchState:
         units, shape as `margin`; NaN if there is no estimate.
     """
 
-    def __init__(self, batch: Batch, looks: Sequence[int], alpha: float = ALPHA, beta: float = BETA) -> None:
+    def __init__(self, batch: Batch) -> None:
         sessions, series, pairs, points = batch.virtual.shape
         self.places = batch.places or everywhere_alike(pairs)
         if len(self.places.native) != pairs:
             raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
         if not (np.all(np.isfinite(batch.native)) and np.all(np.isfinite(batch.virtual))):
             raise ValueError("a value is no number: leave its pair out.")
+        self.looks = batch.looks
+        self.pass_level = BETA / len(self.looks)
         self.shape = (sessions, series)
         self.rows = sessions * series
         self.pairs = pairs // self.places.width
@@ -157,20 +166,20 @@ class BatchState:
         self.earlier: tuple[Floats, Floats] | None = None
         self.unresolved = np.zeros(self.rows, dtype=np.bool_)
         if batch.earlier is not None:
-            self._set_earlier(batch, batch.earlier, looks, beta)
+            self._set_earlier(batch, batch.earlier)
         # With one look no earlier one has picked what is tried, so all pairs count and all series share.
-        self.shares = self.earlier is not None or len(looks) == 1 or self._shares_hosts_or_boots(looks)
+        self.shares = self.earlier is not None or len(self.looks) == 1 or self._shares_hosts_or_boots()
+        # Series whose pairs are all fresh cannot be convicted at the first look: they have one look fewer.
+        self.look_alpha = batch.alpha / (len(self.looks) - (not self.shares))
         self.outcome = np.full(self.rows, Outcome.UNDECIDED.code)
         self.cause = np.full(self.rows, int(Cause.TOO_FEW_PAIRS))
         self.flagged = np.zeros(self.rows, dtype=np.int64)
         self.used = np.zeros(self.rows, dtype=np.int64)
-        self.level = np.full(self.rows, alpha / len(looks) / self.columns)
+        self.level = np.full(self.rows, batch.alpha / len(self.looks) / self.columns)
         self.running = np.ones(self.rows, dtype=np.bool_)
         self.mean, self.low, self.high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
 
-    def _set_earlier(
-        self, batch: Batch, earlier: tuple[Floats, Floats], looks: Sequence[int], beta: float
-    ) -> None:
+    def _set_earlier(self, batch: Batch, earlier: tuple[Floats, Floats]) -> None:
         """Set the earlier session in whole rounds, and the margin that both sessions resolve."""
         count = earlier[0].shape[-2]
         places = batch.earlier_places or everywhere_alike(count)
@@ -180,8 +189,8 @@ class BatchState:
         )
         self.earlier = (native, virtual)
         self.earlier_places = places.first(pairs)
-        last = max(looks[-1], LOOKS[-1]) * self.places.width
-        resolved = resolved_margin(self.noise, last, pairs, beta / len(looks))
+        last = max(self.looks[-1], LOOKS[-1]) * self.places.width
+        resolved = resolved_margin(self.noise, last, pairs, self.pass_level)
         widest = np.maximum(append_mean(self._rows(batch.max_margin, self.points)), self.margin)
         self.unresolved = np.any(resolved > widest, axis=-1)
         self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
@@ -190,14 +199,14 @@ class BatchState:
         values = np.asarray(values, dtype=np.float64)
         return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
 
-    def _shares_hosts_or_boots(self, looks: Sequence[int]) -> bool:
+    def _shares_hosts_or_boots(self) -> bool:
         """Return whether pairs before and after a look share a host or a boot that differs from others."""
         if self.places.kind == "rotated":
             return True
         boot = self.places.boot
         stated = np.asarray(self.noise.between) > SHARED_BOOT * np.asarray(self.noise.sigma)[:, -1:]
         varies = bool(np.any(stated)) or len(np.unique(boot)) > 1
-        return varies and any(set(boot[:look]) & set(boot[look:]) for look in looks[:-1])
+        return varies and any(set(boot[:look]) & set(boot[look:]) for look in self.looks[:-1])
 
     @property
     def host_bias(self) -> float:
@@ -232,8 +241,8 @@ class BatchState:
         )
         return Noise(sigma, df, between, self.noise.between_df)
 
-    def set_bounds(self, level: float) -> None:
-        """Set mean and bounds of every series from all of its pairs; `level` is that of an acquittal."""
+    def set_bounds(self) -> None:
+        """Set mean and bounds of every series from all of its pairs."""
         groups = np.unique(np.stack([self.used, self.start]), axis=1).T
         for pairs, start in groups if self.pairs else ():
             rows = np.flatnonzero((self.used == pairs) & (self.start == start))
@@ -242,26 +251,20 @@ class BatchState:
             fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
             if estimate is not None:
                 self.mean[rows] = estimate.mean
-                self.high[rows] = estimate.mean + estimate.reach(level)
-                self.low[rows] = estimate.mean - estimate.reach(level)
+                self.high[rows] = estimate.mean + estimate.reach(self.pass_level)
+                self.low[rows] = estimate.mean - estimate.reach(self.pass_level)
             if fresh is not None:
                 self.low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
         self.low = np.minimum(self.low, self.mean)
 
-    def next_pairs(self, looks: Sequence[int] = LOOKS) -> Ints:
+    def next_pairs(self) -> Ints:
         """Return the number of pairs that the next look of each open series needs, 0 if there is none."""
-        following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
+        following = np.array([*self.looks, 0])[np.searchsorted(self.looks, self.used, side="right")]
         is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
         return np.where(is_open, following, 0)
 
 
-def judge(
-    batches: Sequence[Batch],
-    *,
-    alpha: float = ALPHA,
-    beta: float = BETA,
-    looks: Sequence[int] = LOOKS,
-) -> list[BatchState]:
+def judge(batches: Sequence[Batch]) -> list[BatchState]:
     """Judge the series of a session together; or those of many sessions, each for itself.
 
     All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
@@ -276,32 +279,25 @@ def judge(
     3. A series is INVALID if it is too good to be true, or if hosts, the earlier session or the session's own
        spread forbid an answer.
 
-    A session that stopped between two looks is judged at the later one's share.
-
     Raises
     ------
     ValueError
         If the batches are of different numbers of sessions, a batch has more or fewer pairs than places, or a
         value is no number.
     """
-    states = [BatchState(batch, looks, alpha, beta) for batch in batches]
+    states = [BatchState(batch) for batch in batches]
     if len({state.shape[0] for state in states}) > 1:
         raise ValueError("batches of one call hold the same sessions.")
-    for index in range(len(looks)):
-        decide(states, index, looks, alpha, beta)
+    for index in range(len(states[0].looks)):
+        decide(states, index)
     for state in states:
-        state.set_bounds(beta / len(looks))
+        state.set_bounds()
     return states
 
 
-def decide(
-    states: Sequence[BatchState],
-    index: int,
-    looks: Sequence[int],
-    alpha: float = ALPHA,
-    beta: float = BETA,
-) -> None:
+def decide(states: Sequence[BatchState], index: int) -> None:
     """Take the look of this index: write the answers into the states; see `judge`."""
+    looks = states[0].looks
     look, is_last = looks[index], index == len(looks) - 1
     evidence, flagged, looked = [], [], []
     for state in states:
@@ -312,16 +308,16 @@ def decide(
         rows = np.flatnonzero(state.running) if is_reached else np.zeros(0, dtype=np.int64)
         before = state.flagged[rows]
         if len(rows):
-            _acquit(state, rows, pairs, beta / len(looks))
+            _acquit(state, rows, pairs)
         evidence.append(_evidence(state, rows, before, pairs, look))
         looked.append(rows)
-    _convict(states, evidence, flagged, alpha, looks)
+    _convict(states, evidence, flagged)
     for state, rows in zip(states, looked, strict=True):
         if len(rows):
-            _refuse(state, rows, beta / len(looks), looks)
+            _refuse(state, rows)
 
 
-def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int, level: float) -> None:
+def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int) -> None:
     """Call series WITHIN or too good to be true; flag the others."""
     estimate = state.estimate(rows, pairs, 0, convict=False)
     is_open = state.outcome[rows] != Outcome.OVER.code
@@ -329,9 +325,9 @@ def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int, level: float
     if estimate is None:
         state.flagged[rows] = np.where(state.flagged[rows] == 0, pairs, state.flagged[rows])
         return
-    within = np.all(estimate.above(state.limit[rows] + state.margin[rows]) < level, axis=-1)
+    within = np.all(estimate.above(state.limit[rows] + state.margin[rows]) < state.pass_level, axis=-1)
     # The mean of a curve decides: at one size the guest may be faster by another protocol.
-    too_good = estimate.above(state.floor)[..., -1] < level
+    too_good = estimate.above(state.floor)[..., -1] < state.pass_level
     within &= ~state.unresolved[rows]
     state.flagged[rows] = np.where((state.flagged[rows] == 0) & ~within, pairs, state.flagged[rows])
     outcome = np.where(within, Outcome.WITHIN.code, Outcome.UNDECIDED.code)
@@ -362,17 +358,11 @@ def _evidence(
     return p.reshape(state.shape)
 
 
-def _convict(
-    states: Sequence[BatchState],
-    evidence: Sequence[Floats],
-    flagged: Sequence[Bools],
-    alpha: float,
-    looks: Sequence[int],
-) -> None:
+def _convict(states: Sequence[BatchState], evidence: Sequence[Floats], flagged: Sequence[Bools]) -> None:
     """Call series OVER, by Holm's procedure over the series of each session that can be convicted."""
-    # Series whose pairs are all fresh cannot be convicted at the first look, so their looks are one fewer.
-    shares = [alpha / (len(looks) - (not state.shares)) for state in states]
-    p = np.concatenate([values / share for values, share in zip(evidence, shares, strict=True)], axis=1)
+    p = np.concatenate(
+        [values / state.look_alpha for values, state in zip(evidence, states, strict=True)], axis=1
+    )
     # All series that were ever flagged share, also those acquitted since: the pairs that are tried now are
     # the ones that acquitted them.
     family = np.concatenate(
@@ -392,23 +382,23 @@ def _convict(
     convicted = p <= np.where(count > 0, largest, -1.0)[:, None]
     remaining = np.maximum(family_size - count[:, None], 1)
     start = 0
-    for state, share in zip(states, shares, strict=True):
+    for state in states:
         columns = slice(start, start + state.shape[1])
         start += state.shape[1]
         tried = np.isfinite(p[:, columns]).reshape(-1)
-        level = np.broadcast_to(share / remaining / state.columns, state.shape).reshape(-1)
+        level = np.broadcast_to(state.look_alpha / remaining / state.columns, state.shape).reshape(-1)
         state.level[tried] = level[tried]
         rows = convicted[:, columns].reshape(-1)
         state.outcome[rows] = Outcome.OVER.code
         state.cause[rows] = Cause.NONE
 
 
-def _refuse(state: BatchState, rows: NDArray[np.int64], level: float, looks: Sequence[int]) -> None:
+def _refuse(state: BatchState, rows: NDArray[np.int64]) -> None:
     """Call series INVALID if no number of pairs would give an answer."""
     rows = rows[state.outcome[rows] == Outcome.UNDECIDED.code]
     if not len(rows):
         return
-    pairs = int(state.used[rows[0]])
+    pairs, last_look = int(state.used[rows[0]]), state.looks[-1]
     if math.isinf(state.host_bias):
         state.outcome[rows], state.cause[rows] = Outcome.INVALID.code, Cause.HOSTS
         return
@@ -416,7 +406,7 @@ def _refuse(state: BatchState, rows: NDArray[np.int64], level: float, looks: Seq
     estimate = state.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
     if estimate is not None:
         # More pairs are worth their time only if they might convict.
-        calm = np.all(estimate.mean <= state.limit[unresolved], axis=-1) | (pairs >= looks[-1])
+        calm = np.all(estimate.mean <= state.limit[unresolved], axis=-1) | (pairs >= last_look)
         state.outcome[unresolved[calm]] = Outcome.INVALID.code
         state.cause[unresolved[calm]] = Cause.MARGIN
     rows = rows[~state.unresolved[rows] & (state.cause[rows] == Cause.OPEN)]
@@ -427,13 +417,17 @@ def _refuse(state: BatchState, rows: NDArray[np.int64], level: float, looks: Seq
         return
     # The last look takes the spread as it was seen; earlier ones refuse only if its kind reading is too wide.
     df = estimate.spread_df
-    kindness = 1.0 if pairs >= looks[-1] else df / float(special.chdtri(df, 1 - ANSWER_RATE))
+    kindness = 1.0 if pairs >= last_look else df / float(special.chdtri(df, 1 - ANSWER_RATE))
     # Fewer pairs may be allowed than the rule asks for: that is no noise.
-    max_pairs = max(looks[-1], LOOKS[-1])
-    reach = -special.stdtrit(max_pairs - 1.0, level) * estimate.spread * math.sqrt(kindness / max_pairs)
+    max_pairs = max(last_look, LOOKS[-1])
+    reach = (
+        -special.stdtrit(max_pairs - 1.0, state.pass_level)
+        * estimate.spread
+        * math.sqrt(kindness / max_pairs)
+    )
     limit, margin = state.limit[rows], state.margin[rows]
     hopeless = np.any(reach > margin, axis=-1)
-    if pairs < looks[-1]:
+    if pairs < last_look:
         nearly_within = np.all(estimate.mean + reach < limit + margin, axis=-1)
         nearly_over = np.any(estimate.mean - reach > limit, axis=-1)
         hopeless &= ~(nearly_within | nearly_over)

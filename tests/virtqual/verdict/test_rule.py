@@ -96,9 +96,9 @@ def test_batches_of_a_session_share_its_error_rate() -> None:
 
 def drive(batch_: Batch) -> BatchState:
     """Stop every series at its first answer, as a session does."""
-    state = BatchState(batch_, LOOKS)
+    state = BatchState(batch_)
     for index in range(len(LOOKS)):
-        decide([state], index, LOOKS)
+        decide([state], index)
         state.running &= state.outcome == UNDECIDED
     return state
 
