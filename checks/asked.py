@@ -1,4 +1,4 @@
-"""Whether a program ran what it was asked for, as its own output says it."""
+"""The proof, by a program's own output, that it ran what it was asked for."""
 
 from virtqual.programs.text import OutputError
 
@@ -6,30 +6,27 @@ from virtqual.programs.text import OutputError
 def as_asked(program, **pairs):
     """Assert that a program ran what it was asked for.
 
-    Parameters
-    ----------
-    program
-        Name of the program in messages.
-    pairs
-        By what it is (``ranks``, ``grid_points`` ...): what the output says, and what was asked for.
+    `pairs` holds by name (``ranks``, ``grid_points`` ...) the value in the output and the requested one.
 
     Raises
     ------
     OutputError
-        Naming everything that differs.
+        The values differ; all that differ are named.
 
     Examples
     --------
     >>> as_asked("HPL", order=(480, 480), ranks=(4, 4))
     """
-    wrong = [
-        f"{name.replace('_', ' ')} {_text(ran)}, asked for {_text(asked)}"
-        for name, (ran, asked) in pairs.items()
-        if ran != asked
+    differences = [
+        f"{name.replace('_', ' ')} {_format(actual)}, asked for {_format(requested)}"
+        for name, (actual, requested) in pairs.items()
+        if actual != requested
     ]
-    if wrong:
-        raise OutputError(program, f"not what was asked for: {'; '.join(wrong)}")
+    if differences:
+        raise OutputError(program, f"not what was asked for: {'; '.join(differences)}")
 
 
-def _text(value):
-    return f"{value:g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
+def _format(value):
+    if isinstance(value, float):
+        return f"{value:g}"
+    return repr(value) if isinstance(value, str) else str(value)

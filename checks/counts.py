@@ -1,30 +1,26 @@
-"""Over how many threads or ranks a scaling curve goes, from what the selected system's nodes have."""
+"""The numbers of threads, ranks, nodes and VMs of a scaling curve, by the selected system's nodes."""
 
 import reframe.core.runtime as rt
 
 from virtqual.programs import sizes
 from virtqual.site import hosts as shared_hosts
 
+#: The study's largest cluster: strong scaling goes over so many nodes at most.
+MAX_NODES = 8
 
-def compared():
+
+def compared_partitions():
     """Return the partitions that are compared: a system file may have others."""
     return [p for p in rt.runtime().system.partitions if {"native", "virtual"} & set(p.features)]
 
 
-def _fewest():
-    """Return physical cores and hardware threads that every node has."""
-    found = [p.processor for p in compared() if p.processor.num_cpus]
-    cores = min((p.num_cpus // (p.num_cpus_per_core or 1) for p in found), default=1)
-    return cores, min((p.num_cpus for p in found), default=1)
-
-
-#: The study's largest cluster: strong scaling goes over so many nodes at most.
-MOST_NODES = 8
+def _processors():
+    return [p.processor for p in compared_partitions() if p.processor.num_cpus]
 
 
 def cores():
     """Return the physical cores that every node has."""
-    return _fewest()[0]
+    return min((p.num_cpus // (p.num_cpus_per_core or 1) for p in _processors()), default=1)
 
 
 def up_to_cores(ranks):
@@ -33,28 +29,28 @@ def up_to_cores(ranks):
 
 
 def nodes():
-    """Return over how many nodes strong scaling goes."""
-    found = [p.extras["nodes"] for p in compared()]
-    return min([MOST_NODES, *found]) if found else 1
+    """Return the number of nodes of strong scaling."""
+    partitions = compared_partitions()
+    return min([MAX_NODES, *(p.extras["nodes"] for p in partitions)]) if partitions else 1
 
 
 def processes(*, small, most=None):
     """Return the numbers of processes of a strong scaling: doublings up to all cores of all nodes.
 
-    It begins with one process a node, as in the study.  On small systems it begins with a single one, and
-    ends with one a node: nodes that share a few cores would wait for each other only.
+    The curve begins with one process a node, as in the study.  On small systems it begins with a single
+    process, and ends with one a node: nodes that share a few cores would wait for each other only.
     """
-    every = nodes() if small and nodes() > 1 else nodes() * cores()
-    counts = [count for count in sizes.doublings(every, every) if small or count >= nodes()]
+    total = nodes() if small and nodes() > 1 else nodes() * cores()
+    counts = [count for count in sizes.doublings(total, total) if small or count >= nodes()]
     if most is None:
         return counts
-    # What is no power of two (all cores of an odd node) may be divided in no way that fits.
+    # A number that is no power of two (all cores of an odd node) may have no division that fits.
     return [count for count in counts if count <= most and count & (count - 1) == 0] or [1]
 
 
 def threads():
     """Return 1, 2, 4, ... all cores, all hardware threads."""
-    return sizes.doublings(*_fewest())
+    return sizes.doublings(cores(), min((p.num_cpus for p in _processors()), default=1))
 
 
 def ranks():
@@ -62,43 +58,34 @@ def ranks():
     return sizes.doublings(cores(), cores())
 
 
-def layouts(ranks, among, most):
-    """Return how numbers of ranks are divided evenly among numbers of nodes, as far as there are both.
-
-    Parameters
-    ----------
-    ranks, among
-        The numbers.
-    most
-        Number of nodes that there are.
-
-    Returns
-    -------
-    list of str
-        Nodes and ranks of each, such as ``"2x4"``; the smallest of all at least.
-    """
-    every = [(number, count // number) for number in among for count in ranks if count % number == 0]
-    fitting = [(number, each) for number, each in every if number <= most and each <= cores()]
-    return [f"{number}x{each}" for number, each in fitting or [min(every)]]
-
-
-def of_layout(layout):
-    """Return nodes and ranks (or threads) of each, of a layout such as ``2x4``."""
-    return tuple(int(number) for number in layout.split("x"))
+def several_nodes():
+    """Return the numbers of nodes on which a program runs at once: 2, 4, ... all; at least 2."""
+    return sizes.doublings(nodes(), nodes())[1:] or [2]
 
 
 def vms():
-    """Return how many VMs of one host run at once: 2, 4, ... all that share one; 2 where none do."""
-    found = [p.extras.get("nodes_of_hosts", {}) for p in compared() if "virtual" in p.features]
-    most = max(map(shared_hosts.most, found), default=0)
+    """Return the numbers of VMs of one host that run at once: 2, 4, ... all that share a host; at least 2."""
+    hosts = [p.extras.get("nodes_of_hosts", {}) for p in compared_partitions() if "virtual" in p.features]
+    most = max(map(shared_hosts.most, hosts), default=0)
     return sizes.doublings(most, most)[1:] if most > 1 else [2]
 
 
-def vms_each(numbers):
+def layouts(ranks, node_counts, most):
+    """Return how numbers of ranks are divided evenly among numbers of nodes, such as ``"2x4"``.
+
+    Layouts of more than `most` nodes, or of more ranks a node than cores, are left out; the smallest layout
+    is returned if no other is left.
+    """
+    pairs = [(nodes, count // nodes) for nodes in node_counts for count in ranks if count % nodes == 0]
+    fitting = [(nodes, per_node) for nodes, per_node in pairs if nodes <= most and per_node <= cores()]
+    return [f"{nodes}x{per_node}" for nodes, per_node in fitting or [min(pairs)]]
+
+
+def vm_layouts(numbers):
     """Return layouts of so many VMs of one host with each of some numbers of ranks or threads."""
-    return [f"{count}x{each}" for count in vms() for each in numbers]
+    return [f"{count}x{number}" for count in vms() for number in numbers]
 
 
-def at_once():
-    """Return on how many nodes at once a program runs: 2, 4, ... all; 2 where there are fewer."""
-    return sizes.doublings(nodes(), nodes())[1:] or [2]
+def parse_layout(text):
+    """Return nodes and ranks (or threads) a node of a layout such as ``2x4``."""
+    return tuple(int(number) for number in text.split("x"))

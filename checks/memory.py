@@ -20,7 +20,6 @@ class StreamKernel(NamedTuple):
 
 # Every x86-64 machine has SSE, some emulated ones no more; and memory is the limit, not the vectors' width.
 KERNELS = {"copy": StreamKernel("copy_sse", 2), "triad": StreamKernel("stream_sse", 3)}
-WIDTHS = ["one", "all"]
 ITERATIONS = {"small": 30, "standard": 40}
 
 
@@ -30,14 +29,15 @@ class memory_bandwidth(Measurement):
 
     descr = "memory bandwidth: copy and triad"
     feature = "memory-bandwidth"
-    threads = parameter(WIDTHS, loggable=True)
+    threads = parameter(["one", "all"], loggable=True)
     tags = {"memory", "quick", "full"}
 
     @classmethod
-    def unfit(cls, case):
-        """Return why it cannot run: a single core is all of them, too."""
-        alone = case.threads == "all" and counts.cores() == 1
-        return super().unfit(case) or ("needs nodes of 2 cores" if alone else "")
+    def explain_unfit(cls, case):
+        """Return why it cannot run: on a single core, ``one`` is ``all``."""
+        if case.threads == "all" and counts.cores() == 1:
+            return super().explain_unfit(case) or "needs nodes of 2 cores"
+        return super().explain_unfit(case)
 
     def arrange(self):
         """One task with one thread, or with one a physical core; both kernels in one job."""
@@ -46,14 +46,13 @@ class memory_bandwidth(Measurement):
         self.arrays = sizes.arrays(self.partition_extras["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
-        launch = self.launch_command()
-        # ReFrame gives this to the job's first step only, and Slurm does not hand it on.
-        launch += f" --cpus-per-task={self.num_cpus_per_task}"
+        # ReFrame gives the number of CPUs to the job's first step only, and Slurm does not hand it on.
+        launch = f"{self.launch_command()} --cpus-per-task={self.num_cpus_per_task}"
         self.following = [f"{launch} {triad} > triad.out"]
 
-    def kernel_options(self, kernel):
+    def kernel_options(self, name):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
-        kernel = KERNELS[kernel]
+        kernel = KERNELS[name]
         iterations = ITERATIONS[self.partition_extras["scale"]]
         size = kernel.vectors * self.arrays.bytes_each // 1000
         return ["-t", kernel.name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
@@ -62,14 +61,13 @@ class memory_bandwidth(Measurement):
         """Assert kernel, threads and size of both runs, then take the bandwidths."""
         setting = f"{self.width} thread{'s' if self.width > 1 else ''}"
         results = []
-        for kernel, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
-            run = likwid.parse(text)
-            name, vectors = KERNELS[kernel]
-            as_asked("likwid-bench", kernel=(run.kernel, name), threads=(run.threads, self.width))
+        for name, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
+            run, kernel = likwid.parse(text), KERNELS[name]
+            as_asked("likwid-bench", kernel=(run.kernel, kernel.name), threads=(run.threads, self.width))
             if len(set(run.hwthreads)) != run.threads:
                 raise OutputError("likwid-bench", f"threads share hardware threads: {run.hwthreads}")
-            asked = vectors * self.arrays.bytes_each
-            if abs(run.size - asked) > 0.02 * asked:
-                raise OutputError("likwid-bench", f"vectors of {run.size} bytes, asked for {asked}")
-            results.append(Result.scalar(f"{self.arrays.family}_{kernel}", setting, run.bandwidth))
+            size = kernel.vectors * self.arrays.bytes_each
+            if abs(run.size - size) > 0.02 * size:
+                raise OutputError("likwid-bench", f"vectors of {run.size} bytes, asked for {size}")
+            results.append(Result.scalar(f"{self.arrays.family}_{name}", setting, run.bandwidth))
         return results

@@ -18,107 +18,77 @@ class RoundTrips(NamedTuple):
     rounds: int
 
 
-# By scale and number of nodes.  Between emulated nodes a message takes milliseconds: fewer sizes and rounds.
-LATENCY = {
-    "small": {1: RoundTrips(1, 8192, 100), 2: RoundTrips(1, 1024, 5)},
-    "standard": {1: RoundTrips(1, 8192, 10000), 2: RoundTrips(1, 8192, 10000)},
+# By feature, scale and number of nodes.  Between emulated nodes a message takes milliseconds: fewer sizes and
+# rounds.  Bandwidth begins with 1 KiB: below, it is latency in other words.
+ROUND_TRIPS = {
+    "mpi-latency": {
+        "small": {1: RoundTrips(1, 8192, 100), 2: RoundTrips(1, 1024, 5)},
+        "standard": {1: RoundTrips(1, 8192, 10000), 2: RoundTrips(1, 8192, 10000)},
+    },
+    "mpi-bandwidth": {
+        "small": {1: RoundTrips(1024, 2**18, 100), 2: RoundTrips(1024, 2**16, 15)},
+        "standard": {1: RoundTrips(1024, 2**22, 1000), 2: RoundTrips(1024, 2**22, 1000)},
+    },
 }
-# From 1 KiB on; below, bandwidth is latency in other words.
-BANDWIDTH = {
-    "small": {1: RoundTrips(1024, 2**18, 100), 2: RoundTrips(1024, 2**16, 15)},
-    "standard": {1: RoundTrips(1024, 2**22, 1000), 2: RoundTrips(1024, 2**22, 1000)},
-}
 
 
-class MpiPair(Measurement):
-    """Two ranks; the placement decides the setting."""
+class NetPipe(Measurement):
+    """NetPIPE between two ranks, on two cores of a node or on two nodes."""
 
-    setting = "same node"
+    tags = {"mpi", "quick", "full"}
 
-    def place(self):
-        """One rank on each of the nodes, or both on cores of one node."""
-        self.num_tasks = 2
-        self.num_tasks_per_node = 2 // self.nodes
-
-    def run_netpipe(self, messages, *options):
-        """Set NetPIPE's options: exact sizes without perturbations."""
-        self.sent = sent = messages[self.partition_extras["scale"]][self.nodes]
+    def arrange(self):
+        """Place the ranks, and choose exact sizes without perturbations."""
+        self.start_tasks(2 // self.nodes)
+        self.sent = sent = ROUND_TRIPS[self.feature][self.partition_extras["scale"]][self.nodes]
         sizes = ["-l", str(sent.smallest), "-u", str(sent.largest), "-p", "0", "-n", str(sent.rounds)]
-        self.executable_opts = [*sizes, *options, "-o", "netpipe.out"]
+        # A stream overruns the network between emulated nodes; back and forth measures bandwidth as well.
+        streams = self.feature == "mpi-bandwidth" and not (self.small and self.nodes > 1)
+        self.executable_opts = [*sizes, *(["-s"] if streams else []), "-o", "netpipe.out"]
 
-    def rows(self):
-        """Return the result rows at powers of two."""
+    def read(self):
+        """Take the latency or bandwidth of every power of two."""
         if self.program["name"] != "netpipe":
             raise OutputError(self.program["name"], "this check reads NetPIPE only")
         rows = netpipe.parse(self.stage_text("netpipe.out"), self.sent.smallest, self.sent.largest)
-        return [row for row in rows if row.size & (row.size - 1) == 0]
-
-
-class MpiLatency(MpiPair):
-    """Ping-pong: half of the round trip."""
-
-    feature = "mpi-latency"
-    tags = {"mpi", "quick", "full"}
-
-    def arrange(self):
-        """Small messages back and forth."""
-        self.place()
-        self.run_netpipe(LATENCY)
-
-    def read(self):
-        """Take the latency of every size."""
-        curve = {row.size: row.time for row in self.rows()}
-        return [Result.curve("mpi_latency", self.setting, curve)]
-
-
-class MpiBandwidth(MpiPair):
-    """Messages streamed in one direction."""
-
-    feature = "mpi-bandwidth"
-    tags = {"mpi", "quick", "full"}
-
-    def arrange(self):
-        """Stream up to large messages."""
-        self.place()
-        # A stream overruns the network between emulated nodes; back and forth measures it as well.
-        stream = [] if self.small and self.nodes > 1 else ["-s"]
-        self.run_netpipe(BANDWIDTH, *stream)
-
-    def read(self):
-        """Take the bandwidth of every size."""
-        curve = {row.size: row.bandwidth for row in self.rows()}
-        return [Result.curve("mpi_bandwidth", self.setting, curve)]
+        powers = [row for row in rows if row.size & (row.size - 1) == 0]
+        setting = "two nodes" if self.nodes == 2 else "same node"
+        if self.feature == "mpi-latency":
+            return [Result.curve("mpi_latency", setting, {row.size: row.time for row in powers})]
+        return [Result.curve("mpi_bandwidth", setting, {row.size: row.bandwidth for row in powers})]
 
 
 @overhead.simple_test
-class mpi_latency_node(MpiLatency):
-    """Latency inside a node."""
+class mpi_latency_node(NetPipe):
+    """Latency inside a node: half of a round trip."""
 
     descr = "MPI latency between two cores of a node"
+    feature = "mpi-latency"
     least_cores = 2
 
 
 @overhead.simple_test
-class mpi_latency_nodes(MpiLatency):
+class mpi_latency_nodes(NetPipe):
     """Latency between two nodes."""
 
     descr = "MPI latency between two nodes"
+    feature = "mpi-latency"
     nodes = 2
-    setting = "two nodes"
 
 
 @overhead.simple_test
-class mpi_bandwidth_node(MpiBandwidth):
-    """Bandwidth inside a node."""
+class mpi_bandwidth_node(NetPipe):
+    """Bandwidth inside a node: messages streamed in one direction."""
 
     descr = "MPI bandwidth between two cores of a node"
+    feature = "mpi-bandwidth"
     least_cores = 2
 
 
 @overhead.simple_test
-class mpi_bandwidth_nodes(MpiBandwidth):
+class mpi_bandwidth_nodes(NetPipe):
     """Bandwidth between two nodes."""
 
     descr = "MPI bandwidth between two nodes"
+    feature = "mpi-bandwidth"
     nodes = 2
-    setting = "two nodes"

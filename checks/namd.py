@@ -15,33 +15,49 @@ from .vms import VmsOfOneHost
 # Molecules along each side of the box, and time steps, at scale `small`: 10 thousand atoms.
 SMALL_BOX = 15, 100
 # 400 steps without a thermostat moved the total energy by 0.02 %.
-DRIFT = 1e-3
+MAX_DRIFT = 1e-3
 # The study's benchmark: atoms, steps, and numbers of processes.  Its thermostat and barostat draw random
 # numbers and move the total energy, by less than this.
 STMV = "namd-stmv"
-STMV_ATOMS, STMV_STEPS, STMV_RANKS, STMV_DRIFT = 1066628, 500, (4, 8, 16), 0.02
-# And over how many VMs, whose traffic went over one virtual switch or one each (claims N05 to N16).
+STMV_ATOMS, STMV_STEPS, STMV_RANKS, MAX_STMV_DRIFT = 1066628, 500, (4, 8, 16), 0.02
+STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
+# The study's numbers of VMs, whose traffic went over one virtual switch or one each (claims N05 to N16).
 STMV_NODES = (2, 4)
 STMV_LAYOUTS = counts.layouts(STMV_RANKS, STMV_NODES, counts.nodes())
 STMV_VMS = counts.layouts(STMV_RANKS, STMV_NODES, max(counts.vms()))
-WATER_VMS = counts.vms_each([counts.cores()])
 # Tolerances of the energies, which must be the same on both sides.  Before the first step only the order of
 # sums can differ, some of them in single precision (PME's FFT): runs on one and two ranks agreed in all 9
 # digits.  100 steps of minimization amplify that: to 1e-7 between runs on two ranks, to 3e-5 between one rank
 # and two.
-SAME_START, SAME_AFTER = 1e-5, 3e-4
-STMV_FILES = ("stmv.psf", "stmv.pdb", "par_all27_prot_na.inp")
+START_TOLERANCE, MINIMIZED_TOLERANCE = 1e-5, 3e-4
 
 
 class Namd(Measurement):
-    """A run whose atoms, steps, ranks and energy are as they must be."""
+    """A run whose atoms, steps, ranks and energy are as they must be, with a rank a core."""
 
     feature = "namd"
+    #: The file that NAMD reads first.
+    configuration = ""
 
-    def checked(self, atoms, steps, drift):
+    @property
+    def ranks_per_node(self):
+        """The ranks of a node; the parameter ``ranks``, if the check has it."""
+        return self.ranks
+
+    @property
+    def where(self):
+        """The words about the nodes in the setting."""
+        return f", {self.nodes} nodes" if self.nodes > 1 else ""
+
+    def arrange(self):
+        """Start the ranks."""
+        self.start_tasks(self.ranks_per_node)
+        self.executable_opts = [self.configuration]
+
+    def parse(self, atoms, steps, max_drift):
         """Return the run, after asserting atoms, steps, ranks and how far the total energy moved.
 
-        The energy of the coordinates that it began with is the same on both sides, also where the velocities
+        The energy of the coordinates that it began with is the same on both sides, also if the velocities
         are drawn anew in every run.
         """
         run = output.parse(self.output())
@@ -52,23 +68,22 @@ class Namd(Measurement):
             ranks=(run.processes, self.num_tasks),
             version=(run.version, self.version(run.version)),
         )
-        if run.drift > drift:
+        if run.drift > max_drift:
             raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")
-        self.answers.append(Answer(name="potential energy at step 0", value=run.start, tolerance=SAME_START))
+        start = Answer(name="potential energy at step 0", value=run.start, tolerance=START_TOLERANCE)
+        self.answers.append(start)
         return run
 
-    @property
-    def where(self):
-        """The words about the nodes in the setting."""
-        return f", {self.nodes} nodes" if self.nodes > 1 else ""
-
-    def elapsed(self, what, run):
-        """Take the elapsed time."""
-        return [Result.scalar("namd_elapsed", f"{what}, {run.processes} ranks{self.where}", run.wall_clock)]
+    def take_elapsed(self, problem, run):
+        """Return the elapsed time as the result."""
+        setting = f"{problem}, {run.processes} ranks{self.where}"
+        return [Result.scalar("namd_elapsed", setting, run.wall_clock)]
 
 
 class Water(Namd):
     """The generated box."""
+
+    configuration = "water.namd"
 
     @property
     def box(self):
@@ -83,7 +98,7 @@ class Water(Namd):
             "water.psf": water.structure(edge),
             "water.pdb": water.coordinates(edge),
             "water.prm": water.PARAMETERS,
-            "water.namd": water.configuration(edge, steps),
+            self.configuration: water.configuration(edge, steps),
         }
         for name, text in texts.items():
             (Path(self.stagedir) / name).write_text(text, encoding="utf-8")
@@ -92,12 +107,14 @@ class Water(Namd):
         """Assert that the energy was conserved; keep it where dynamics begin: its velocities have a seed."""
         edge, steps = self.box
         atoms = water.atoms(edge)
-        run = self.checked(atoms, steps, DRIFT)
+        run = self.parse(atoms, steps, MAX_DRIFT)
         begin = Answer(
-            name=f"total energy at step {run.first}", value=run.energy[run.first], tolerance=SAME_AFTER
+            name=f"total energy at step {run.first}",
+            value=run.energy[run.first],
+            tolerance=MINIMIZED_TOLERANCE,
         )
         self.answers.append(begin)
-        return self.elapsed(f"water {atoms} atoms", run)
+        return self.take_elapsed(f"water {atoms} atoms", run)
 
 
 @overhead.simple_test
@@ -108,19 +125,14 @@ class namd_water(Water):
     ranks = parameter(counts.ranks(), loggable=True)
     tags = {"app", "esx41", "full"}
 
-    def arrange(self):
-        """Take as many ranks as the parameter says, each on a core of its own."""
-        self.num_tasks = self.num_tasks_per_node = self.ranks
-        self.executable_opts = ["water.namd"]
-
 
 @overhead.simple_test
 class namd_water_nodes(Water):
-    """Water over nodes: what their messages cost shows beside one node."""
+    """Water over nodes: the cost of their messages shows beside one node."""
 
     descr = "NAMD, generated water box (needs no download) over 2, 4, ... nodes, elapsed time"
     nodes = 2
-    count = parameter(counts.at_once(), loggable=True)
+    count = parameter(counts.several_nodes(), loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
     @classmethod
@@ -128,25 +140,19 @@ class namd_water_nodes(Water):
         """Return as many nodes as the parameter says."""
         return case.count
 
-    def arrange(self):
+    @property
+    def ranks_per_node(self):
         """A rank a core; on small systems a rank a node, for nodes may share a few cores."""
-        self.num_tasks_per_node = 1 if self.small else self.cores
-        self.num_tasks = self.nodes * self.num_tasks_per_node
-        self.executable_opts = ["water.namd"]
+        return 1 if self.small else self.cores
 
 
 @overhead.simple_test
 class namd_water_vms(VmsOfOneHost, Water):
-    """Water over VMs of one host, against the host alone."""
+    """Water over VMs of one host, a rank a core, against as many ranks on the host alone."""
 
     descr = "NAMD, generated water box (needs no download) over VMs of one host, against one native node"
-    layout = parameter(WATER_VMS, loggable=True)
+    layout = parameter(counts.vm_layouts([counts.cores()]), loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
-
-    def arrange(self):
-        """A rank a core of the VMs, and as many on the native node."""
-        self.place_ranks()
-        self.executable_opts = ["water.namd"]
 
 
 class Stmv(Namd):
@@ -154,6 +160,7 @@ class Stmv(Namd):
 
     inputs = (STMV,)
     scale = "standard"
+    configuration = "stmv.namd"
 
     @run_before("run")
     def bring_input(self):
@@ -161,14 +168,14 @@ class Stmv(Namd):
         stage, fetched = Path(self.stagedir), self.fetched[STMV]
         for name in STMV_FILES:
             (stage / name).symlink_to(fetched.file(name))
-        text = fetched.file("stmv.namd").read_text(encoding="utf-8")
+        text = fetched.file(self.configuration).read_text(encoding="utf-8")
         text = output.configuration(text, {"outputName": "out", "numsteps": STMV_STEPS})
-        (stage / "stmv.namd").write_text(text, encoding="utf-8")
+        (stage / self.configuration).write_text(text, encoding="utf-8")
 
     def read(self):
-        """Assert that the energy stayed where it was."""
-        run = self.checked(STMV_ATOMS, STMV_STEPS, STMV_DRIFT)
-        return self.elapsed(f"STMV {STMV_STEPS} steps", run)
+        """Assert that the energy stayed about the same."""
+        run = self.parse(STMV_ATOMS, STMV_STEPS, MAX_STMV_DRIFT)
+        return self.take_elapsed(f"STMV {STMV_STEPS} steps", run)
 
 
 @overhead.simple_test
@@ -180,11 +187,6 @@ class namd_stmv(Stmv):
     ranks = parameter(counts.up_to_cores(STMV_RANKS), loggable=True)
     tags = {"app", "esx41", "full"}
 
-    def arrange(self):
-        """Take as many ranks as the parameter says, each on a core of its own."""
-        self.num_tasks = self.num_tasks_per_node = self.ranks
-        self.executable_opts = ["stmv.namd"]
-
 
 @overhead.simple_test
 class namd_stmv_nodes(Stmv):
@@ -192,20 +194,19 @@ class namd_stmv_nodes(Stmv):
 
     descr = "NAMD STMV, 500 steps over 2 and 4 nodes with 4, 8 and 16 ranks, elapsed time"
     nodes = 2
-    least_cores = counts.of_layout(STMV_LAYOUTS[0])[1]
+    least_cores = counts.parse_layout(STMV_LAYOUTS[0])[1]
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
     @classmethod
     def nodes_of(cls, case):
         """Return as many nodes as the parameter says."""
-        return counts.of_layout(case.layout)[0]
+        return counts.parse_layout(case.layout)[0]
 
-    def arrange(self):
-        """Take as many ranks on each node as the parameter says, each on a core of its own."""
-        each = counts.of_layout(self.layout)[1]
-        self.num_tasks, self.num_tasks_per_node = self.nodes * each, each
-        self.executable_opts = ["stmv.namd"]
+    @property
+    def ranks_per_node(self):
+        """As many ranks on each node as the parameter says."""
+        return counts.parse_layout(self.layout)[1]
 
 
 @overhead.simple_test
@@ -215,11 +216,6 @@ class namd_stmv_vms(VmsOfOneHost, Stmv):
     descr = (
         "NAMD STMV, 500 steps over 2 and 4 VMs of one host with 4, 8 and 16 ranks, against one native node"
     )
-    least_cores = counts.of_layout(STMV_VMS[0])[1]
+    least_cores = counts.parse_layout(STMV_VMS[0])[1]
     layout = parameter(STMV_VMS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
-
-    def arrange(self):
-        """Take as many ranks in each VM as the parameter says, and all of them on the native node."""
-        self.place_ranks()
-        self.executable_opts = ["stmv.namd"]

@@ -32,9 +32,8 @@ class npb(Measurement):
         """Take as many ranks as the benchmark can use of the cores."""
         self.problem_class = sizes.npb_class(self.kernel, self.node_memory, self.cores, small=self.small)
         self.run_instead(f"{self.kernel}.{self.problem_class}.x")
-        square = self.kernel in SQUARE
-        self.num_tasks = math.isqrt(self.cores) ** 2 if square else 1 << self.cores.bit_length() - 1
-        self.num_tasks_per_node = self.num_tasks
+        largest_square, largest_power = math.isqrt(self.cores) ** 2, 1 << self.cores.bit_length() - 1
+        self.start_tasks(largest_square if self.kernel in SQUARE else largest_power)
 
     def read(self):
         """Assert verification (by the parser), benchmark, class and ranks; then take the rate."""

@@ -1,6 +1,5 @@
 """OSU micro-benchmarks: point to point and collectives over message sizes, in a node and between two."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from virtqual.programs import osu as output
@@ -11,8 +10,7 @@ from .asked import as_asked
 from .base import Measurement
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """One of the programs.
 
     Attributes
@@ -20,7 +18,7 @@ class Benchmark:
     title
         Title in the program's output.
     metric, column
-        Metric that is read, and the column of the output that holds it.
+        The metric, and the column of the output that holds it.
     kind
         Kind of messages: ``latency``, ``bandwidth`` or ``collective``.
     ranks
@@ -38,7 +36,8 @@ class Benchmark:
     percentiles: bool = True
 
 
-def _collective(title, metric):
+def make_collective(title, metric):
+    """Return a benchmark of all ranks."""
     return Benchmark(f"{title} Latency Test", metric, "latency", "collective", "all")
 
 
@@ -52,10 +51,10 @@ BENCHMARKS = {
     "multi_lat": Benchmark(
         "Multi Latency Test", "osu_multi_latency", "latency", "latency", "pairs", percentiles=False
     ),
-    "allreduce": _collective("Allreduce", "osu_allreduce"),
-    "allgather": _collective("Allgather", "osu_allgather"),
-    "alltoall": _collective("All-to-All Personalized Exchange", "osu_alltoall"),
-    "bcast": _collective("Broadcast", "osu_bcast"),
+    "allreduce": make_collective("Allreduce", "osu_allreduce"),
+    "allgather": make_collective("Allgather", "osu_allgather"),
+    "alltoall": make_collective("All-to-All Personalized Exchange", "osu_alltoall"),
+    "bcast": make_collective("Broadcast", "osu_bcast"),
 }
 QUICK = ("latency", "bw")
 
@@ -70,6 +69,12 @@ class Messages(NamedTuple):
     window: int = 0
 
 
+STANDARD_MESSAGES = {
+    "latency": Messages(1, 2**22, 1000, 100),
+    "bandwidth": Messages(1, 2**22, 100, 10, 64),
+    # 200 rounds, of 1 MiB too: among 256 ranks an alltoall of that size sends 17 GB from each node.
+    "collective": Messages(4, 2**20, 200, 20),
+}
 # By scale, nodes and kind.  Between emulated nodes a message takes milliseconds: fewer sizes and rounds, and
 # no window that overruns the wire.
 MESSAGES = {
@@ -85,18 +90,10 @@ MESSAGES = {
             "collective": Messages(4, 1024, 10, 2),
         },
     },
-    "standard": {
-        nodes: {
-            "latency": Messages(1, 2**22, 1000, 100),
-            "bandwidth": Messages(1, 2**22, 100, 10, 64),
-            # As many of 1 MiB, too: among 256 ranks an alltoall of it sends 17 GB from each node.
-            "collective": Messages(4, 2**20, 200, 20),
-        }
-        for nodes in (1, 2)
-    },
+    "standard": {1: STANDARD_MESSAGES, 2: STANDARD_MESSAGES},
 }
 # OSU leaves sizes out silently for which a process would need more than 512 MiB (its own default).
-LARGEST_BUFFER = 2**28
+MAX_BUFFER_BYTES = 2**28
 
 
 class Osu(Measurement):
@@ -104,37 +101,30 @@ class Osu(Measurement):
 
     feature = "osu"
     benchmark = parameter(list(BENCHMARKS), loggable=True)
-    setting = "same node"
-    tags = {"mpi", "fdr", "quick", "full", "sweep"}
+    tags = {"mpi", "fdr", "quick", "full"}
     quick = {"benchmark": QUICK}
-
-    @property
-    def known_as(self):
-        """The benchmark."""
-        return BENCHMARKS[self.benchmark]
 
     def arrange(self):
         """Place the ranks, choose sizes and rounds."""
         self.run_instead(f"osu_{self.benchmark}")
-        # The nodes of a small system may be one machine's, and ranks that wait busily for a message then keep
-        # the one that is to send it from running.
-        a_node = 1 if self.small and self.nodes > 1 else self.cores
-        ranks = {"two": 2, "pairs": self.nodes * a_node // 2 * 2, "all": self.nodes * a_node}
-        self.num_tasks = max(2, ranks[self.known_as.ranks])
-        self.num_tasks_per_node = self.num_tasks // self.nodes
-        sent = MESSAGES[self.partition_extras["scale"]][self.nodes][self.known_as.kind]
+        self.chosen = BENCHMARKS[self.benchmark]
+        # The nodes of a small system may be one machine's: a rank that waits busily for a message would keep
+        # its sender from running.
+        total = self.nodes * (1 if self.small and self.nodes > 1 else self.cores)
+        ranks = {"two": 2, "pairs": total // 2 * 2, "all": total}[self.chosen.ranks]
+        self.start_tasks(max(2, ranks) // self.nodes)
+        sent = MESSAGES[self.partition_extras["scale"]][self.nodes][self.chosen.kind]
         self.first = sent.first
-        self.last = min(sent.last, 1 << (LARGEST_BUFFER // self.num_tasks).bit_length() - 1)
+        self.last = min(sent.last, 1 << (MAX_BUFFER_BYTES // self.num_tasks).bit_length() - 1)
         rounds = ["-i", str(sent.rounds), "-x", str(sent.warm_up)]
-        self.executable_opts = ["-m", f"{self.first}:{self.last}", *rounds]
-        if sent.window:
-            self.executable_opts += ["-W", str(sent.window)]
-        self.executable_opts += self.percentiles()
+        window = ["-W", str(sent.window)] if sent.window else []
+        sizes = ["-m", f"{self.first}:{self.last}"]
+        self.executable_opts = [*sizes, *rounds, *window, *self.percentile_options()]
 
-    def percentiles(self):
+    def percentile_options(self):
         """Return the option for the median, which stays where it is when a round is interrupted."""
         version = tuple(int(part) for part in self.program["version"].split(".")[:2])
-        if version < (7, 3) or not self.known_as.percentiles:
+        if version < (7, 3) or not self.chosen.percentiles:
             return []
         return ["-z50"] if version >= (7, 4) else ["-z"]
 
@@ -142,18 +132,19 @@ class Osu(Measurement):
         """Assert which benchmark ran with how many pairs, then take its curve."""
         run = output.parse(self.output(), self.first, self.last)
         pairs = self.num_tasks // 2
-        # Only some of them say how many pairs they have.
+        # Some benchmarks do not print how many pairs they have.
         as_asked(
             "OSU",
-            benchmark=(run.benchmark, self.known_as.title),
+            benchmark=(run.benchmark, self.chosen.title),
             pairs=(run.pairs or pairs, pairs),
             version=(run.version, self.version(run.version)),
         )
-        column = "p50" if "p50" in run.columns else self.known_as.column
-        statistic = "median" if column == "p50" else "mean"
+        column, statistic = self.chosen.column, "mean"
+        if "p50" in run.columns:
+            column, statistic = "p50", "median"
+        setting = "two nodes" if self.nodes == 2 else "same node"
         ranks = "" if self.num_tasks == 2 else f"{self.num_tasks} ranks, "
-        setting = f"{self.setting}, {ranks}{statistic}"
-        return [Result.curve(self.known_as.metric, setting, run.columns[column])]
+        return [Result.curve(self.chosen.metric, f"{setting}, {ranks}{statistic}", run.columns[column])]
 
 
 @overhead.simple_test
@@ -162,6 +153,7 @@ class osu_node(Osu):
 
     descr = "OSU micro-benchmark inside a node"
     least_cores = 2
+    tags = {"mpi", "fdr", "quick", "full", "sweep"}
 
 
 @overhead.simple_test
@@ -170,5 +162,3 @@ class osu_nodes(Osu):
 
     descr = "OSU micro-benchmark between two nodes"
     nodes = 2
-    setting = "two nodes"
-    tags = {"mpi", "fdr", "quick", "full"}

@@ -2,6 +2,8 @@
 
 import math
 import statistics
+from functools import partial
+from operator import eq
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -19,10 +21,10 @@ from virtqual.verdict import Outcome
 from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
-from .selection import Scoped, case_of, same_environment, slots
+from .selection import find_slots, format_case, is_same_environment
 
 
-def set_to(check, name, default):
+def get_class_value(check, name, default):
     """Return the value that a class gives a variable of ReFrame's, or `default` if it gives none."""
     variable = check.var_space[name]
     return variable.default_value if variable.is_defined() else default
@@ -31,38 +33,30 @@ def set_to(check, name, default):
 def simple_test(measured):
     """Register a measurement with ReFrame, and with it the verdict ``NAME_overhead`` on its samples.
 
-    ReFrame reads only files that import it, or have a decorator of this name: use it as
-    ``@overhead.simple_test``.
-
-    The verdict has the measurement's parameters but ``sample``, its description, and its tags with
-    ``verdict`` and ``overhead``.
-
-    Parameters
-    ----------
-    measured
-        The measurement's class; this is a decorator of it, in the place of ``rfm.simple_test``.
+    A decorator, in the place of ``rfm.simple_test``.  ReFrame reads only files that import it, or have a
+    decorator of this name: use it as ``@overhead.simple_test``.  The verdict has the measurement's parameters
+    but ``sample``, its description, and its tags with ``verdict`` and ``overhead``.
     """
     rfm.simple_test(measured)
+    name = measured.__name__
     body = {
-        name: builtins.parameter(known.values, fmt=known.format, loggable=known.is_loggable())
-        for name, known in measured.raw_params.items()
+        name: builtins.parameter(parameter.values, fmt=parameter.format, loggable=parameter.is_loggable())
+        for name, parameter in measured.raw_params.items()
         if name != "sample"
     }
-    name = measured.__name__
-    body |= {"measured": measured, "descr": f"{set_to(measured, 'descr', name)}: virtual against native"}
+    description = f"{get_class_value(measured, 'descr', name)}: virtual against native"
+    body |= {"measured": measured, "descr": description}
     rfm.simple_test(make_test(f"{name}_overhead", (Overhead,), body, module=measured.__module__))
     return measured
 
 
-class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
-    """The verdict on one measurement.
+class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
+    """The verdict on one measurement, from the one judgement of the whole ReFrame run.
 
-    It runs after all measurements, and says what the one judgement of the whole ReFrame run says of its own.
-
-    `simple_test` makes it: ``measured`` is the measurement, whose parameters (but ``sample``) it repeats.
+    It runs after all measurements.  `simple_test` makes it.
     """
 
-    #: The check whose samples are judged.
+    #: The check whose samples are judged, and whose parameters (but ``sample``) it has.
     measured = None
     #: One line a metric: the verdict as people read it.
     verdict = variable(str, value="", loggable=True)
@@ -75,35 +69,33 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
 
     @run_after("init")
     def collect_from_both_sides(self):
-        """Depend on every sample of this run of ReFrame, wherever it runs."""
+        """Depend on every sample of this run of ReFrame, on both sides."""
         self.tags = self.measured.tags_of(self) | {VERDICT, "overhead"}
         self.valid_prog_environs = self.measured.environments()
         # A session of `virtqual qualify` is judged by that, in all its rounds.
-        if held.system() or self.measured.lacking(self):
+        if held.system() or self.measured.explain_absence(self):
             self.valid_systems = []
             return
         self.valid_systems = self.measured.systems("virtual")
-        own = {name: getattr(self, name) for name in type(self).raw_params}
-        selectors = {name: lambda value, wanted=want: value == wanted for name, want in own.items()}
-        runs = list(map(str, slots()))
-        chosen = self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in runs)
-        for number in chosen:
-            self.depends_on(self.measured.variant_name(number), same_environment)
+        samples = set(map(str, find_slots()))
+        selectors = {name: partial(eq, getattr(self, name)) for name in type(self).raw_params}
+        for number in self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in samples):
+            self.depends_on(self.measured.variant_name(number), is_same_environment)
 
     @run_after("init")
     def judge_nothing_in_a_dry_run(self):
-        """There are no samples to fetch."""
+        """A dry run has no samples."""
         if self.is_dry_run():
-            self.leave_out(type(self).pipeline_hooks())
+            self.disable_hooks(type(self).pipeline_hooks())
 
     @property
     def case(self):
         """The check and its parameters, as its runs name it."""
-        return case_of(self.measured, self)
+        return format_case(self.measured, self)
 
     @sanity_function
     def judge(self):
-        """Say the verdicts; only WITHIN passes, and a baseline is skipped with its reason."""
+        """Report the verdicts; only WITHIN passes, and a baseline is skipped with its reason."""
         try:
             session = plain.find_session(self.current_environ.name)
         except (VirtqualError, PairingError) as error:
@@ -113,46 +105,44 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Scoped, Judging):
         self.verdict = "\n".join(messages)
         for message in messages:
             getlogger().info(f"    {message.splitlines()[0]}")
-        self.say_communication(session)
+        self.report_communication(session)
         failed = [v.message for v in self.verdicts if not v.passes and v.outcome is not Outcome.BASELINE]
-        refused = [] if self.verdicts else session.refused.get(self.case, ("nothing was measured",))
-        if failed or refused:
-            raise SanityError("\n".join([*failed, *refused]))
+        if not self.verdicts:
+            failed.extend(session.refused.get(self.case, ("nothing was measured",)))
+        if failed:
+            raise SanityError("\n".join(failed))
         if any(verdict.outcome is Outcome.BASELINE for verdict in self.verdicts):
             self.skip("baseline recorded, to be compared with by -S against=SESSION")
         return True
 
-    def say_communication(self, session):
-        """Say the share of communication, which measures what the case can show, and is not judged."""
+    def report_communication(self, session):
+        """Report the share of communication, which is not judged: it shows how much the network counts."""
         for side in ("native", "virtual"):
             runs = [run for run in session.runs if (run.check, run.side) == (self.case, side)]
-            said = [run.communication for run in runs if run.communication is not None]
-            if shares := [share for share in said if seen(share)]:
+            noted = [run.communication for run in runs if run.communication is not None]
+            if shares := [share for share in noted if seen(share)]:
                 share = statistics.median(shares)
                 getlogger().info(f"    {share:.1%} of the time in communication ({side})")
-            elif said:
-                getlogger().info(f"    share of communication {said[0]} ({side})")
+            elif noted:
+                getlogger().info(f"    share of communication {noted[0]} ({side})")
 
     @run_before("performance")
     def report_overheads(self):
         """Report virtual against native by metric: the geometric mean over a curve.
 
-        Where native cannot be observed it is against the earlier session; without one, the virtual value.
+        A metric that native does not show is compared with the earlier session; without one, the virtual
+        value is reported.
         """
-        self.reported = {f"{v.metric} {v.setting}": _reported(v) for v in self.verdicts}
-        self.perf_variables = {
-            name: sn.make_performance_function(sn.defer(value), unit)
-            for name, (value, unit) in self.reported.items()
-        }
+        self.perf_variables = {}
+        for verdict in self.verdicts:
+            value, unit = verdict.virtual, verdict.unit
+            if verdict.overhead:
+                value, unit = math.exp(verdict.overhead.log), "x native"
+            elif verdict.change:
+                value, unit = math.exp(verdict.change.log), "x earlier"
+            function = sn.make_performance_function(sn.defer(value), unit)
+            self.perf_variables[f"{verdict.metric} {verdict.setting}"] = function
 
     def expected_values(self):
-        """Every judged metric has an overhead, or what stands for it."""
-        return self.reported
-
-
-def _reported(verdict):
-    if verdict.overhead:
-        return math.exp(verdict.overhead.log), "x native"
-    if verdict.change:
-        return math.exp(verdict.change.log), "x earlier"
-    return verdict.virtual, verdict.unit
+        """Return the names of the reported values."""
+        return [f"{verdict.metric} {verdict.setting}" for verdict in self.verdicts]

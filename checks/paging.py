@@ -1,4 +1,4 @@
-"""Fresh pages and forks (stress-ng): what a guest's page tables and exits to its hypervisor cost."""
+"""Fresh pages and forks (stress-ng): the cost of a guest's page tables and of its exits to the hypervisor."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from .base import Measurement
 
 # Mapped, written from end to end and unmapped, again and again: all the memory that it takes beside the
 # program's own.
-BUFFER = 8 * 2**20
-# Huge pages would be 512 times fewer, and whether a side has them is its kernel's setting.
-FRESH_PAGES = f"--vm-method write64 --vm-bytes {BUFFER} --vm-madvise nohugepage --no-madvise"
+BUFFER_BYTES = 8 * 2**20
+# Huge pages would be 512 times fewer, and each side's kernel sets whether there are any.
+FRESH_PAGES = f"--vm-method write64 --vm-bytes {BUFFER_BYTES} --vm-madvise nohugepage --no-madvise"
 
 
 class Stressor(NamedTuple):
@@ -23,16 +23,15 @@ class Stressor(NamedTuple):
     name: str
     metric: str
     options: str
-    small: int
-    standard: int
+    operations: dict[str, int]
 
 
 # An operation of `vm` is a MiB written; one of `fork` is a child that has ended.
 STRESSORS = {
-    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, small=608, standard=16384),
-    "forks": Stressor("fork", "fork_time", "", small=600, standard=20000),
+    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, {"small": 608, "standard": 16384}),
+    "forks": Stressor("fork", "fork_time", "", {"small": 600, "standard": 20000}),
 }
-WRITTEN = 2**20
+BYTES_PER_VM_OPERATION = 2**20
 
 
 @overhead.simple_test
@@ -47,11 +46,11 @@ class paging(Measurement):
     def arrange(self):
         """One instance on one core: with more than one, forks would measure how the kernel chooses cores."""
         self.stressor = STRESSORS[self.work]
-        self.operations = getattr(self.stressor, self.partition_extras["scale"])
+        self.operations = self.stressor.operations[self.partition_extras["scale"]]
         name = self.stressor.name
-        # Else it draws the options of its system calls at random, and others in each run.
-        how = "--no-rand-seed --metrics --yaml stress-ng.yaml"
-        options = f"--{name} 1 --{name}-ops {self.operations} {self.stressor.options} {how}"
+        # Without a fixed seed it draws the options of its system calls at random, and others in each run.
+        report = "--no-rand-seed --metrics --yaml stress-ng.yaml"
+        options = f"--{name} 1 --{name}-ops {self.operations} {self.stressor.options} {report}"
         self.executable_opts = options.split()
 
     def read(self):
@@ -65,9 +64,10 @@ class paging(Measurement):
         )
         if self.work == "forks":
             return [Result.scalar(self.stressor.metric, "one core", run.time / run.operations * 1e6)]
-        if run.resident < BUFFER:
+        if run.resident < BUFFER_BYTES:
             raise OutputError(
-                "stress-ng", f"no more than {run.resident} bytes were in memory, {BUFFER} were to be written"
+                "stress-ng",
+                f"no more than {run.resident} bytes were in memory, {BUFFER_BYTES} were to be written",
             )
-        pages = run.operations * WRITTEN / run.page
+        pages = run.operations * BYTES_PER_VM_OPERATION / run.page
         return [Result.scalar(self.stressor.metric, f"{run.page // 1024} KiB pages", run.time / pages * 1e6)]

@@ -1,4 +1,4 @@
-"""perftest: RDMA read, send and write between two nodes, latency and bandwidth over message sizes."""
+"""perftest: RDMA between two nodes, over message sizes and over numbers of registered buffers."""
 
 from virtqual.programs import perftest as output
 from virtqual.runs import Result
@@ -7,7 +7,6 @@ from . import overhead
 from .asked import as_asked
 from .base import Measurement
 
-OPERATIONS = ["read", "send", "write"]
 # The study's: every power of two from 2 B to 8 MiB in one run of the program.  Emulated nodes send small
 # messages so slowly that perftest prints their bandwidth as 0.00 MB/s.
 SIZES = {
@@ -15,8 +14,16 @@ SIZES = {
     "small": {"latency": "2,64,1024,4096,16384", "bandwidth": "1024,4096,16384"},
 }
 ROUNDS = {"standard": {"latency": 10000, "bandwidth": 10000}, "small": {"latency": 200, "bandwidth": 100}}
-ENDS = (2, 2**23)
+FIRST_SIZE, LAST_SIZE = 2, 2**23
 COLUMN = {"latency": "typical", "bandwidth": "average"}
+
+# Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
+BUFFERS = {"small": (1, 2, 4, 8, 16), "standard": (1, 4, 16, 64, 256, 1024)}
+# Bytes a message: small, so that the work of the IOMMU for each message counts; of smaller messages between
+# emulated nodes perftest would print a bandwidth of 0.00 MB/s.
+MESSAGE_BYTES = 256
+# Messages for each number of buffers; perftest wants five of each buffer at least.
+MESSAGES = {"small": 96, "standard": 2**18}
 
 
 class Rdma(Measurement):
@@ -25,19 +32,23 @@ class Rdma(Measurement):
     feature = "perftest"
     needs = "rdma"
     nodes = 2
-    operation = parameter(OPERATIONS, loggable=True)
     kind = "latency"
     tags = {"rdma", "fdr", "full"}
 
     def arrange(self):
         """One task a node; the partition says which device and port (``extras['rdma_options']``)."""
-        self.num_tasks, self.num_tasks_per_node = 2, 1
-        self.sizes = SIZES[self.partition_extras["scale"]][self.kind]
-        self.rounds = ROUNDS[self.partition_extras["scale"]][self.kind]
+        self.start_tasks(1)
         self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
-        options = [str(option) for option in self.partition_extras.get("rdma_options", ())]
-        # -F: a governor that scales the clock is for preflight to say, not for lines within the table.
-        self.executable_opts = ["-F", "-c", "RC", "-n", str(self.rounds), *options]
+        device = [str(option) for option in self.partition_extras.get("rdma_options", ())]
+        # -F: preflight judges a governor that scales the clock; perftest would print it within the table.
+        self.common_options = ["-F", "-c", "RC", *device]
+        self.choose_messages()
+
+    def choose_messages(self):
+        """Choose sizes and numbers of messages."""
+        scale = self.partition_extras["scale"]
+        self.sizes, self.rounds = SIZES[scale][self.kind], ROUNDS[scale][self.kind]
+        self.executable_opts = [*self.common_options, "-n", str(self.rounds)]
 
     @run_after("setup")
     def run_as_pair(self):
@@ -53,11 +64,10 @@ class Rdma(Measurement):
     def read(self):
         """Assert operation, connection and rounds, then take the client's curve."""
         text = self.stage_text("client.out")
-        run = (
-            output.parse(text, *ENDS)
-            if self.sizes == "all"
-            else output.parse_each(text, [int(size) for size in self.sizes.split(",")])
-        )
+        if self.sizes == "all":
+            run = output.parse(text, FIRST_SIZE, LAST_SIZE)
+        else:
+            run = output.parse_each(text, [int(size) for size in self.sizes.split(",")])
         as_asked(
             "perftest",
             operation=(run.operation, self.operation),
@@ -75,6 +85,7 @@ class rdma_latency(Rdma):
     """Latency: the median."""
 
     descr = "RDMA latency between two nodes (perftest, RC, polling), 2 B to 8 MiB"
+    operation = parameter(["read", "send", "write"], loggable=True)
 
 
 @overhead.simple_test
@@ -82,4 +93,58 @@ class rdma_bandwidth(Rdma):
     """Bandwidth."""
 
     descr = "RDMA bandwidth between two nodes (perftest, RC), 2 B to 8 MiB"
+    operation = parameter(["read", "send", "write"], loggable=True)
     kind = "bandwidth"
+
+
+@overhead.simple_test
+class rdma_buffers(Rdma):
+    """RDMA writes that go through more and more registered buffers in turn: the IOMMU caches few 4 KiB pages.
+
+    perftest measures latency through one queue pair alone, so this is the time of a message at full rate.
+    The number of messages in flight is the same for few buffers and for many.  Otherwise the latency would
+    limit few buffers, the rate would limit many, and the two overheads of a VM could not be told apart.
+    """
+
+    descr = "RDMA write of 256 B by number of registered buffers (perftest, RC)"
+    operation = parameter(["write"], loggable=True)
+    kind = "bandwidth"
+
+    def choose_messages(self):
+        """One step for each number of buffers, in one job."""
+        self.sizes = str(MESSAGE_BYTES)
+        scale = self.partition_extras["scale"]
+        self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]
+        first, *others = self.buffers
+        self.executable_opts = self.options(first)
+        program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]
+        self.following.append(f"mv client.out client.{first}.out")
+        for count in others:
+            step = " ".join([self.launch_command(), *program, *self.options(count)])
+            self.following += [step, f"mv client.out client.{count}.out"]
+
+    def options(self, count):
+        """Return perftest's options for a number of buffers, each with its share of the messages."""
+        depth, rounds = self.buffers[-1] // count, self.messages // count
+        shares = ["-q", str(count), "--mr_per_qp", "-t", str(depth), "-n", str(rounds)]
+        # Every message completes by itself and none is timed; by default perftest decides that by depth and
+        # rounds.
+        return [*shares, "-Q", "1", "-N", *self.common_options]
+
+    def read(self):
+        """Assert what ran for each number, and take the time of a message."""
+        curve, links = {}, set()
+        for count in self.buffers:
+            run = output.parse(self.stage_text(f"client.{count}.out"), MESSAGE_BYTES, MESSAGE_BYTES)
+            as_asked(
+                "perftest",
+                operation=(run.operation, "write"),
+                kind=(run.kind, "bandwidth"),
+                connection=(run.connection, "RC"),
+                queue_pairs=(run.queue_pairs, count),
+                messages=(run.iterations, self.messages),
+            )
+            curve[count] = 1 / run.columns["messages"][MESSAGE_BYTES]
+            links.add(f"{run.link}, MTU {run.mtu}")
+        setting = f"two nodes, {', '.join(sorted(links))}, {self.buffers[-1]} in flight"
+        return [Result.curve("rdma_buffers", setting, curve)]

@@ -1,6 +1,6 @@
 """Repetitions of the program inside a run, so many that the run lasts long enough to be measured.
 
-The warm-up on each side decides how many (``virtqual.harness.repetitions``), the same for both sides.
+The warm-up on each side decides the number (``virtqual.harness.repetitions``), the same for both sides.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ WARM_UP_STARTS = 2
 class Repeated(rfm.RegressionTestPlugin):
     """Starts the program again and again in its job, each time in a directory of its own.
 
-    Goes before :class:`~checks.base.Sampled`.
+    Goes before :class:`~checks.sampled.Sampled`.
     """
 
     #: The warm-up decides how often a run starts the program; else it does so once.
@@ -41,9 +41,9 @@ class Repeated(rfm.RegressionTestPlugin):
     def _count_starts(self):
         if not self.repeats:
             return 1
-        previous = self.previous()
         if self.warm_up:
             return WARM_UP_STARTS
+        previous = self.previous_tests()
         if previous and not previous[0].warm_up:
             return previous[0].repetitions
         if count := repetitions.decided_starts(self.current_environ.name, self.case):
@@ -53,21 +53,17 @@ class Repeated(rfm.RegressionTestPlugin):
 
     def repeat(self):
         """Put the loop around the program, within the notes of load."""
-        if self.repetitions == 1:
-            self.postrun_cmds = [*self.following, *self.postrun_cmds]
-            return
-        numbers = " ".join(map(str, range(1, self.repetitions + 1)))
-        enough = [f"if virtqual_took {self.aim.least}; then break; fi"] if self.warm_up else []
-        self.prerun_cmds += [
-            f"for repetition in {numbers}; do virtqual_repetition $repetition {self.job.stdout}"
-        ]
-        self.postrun_cmds = [
-            *self.following,
-            "virtqual_repeated $repetition",
-            *enough,
-            "done",
-            *self.postrun_cmds,
-        ]
+        commands = list(self.following)
+        if self.repetitions > 1:
+            numbers = " ".join(map(str, range(1, self.repetitions + 1)))
+            self.prerun_cmds += [
+                f"for repetition in {numbers}; do virtqual_repetition $repetition {self.job.stdout}"
+            ]
+            commands.append("virtqual_repeated $repetition")
+            if self.warm_up:
+                commands.append(f"if virtqual_took {self.aim.least}; then break; fi")
+            commands.append("done")
+        self.postrun_cmds = [*commands, *self.postrun_cmds]
 
     def rooms(self):
         """Return the directories in which the program ran, one for each repetition."""
@@ -85,5 +81,5 @@ class Repeated(rfm.RegressionTestPlugin):
             time = StartTime(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        earlier = [time for warm_up in self.previous() for time in warm_up.start_times]
+        earlier = [time for warm_up in self.previous_tests() for time in warm_up.start_times]
         self.start_times = [*earlier, tuple(time)]

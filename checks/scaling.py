@@ -13,16 +13,16 @@ from . import counts
 
 
 class Scaling(rfm.RegressionTestPlugin):
-    """A program run once for each number of processes, in one job: its rating over processes is the metric.
+    """A program run once for each number of processes, in one job; its rating over processes is the metric.
 
     Goes before a :class:`~checks.base.Measurement`.  The subclass sets ``nodes`` to ``counts.nodes()``, puts
-    `step` for what `spread` returns before its own run, and says in `rating` how a run is read.  The run on
-    all processes is the job's own; those on fewer go before it, each in a directory of its own.
+    `step` for each number of `spread` before its own run, and reads a run in `rating`.  The run on all
+    processes is the job's own; each of the others goes before it, in a directory of its own.
     """
 
     #: The metric, a curve over processes.
     metric = ""
-    #: What is run, as the setting says it.
+    #: The problem, as the setting names it.
     problem = ""
     #: The most processes that the problem can be divided among, as a power of two; None for any number.
     most = None
@@ -30,40 +30,39 @@ class Scaling(rfm.RegressionTestPlugin):
     repeats = False
 
     def rating(self, directory, text, processes):
-        """Return runs a day of a finished run, or raise an error that says why it does not count."""
+        """Return runs a day of a finished run, or raise an error if it does not count."""
         raise NotImplementedError
 
     def spread(self):
-        """Place all processes; return the numbers of processes that go before."""
-        *before, self.num_tasks = self.points = counts.processes(small=self.small, most=self.most)
+        """Place all processes; return the smaller numbers of processes."""
+        *smaller, self.num_tasks = self.points = counts.processes(small=self.small, most=self.most)
         self.num_tasks_per_node = math.ceil(self.num_tasks / self.nodes)
-        return before
+        return smaller
 
     def step(self, processes):
         """Return the commands of a run on fewer processes, spread over as many nodes as they can be."""
         nodes = min(processes, self.nodes)
-        launch = self.launch_command()
         width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
         if self.named_nodes:
             width += f" --nodelist={','.join(self.named_nodes[:nodes])}"
-        run = " ".join([self.executable, *self.executable_opts])
+        run = " ".join([self.launch_command(), width, "./task.sh", self.executable, *self.executable_opts])
         room = f"processes-{processes}"
-        # Its own notes and outputs; everything else is the job's.
-        return f"mkdir {room} && (cd {room} && ln -s ../* . && {launch} {width} ./task.sh {run} > output)"
+        # The run has notes and outputs of its own; all other files are the job's.
+        return f"mkdir {room} && (cd {room} && ln -s ../* . && {run} > output)"
 
     def read(self):
         """Read every run, and return the curve."""
         stage, values = Path(self.stagedir), {}
         for processes in self.points:
-            last = processes == self.num_tasks
-            room = stage if last else stage / f"processes-{processes}"
-            if not last:
+            room, output = stage, self.job.stdout
+            if processes < self.num_tasks:
+                room, output = stage / f"processes-{processes}", f"processes-{processes}/output"
                 tasks = notes.read_tasks(room, processes, str(self.job.jobid))
                 self.check_binding(tasks, min(processes, self.nodes))
-            text = self.output() if last else self.stage_text(f"processes-{processes}/output")
+            text = self.stage_text(output)
             try:
                 values[processes] = self.rating(room, text, processes)
             except OutputError as error:
                 raise OutputError(self.program["name"], f"on {processes} processes: {error}") from error
-        setting = f"{self.problem}, {self.nodes} nodes" if self.nodes > 1 else f"{self.problem}, one node"
-        return [Result.curve(self.metric, setting, values)]
+        nodes = f"{self.nodes} nodes" if self.nodes > 1 else "one node"
+        return [Result.curve(self.metric, f"{self.problem}, {nodes}", values)]

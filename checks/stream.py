@@ -11,15 +11,12 @@ from .base import Measurement
 from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
-THREADS, NODES = counts.threads(), counts.at_once()
-VMS = counts.vms_each(THREADS)
+THREADS = counts.threads()
 # Tasks that ran together for a smaller share of their time say little about how they slow each other.
-TOGETHER = 0.8
-# Memory of the CPUs' own NUMA node, and of the node that is farthest from it (``memory.sh``).
-MEMORY = ["local", "remote"]
+MIN_OVERLAP = 0.8
 
 
-def of_threads(count):
+def format_threads(count):
     """Return a number of threads in words."""
     return f"{count} thread{'s' if count > 1 else ''}"
 
@@ -31,6 +28,7 @@ class Stream(Measurement):
 
     def run_threads(self, threads, cores):
         """Give STREAM's threads places of their own on so many cores, spread over memory controllers."""
+        self.threads_per_task = threads
         self.num_cpus_per_task = max(cores, threads)
         if threads > cores:
             self.use_hardware_threads()
@@ -41,10 +39,11 @@ class Stream(Measurement):
             "OMP_PLACES": "cores" if threads <= cores else "threads",
         }
 
-    def rates(self, text, threads):
-        """Assert that all threads ran, and return family and run."""
+    def parse(self, text):
+        """Assert that all threads ran, and return the family of the metrics and the run."""
         run = output.parse(text)
-        as_asked("STREAM", threads=(run.threads, threads), version=(run.version, self.version(run.version)))
+        version = self.version(run.version)
+        as_asked("STREAM", threads=(run.threads, self.threads_per_task), version=(run.version, version))
         return sizes.family(run.bytes_each, self.partition_extras["llc_bytes"]), run
 
 
@@ -64,8 +63,8 @@ class stream(Stream):
 
     def read(self):
         """Take the four rates."""
-        family, run = self.rates(self.output(), self.threads)
-        setting = f"STREAM, {of_threads(self.threads)}"
+        family, run = self.parse(self.output())
+        setting = f"STREAM, {format_threads(self.threads)}"
         return [
             Result.scalar(f"{family}_{kernel}", setting, run.best[kernel], ticks=run.ticks(kernel))
             for kernel in KERNELS
@@ -73,13 +72,7 @@ class stream(Stream):
 
 
 class StreamTogether(Stream):
-    """STREAM on each of several nodes at the same time, as one task of so many threads a node."""
-
-    def arrange_together(self, threads, cores):
-        """One task a node, each on so many cores."""
-        self.num_tasks, self.num_tasks_per_node = self.nodes, 1
-        self.threads_each = threads
-        self.run_threads(threads, cores)
+    """STREAM on each of several nodes at the same time, as one task a node."""
 
     @run_after("setup")
     def run_together(self):
@@ -93,13 +86,15 @@ class StreamTogether(Stream):
         """Put the script beside the job's own."""
         self.bring("together.sh")
 
-    def added(self, setting):
+    def add_rates(self, setting):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
-        texts = [self.stage_text(f"stream.{node}.out") for node in range(self.nodes)]
-        runs = [self.rates(text, self.threads_each) for text in texts]
-        share = together.compute_overlap(together.read(self.room, self.num_tasks))
-        alone = f"the nodes ran at the same time for {share:.0%} of the time, {TOGETHER:.0%} are needed"
-        invalid = (alone,) if share < TOGETHER else ()
+        runs = [self.parse(self.stage_text(f"stream.{node}.out")) for node in range(self.nodes)]
+        overlap = together.compute_overlap(together.read(self.room, self.num_tasks))
+        invalid = ()
+        if overlap < MIN_OVERLAP:
+            invalid = (
+                f"the nodes ran at the same time for {overlap:.0%} of the time, {MIN_OVERLAP:.0%} are needed",
+            )
         family = runs[0][0]
         return [
             Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), invalid)
@@ -109,11 +104,11 @@ class StreamTogether(Stream):
 
 @overhead.simple_test
 class stream_nodes(StreamTogether):
-    """STREAM on several nodes at the same time: what they take from each other shows in the sum."""
+    """STREAM on several nodes at the same time: the sum shows how they slow each other."""
 
     descr = "STREAM on several nodes at the same time, bandwidths added"
     nodes = 2
-    count = parameter(NODES, loggable=True)
+    count = parameter(counts.several_nodes(), loggable=True)
     tags = {"memory", "esx41", "full"}
 
     @classmethod
@@ -123,11 +118,12 @@ class stream_nodes(StreamTogether):
 
     def arrange(self):
         """All cores of every node."""
-        self.arrange_together(self.cores, self.cores)
+        self.start_tasks(1)
+        self.run_threads(self.cores, self.cores)
 
     def read(self):
         """Add the four rates."""
-        return self.added(f"STREAM, {self.nodes} nodes, {of_threads(self.cores)} each")
+        return self.add_rates(f"STREAM, {self.nodes} nodes, {format_threads(self.cores)} each")
 
 
 @overhead.simple_test
@@ -135,17 +131,17 @@ class stream_vms(VmsOfOneHost, StreamTogether):
     """STREAM in VMs of one host at the same time, against one STREAM of as many threads on that host."""
 
     descr = "STREAM in several VMs of one host at the same time, added, against one native node"
-    layout = parameter(VMS, loggable=True)
+    layout = parameter(counts.vm_layouts(THREADS), loggable=True)
     tags = {"memory", "esx41", "full"}
 
     def arrange(self):
         """All threads on the native node's one task, or their share in each VM."""
-        share = self.vms // self.nodes
-        self.arrange_together(share * self.each, share * self.cores)
+        self.start_tasks(1)
+        self.run_threads(self.ranks_per_node, self.vms // self.nodes * self.cores)
 
     def read(self):
         """Add the four rates; those of the native node are over its average times, too."""
-        return self.added(f"STREAM{self.where}, {of_threads(self.each)} each")
+        return self.add_rates(f"STREAM{self.where}, {format_threads(self.per_vm)} each")
 
 
 @overhead.simple_test
@@ -158,13 +154,13 @@ class stream_numa(Stream):
 
     descr = "STREAM on one NUMA node, from local and from remote memory"
     needs = "numa"
-    memory = parameter(MEMORY, loggable=True)
+    # Memory of the CPUs' own NUMA node, and of the node that is farthest from it (``memory.sh``).
+    memory = parameter(["local", "remote"], loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "full"}
 
     def arrange(self):
         """All cores for the task; ``memory.sh`` then takes those of one NUMA node, by ``numactl``."""
-        self.threads = max(1, self.cores // self.partition_extras["numa_nodes"])
-        self.run_threads(self.threads, self.cores)
+        self.run_threads(max(1, self.cores // self.partition_extras["numa_nodes"]), self.cores)
         # ReFrame writes values into the job script as they are.
         self.env_vars["VIRTQUAL_WITHIN"] = f"'./memory.sh {self.memory}'"
 
@@ -175,7 +171,7 @@ class stream_numa(Stream):
 
     def read(self):
         """Take the four rates."""
-        family, run = self.rates(self.output(), self.threads)
+        family, run = self.parse(self.output())
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
-        setting = f"STREAM, {of_threads(self.threads)}, {memory}"
+        setting = f"STREAM, {format_threads(self.threads_per_task)}, {memory}"
         return [Result.scalar(f"{family}_{kernel}", setting, run.best[kernel]) for kernel in KERNELS]

@@ -14,25 +14,30 @@ from . import counts
 class VmsOfOneHost(rfm.RegressionTestPlugin):
     """A case that runs on several VMs of one host, and natively on a single node with as many cores.
 
-    Goes before a :class:`~checks.base.Measurement` whose parameter ``layout`` says how many VMs there are and
-    how many cores or threads each takes, such as ``2x4``.
+    Goes before a :class:`~checks.base.Measurement`.  Its parameter ``layout`` has the number of VMs, and of
+    cores or threads of each, such as ``2x4``.
     """
 
     @classmethod
-    def unfit(cls, case):
-        """Return why it cannot run: no such VMs, or no native node that they are shares of, too."""
-        return _unfit(counts.of_layout(case.layout)[0]) or super().unfit(case)
+    def explain_unfit(cls, case):
+        """Return why it cannot run: too few VMs of a host, or no native node that is as large as they are."""
+        return _explain_unfit_vms(counts.parse_layout(case.layout)[0]) or super().explain_unfit(case)
 
     @classmethod
     def nodes_of(cls, case):
         """Return as many VMs as the parameter says, and a single native node."""
-        return 1 if case.slot.side == "native" else counts.of_layout(case.layout)[0]
+        return 1 if case.slot.side == "native" else counts.parse_layout(case.layout)[0]
 
     @run_after("init")
     def take_vms(self):
-        """Take as many VMs as the parameter says, with as many ranks each."""
-        self.vms, self.each = counts.of_layout(self.layout)
+        """Take the VMs that the parameter says."""
+        self.vms, self.per_vm = counts.parse_layout(self.layout)
         self.needs = f"{self.vms} VMs of one host"
+
+    @property
+    def ranks_per_node(self):
+        """The ranks of a VM, or those of all VMs on the native node."""
+        return self.vms * self.per_vm // self.nodes
 
     @property
     def where(self):
@@ -44,11 +49,6 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         """The VMs by their hosts."""
         return VirtualExtras.of_reframe(self.partition_extras).nodes_of_hosts
 
-    def place_ranks(self):
-        """Put as many ranks on each VM as asked for, or all of them on the native node; each on a core."""
-        self.num_tasks = self.vms * self.each
-        self.num_tasks_per_node = self.num_tasks // self.nodes
-
     @run_after("setup")
     def take_vms_of_one_host(self):
         """Ask Slurm for VMs of one host; the option follows any nodes in ``access``, and replaces them."""
@@ -56,34 +56,30 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
             self.job.options.append(f"--nodelist={','.join(shared_hosts.beside(self.hosts, self.vms))}")
 
     def check_topology(self, noted):
-        """Assert that the VMs are of one host, as far as their names say it."""
+        """Assert that the VMs are of one host, by their names in the system file."""
         super().check_topology(noted)
-        if self.slot.side == "virtual":
-            names = sorted({task.node for task in noted.tasks})
-            if shared_hosts.host_of(self.hosts, names) is None:
-                raise notes.NotesError(
-                    f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts"
-                )
+        names = sorted({task.node for task in noted.tasks})
+        if self.slot.side == "virtual" and shared_hosts.host_of(self.hosts, names) is None:
+            raise notes.NotesError(f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts")
 
 
-def _unfit(count):
+def _explain_unfit_vms(count):
     """Return why so many VMs of one host cannot be compared with a native node; empty if they can.
 
-    A side that is not selected lacks nothing: its runs are not there either.
+    A side that is not selected lacks nothing: it has no runs.
     """
     partitions = rt.runtime().system.partitions
-    found = []
+    reasons = []
     for virtual in (p for p in partitions if "virtual" in p.features):
         if not shared_hosts.beside(virtual.extras.get("nodes_of_hosts", {}), count):
             return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"
         if count > virtual.extras["nodes"]:
             return f"needs {count} nodes of the virtual partition"
         for native in (p for p in partitions if "native" in p.features):
-            found += shared_hosts.overcommitted([_size(virtual)] * count, _size(native))
-    return f"overcommitted, or native nodes are not whole hosts: {'; '.join(found)}" if found else ""
+            reasons += shared_hosts.overcommitted([_node_size(virtual)] * count, _node_size(native))
+    return f"overcommitted, or native nodes are not whole hosts: {'; '.join(reasons)}" if reasons else ""
 
 
-def _size(partition):
-    """Return what the system file says that a node has."""
+def _node_size(partition):
     processor = partition.processor
     return Size(processor.num_cpus // (processor.num_cpus_per_core or 1), partition.extras["memory_mib"])

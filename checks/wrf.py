@@ -13,11 +13,17 @@ from .base import Measurement
 from .profiled import VERSIONS, Profiled
 from .scaling import Scaling
 
-DAY = 86400
+DAY_S = 86400
 # The input's name in references/inputs/.
 CONUS = "wrf-conus12km"
 # Files of earlier runs, which a case may hold; and the namelist, which is copied.
-OTHERS = ("rsl.", "wrfout", "wrfrst", "namelist")
+UNLINKED_PREFIXES = ("rsl.", "wrfout", "wrfrst", "namelist")
+# The wave has 41 x 81 points, and WRF refuses less than 10 a rank in either direction.
+IDEAL_RANKS = (1, 2, 4, 8, 16, 32)
+# The continental US has 425 x 300 points: the largest power of two.
+MAX_CONUS_RANKS = 256
+# Norms of fields on both sides: single precision, in another order of sums.
+NORM_TOLERANCE = 1e-4
 
 
 class Wrf(Measurement):
@@ -28,72 +34,71 @@ class Wrf(Measurement):
     #: Simulated hours by scale, and seconds a step.
     hours = {}
     step_seconds = 0
-    #: How far norms of fields may be apart on both sides: single precision, in another order of sums.
-    same = 1e-4
 
-    def files(self):
+    def find_files(self):
         """Return the files that a run may need, of which the first of a name is linked; and the namelist."""
         raise NotImplementedError
+
+    def prepare(self):
+        """Return the commands that come before all runs."""
+        return []
 
     @run_before("run")
     def bring_case(self):
         """Link the case's files and WRF's tables; the namelist is a copy that runs our hours."""
         stage = Path(self.stagedir)
-        files, namelist = self.files()
+        files, namelist = self.find_files()
         for file in files:
-            wanted = file.suffix != ".exe" and not file.name.startswith(OTHERS)
-            if wanted and not (stage / file.name).exists():
+            is_input = file.suffix != ".exe" and not file.name.startswith(UNLINKED_PREFIXES)
+            if is_input and not (stage / file.name).exists():
                 (stage / file.name).symlink_to(file)
-        for name, entries in self.periods().items():
+        for name, entries in self.namelists().items():
             text = output.namelist(namelist.read_text(encoding="utf-8"), entries)
             (stage / name).write_text(text, encoding="utf-8")
 
-    def periods(self):
+    def namelists(self):
         """Return the entries of each namelist by its name."""
-        return {"namelist.input": output.hours(self.simulated, self.step_seconds)}
+        return {"namelist.input": output.hours(self.simulated_hours, self.step_seconds)}
 
     @property
-    def simulated(self):
+    def simulated_hours(self):
         """Hours that are simulated."""
         return self.hours[self.partition_extras["scale"]]
 
-    def complete(self, directory, processes, period):
-        """Return a finished run: all simulated seconds, on all ranks."""
+    def parse(self, directory, processes, period):
+        """Return a finished run of a period in seconds: all steps, on all ranks."""
         rsl = directory / "rsl.error.0000"
         if not rsl.is_file():
             raise OutputError("WRF", f"the file {rsl.name} was not written")
         run = output.parse(rsl.read_text(errors="replace", encoding="utf-8"))
-        simulated = len(run.seconds) * run.interval
-        as_asked(
-            "WRF",
-            ranks=(run.tasks[0] * run.tasks[1], processes),
-            hours=(simulated / 3600, period / 3600),
-        )
+        hours = len(run.seconds) * run.interval / 3600
+        as_asked("WRF", ranks=(run.tasks[0] * run.tasks[1], processes), hours=(hours, period / 3600))
         return run
 
-    def checked(self, directory, processes):
-        """Return a finished run: all hours, on all ranks, with fields that an atmosphere can have."""
-        run = self.complete(directory, processes, self.simulated * 3600)
+    def read_rating(self, directory, processes):
+        """Return runs a day of a finished run: all hours, on all ranks, with fields of an atmosphere.
+
+        Both sides must have the same norms of fields on all processes.
+        """
+        run = self.parse(directory, processes, self.simulated_hours * 3600)
         history = sorted(directory.glob("wrfout_d01_*"))
         if not history:
             raise OutputError("WRF", "no history file (wrfout_d01_*) was written")
         time, fields = wrf_fields.read(history[-1])
         if time != run.end:
             raise OutputError("WRF", f"the last fields are those of {time}, the run completed at {run.end}")
-        return run, fields
-
-    def keep(self, fields):
-        """Keep the norms of the fields: both sides must have the same."""
-        self.answers += [
-            Answer(name=f"RMS of {name}", value=value, tolerance=self.same) for name, value in fields.items()
-        ]
+        if processes == self.num_tasks:
+            self.answers += [
+                Answer(name=f"RMS of {name}", value=value, tolerance=NORM_TOLERANCE)
+                for name, value in fields.items()
+            ]
+        return DAY_S / run.total
 
     def read(self):
         """Assert that it is complete and right; then rate the steps."""
-        run, fields = self.checked(self.room, self.num_tasks)
-        self.keep(fields)
-        setting = f"{self.case_name} {self.simulated} h, {self.num_tasks} ranks"
-        return [Result.scalar("wrf_rating", setting, DAY / run.total)]
+        rating = self.read_rating(self.room, self.num_tasks)
+        setting = f"{self.case_name} {self.simulated_hours} h, {self.num_tasks} ranks"
+        return [Result.scalar("wrf_rating", setting, rating)]
 
 
 class Ideal(Wrf):
@@ -104,16 +109,16 @@ class Ideal(Wrf):
     hours = {"small": 2, "standard": 120}
     step_seconds = 600
 
-    def make_input(self):
-        """Return the command that makes the input."""
-        launch = self.launch_command()
+    def prepare(self):
+        """Make the input."""
         ideal = self.program["data"]["ideal"]
-        return f"{launch} --nodes=1 --ntasks=1 {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"
+        launch = f"{self.launch_command()} --nodes=1 --ntasks=1"
+        return [f"{launch} {ideal} > ideal.out && mv rsl.error.0000 ideal.rsl"]
 
-    def files(self):
+    def find_files(self):
         """Return the files of the case and of WRF's tables, and the namelist."""
-        rooms = [Path(self.program["data"][room]) for room in ("case", "run")]
-        return [file for room in rooms for file in sorted(room.iterdir())], rooms[0] / "namelist.input"
+        case, tables = (Path(self.program["data"][name]) for name in ("case", "run"))
+        return [*sorted(case.iterdir()), *sorted(tables.iterdir())], case / "namelist.input"
 
 
 class Conus(Wrf):
@@ -126,18 +131,12 @@ class Conus(Wrf):
     hours = {"standard": 3}
     step_seconds = 72
 
-    def files(self):
+    def find_files(self):
         """Return the input's files and WRF's tables, and the namelist."""
         fetched = self.fetched[CONUS]
         top = [path for name, path in fetched.files.items() if "/" not in name]
         tables = sorted(Path(self.program["data"]["run"]).iterdir())
         return [*top, *tables], fetched.file("namelist.input")
-
-
-# The wave has 41 x 81 points, and WRF refuses less than 10 a rank in either direction.
-IDEAL_RANKS = (1, 2, 4, 8, 16, 32)
-# The continental US has 425 x 300 points: the largest power of two.
-CONUS_RANKS = 256
 
 
 class WrfScaling(Profiled, Scaling):
@@ -146,46 +145,39 @@ class WrfScaling(Profiled, Scaling):
     metric = "wrf_scaling"
     differing = ("namelist.input",)
     #: Time steps of the short run under the profiler; the long one takes all.
-    few = 2
-
-    def first(self):
-        """Return the commands that come before all runs; none unless the case has some."""
-        return []
+    short_steps = 2
 
     def arrange(self):
         """Run it on more and more processes."""
-        self.problem = f"{self.case_name} {self.simulated} h"
-        self.prerun_cmds = [*self.first(), *map(self.step, self.spread())]
+        self.problem = f"{self.case_name} {self.simulated_hours} h"
+        self.prerun_cmds = [*self.prepare(), *map(self.step, self.spread())]
         self.plan_profiles()
 
     def profiled_steps(self, version):
         """Return the time steps of a run under the profiler."""
-        return self.few if version == "short" else self.simulated * 3600 // self.step_seconds
+        return self.short_steps if version == "short" else self.simulated_hours * 3600 // self.step_seconds
 
-    def periods(self):
-        """Return the entries of each namelist by its name, those of the runs under the profiler too."""
+    def namelists(self):
+        """Return the entries of each namelist by its name, with those of the runs under the profiler."""
         versions = {
             f"namelist.input.{version}": output.steps(self.profiled_steps(version), self.step_seconds)
             for version in VERSIONS
         }
-        return {**super().periods(), **versions}
+        return {**super().namelists(), **versions}
 
-    def finished(self, directory, version):
+    def read_profiled_seconds(self, directory, version):
         """Return the time of all steps of a run under the profiler."""
         period = self.profiled_steps(version) * self.step_seconds
-        return self.complete(directory, self.num_tasks, period).total
+        return self.parse(directory, self.num_tasks, period).total
 
     def rating(self, directory, text, processes):
-        """Assert that the run is complete and right; keep the norms on all processes."""
-        run, fields = self.checked(directory, processes)
-        if processes == self.num_tasks:
-            self.keep(fields)
-        return DAY / run.total
+        """Assert that the run is complete and right."""
+        return self.read_rating(directory, processes)
 
     def read(self):
         """Read every run; keep the share of communication on all processes."""
         results = super().read()
-        self.communication = self.share()
+        self.communication = self.read_share()
         return results
 
 
@@ -199,8 +191,8 @@ class wrf_ideal(Ideal):
 
     def arrange(self):
         """Take as many ranks as the parameter says, each on a core."""
-        self.num_tasks = self.num_tasks_per_node = self.ranks
-        self.prerun_cmds = [self.make_input()]
+        self.start_tasks(self.ranks)
+        self.prerun_cmds = self.prepare()
 
 
 @overhead.simple_test
@@ -212,10 +204,6 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
 
-    def first(self):
-        """Make the input, once for all runs."""
-        return [self.make_input()]
-
 
 @overhead.simple_test
 class wrf_conus12km(Conus):
@@ -226,7 +214,7 @@ class wrf_conus12km(Conus):
 
     def arrange(self):
         """One rank a core, on as many cores as WRF can use."""
-        self.num_tasks = self.num_tasks_per_node = sizes.ranks_of_conus(self.cores)
+        self.start_tasks(sizes.ranks_of_conus(self.cores))
 
 
 @overhead.simple_test
@@ -234,6 +222,6 @@ class wrf_conus12km_scaling(WrfScaling, Conus):
     """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
 
     descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
-    most = CONUS_RANKS
+    most = MAX_CONUS_RANKS
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}

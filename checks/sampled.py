@@ -1,0 +1,250 @@
+"""A sample: a program is run once on one side, in turn with the other side, and recorded.
+
+:class:`~checks.base.Measurement` is the sample of a program of a stack, :func:`checks.judged.judge` makes one
+of a check that others wrote.
+"""
+
+import math
+import shutil
+import time
+from pathlib import Path
+
+import reframe.core.runtime as rt
+import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
+from pydantic import ValidationError
+from reframe.core.exceptions import SanityError
+
+import virtqual.job
+from virtqual import paths
+from virtqual.files.wording import describe_first_mistake
+from virtqual.harness import limits, order
+from virtqual.harness.recorder import end_by_slurm
+from virtqual.identity import gather
+from virtqual.job import notes
+from virtqual.programs.text import OutputError
+from virtqual.references import project_references
+from virtqual.runs import MeasuredValues, Run
+from virtqual.site import held, slurm
+from virtqual.site.hosts import hosts_of
+from virtqual.site.systems import VirtualExtras, host_of
+
+from .selection import Selection
+
+JOB_FILES = Path(virtqual.job.__file__).parent
+
+
+class Sampled(Selection):
+    """A program, run once on one side, whose job notes its nodes and tasks.
+
+    Goes together with a class of ReFrame's.  The class of both calls `measure` when the program has ended,
+    and returns in `read` what it measured.
+    """
+
+    #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
+    record = variable(str, value="", loggable=True)
+
+    @property
+    def warm_up(self):
+        """Return whether this run precedes the first pair: it must be right, and its values are not kept."""
+        return self.slot.warm_up
+
+    def read(self):
+        """Return the results of the program's output in `room`, or raise an error if they do not count."""
+        raise NotImplementedError
+
+    @property
+    def partition_extras(self):
+        """The partition's ``extras`` in the system file."""
+        return self.current_partition.extras
+
+    @property
+    def topology(self):
+        """The partition's processor."""
+        return self.current_partition.processor
+
+    @run_after("init")
+    def hold_native_against_references(self):
+        """Native proves the hardware, wherever the system has reviewed references for this check."""
+        file = paths.references() / "systems" / rt.runtime().system.name / f"{type(self).__name__}.yaml"
+        self.held = self.slot.side == "native" and not self.warm_up and file.is_file()
+        if self.held:
+            self.reference = {"$ref": str(file)}
+            # A key that matches nothing must fail, not check nothing.
+            self.require_reference = True
+
+    @run_after("setup")
+    def begin_sample(self):
+        """Ask for whole nodes, and limit the time if the user does not."""
+        if self.time_limit is None:
+            stated = self.current_partition.time_limit
+            scale = self.partition_extras["scale"]
+            longest = limits.MAX_TIME_LIMITS_S[scale] if stated is None else float(typ.Duration(stated))
+            shortest = self.partition_extras.get("least_time_limit") or limits.MIN_TIME_LIMIT_S
+            names = self.case, self.current_system.name, self.current_environ.name
+            self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, shortest, longest))}s"
+        self.exclusive_access = True
+        self.fetched = {}
+
+    @run_after("setup")
+    def take_place(self):
+        """Take the nodes of its place if the runs of a session rotate."""
+        nodes = held.nodes_of_places(self.current_partition.name, self.nodes)
+        self.named_nodes = order.choose_nodes(self.slot, nodes, self.rotation) if nodes else []
+        if nodes:
+            self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
+            if self.nodes > 1 and not held.steps():
+                # They share the network: of jobs with one name Slurm runs one at a time.
+                self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
+        # `StepScheduler` sorts the waiting cases by this tuple.
+        self.job.turn = self.case, not self.warm_up, self.slot.pair
+
+    def note_around(self, program):
+        """Have the job note its nodes and tasks around `program`, which is quoted for the shell."""
+        notes_before = ["virtqual_note begin", f"virtqual_see {program}"]
+        self.prerun_cmds = [". ./node.sh", *self.prerun_cmds, *notes_before]
+        self.executable_opts = [self.executable, *self.executable_opts]
+        self.executable = "./task.sh"
+        self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
+
+    def bring(self, name):
+        """Put a script of ``virtqual.job`` into the stage directory, where it can be run."""
+        Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)
+
+    @run_before("run")
+    def bring_job_files(self):
+        """Put the scripts that make the notes beside the job script."""
+        for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
+            self.bring(name)
+        (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
+
+    @run_before("run")
+    def ask_for_whole_nodes(self):
+        """Ask for all memory of the nodes, for no more nodes, and for no variable of the user's shell.
+
+        Options that the user or the system file sets are kept.
+        """
+        job = self.job
+        options = [*job.sched_access, *job.options, *job.cli_options]
+        names = {word.split("=")[0] for option in options for word in option.split()}
+        if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
+            job.options.append("--mem=0")
+        if self.num_tasks_per_node and not names & {"-N", "--nodes"}:
+            job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
+        # A run that Slurm repeats by itself would be two in one.
+        if not names & {"--requeue", "--no-requeue"}:
+            job.options.append("--no-requeue")
+        if "--export" not in names:
+            job.options.append(f"--export={','.join(sorted(slurm.BASE_VARIABLES))}")
+            # Else Slurm hands only these variables on to the steps (man sbatch).
+            self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
+
+    def rooms(self):
+        """Return the directories in which the program ran: one, unless it is repeated."""
+        return [Path(self.stagedir)]
+
+    def measure(self):
+        """Read and record the run; raise an error if its numbers do not count."""
+        if reason := end_by_slurm(self.job):
+            raise SanityError(reason)
+        if self.job.exitcode != 0:
+            raise SanityError(f"job exited with exit code {self.job.exitcode}")
+        host = None
+        if self.slot.side == "virtual":
+            host = host_of(VirtualExtras.of_reframe(self.partition_extras), "system file")
+        try:
+            self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
+            identity = notes.identify_nodes(self.noted, host)
+            self.check_topology(self.noted)
+            measured = self.read_repetitions()
+            self.results = () if self.warm_up else measured.results
+            if not self.warm_up:
+                self.record = self.make_run(measured, identity).dump()
+        except (notes.NotesError, ValidationError) as error:
+            raise SanityError(_describe(error)) from error
+
+    def read_repetitions(self):
+        """Return the medians over all repetitions; each must be right, and measure the same."""
+        measured, rooms = [], self.rooms()
+        for number, self.room in enumerate(rooms, 1):
+            # `read` adds numbers that both sides must agree on, and the share of communication.
+            self.answers, self.communication = [], None
+            try:
+                tasks = notes.read_tasks(self.room, self.num_tasks, str(self.job.jobid))
+                self.check_binding(tasks, self.nodes)
+                results = self.read()
+            except (notes.NotesError, OutputError, ValidationError) as error:
+                repetition = f"repetition {number} of {len(rooms)}: " if len(rooms) > 1 else ""
+                raise SanityError(f"{repetition}{_describe(error)}") from error
+            for result in results:
+                sizes = {f"size {size} of {result.metric}": size for size in result.points}
+                self.refuse_no_numbers({**result.variables(), **sizes})
+            measured.append(MeasuredValues(tuple(results), tuple(self.answers), self.communication))
+        try:
+            return MeasuredValues.median(measured)
+        except ValueError as error:
+            raise SanityError(str(error)) from error
+
+    def make_run(self, measured, identity):
+        """Return the record of the run: its values, and the identity of each of its nodes."""
+        # A step has its own times; the times of its job are the session's.
+        span = getattr(self.job, "span", None)
+        span = span or slurm.read_job_span(self.job.jobid, self.job.submit_time, time.time())
+        nodes = tuple(dict.fromkeys(task.node for task in self.noted.tasks))
+        return Run(
+            check=self.case,
+            pair=self.slot.pair,
+            turn=self.rotation.divided(self.slot.pair)[0],
+            side=self.slot.side,
+            start=span.start,
+            end=span.end,
+            clock=span.clock,
+            job=str(self.job.jobid),
+            nodes=nodes,
+            hosts=hosts_of(self.partition_extras.get("nodes_of_hosts", {}), nodes, self.slot.side),
+            results=measured.results,
+            answers=measured.answers,
+            inputs={name: ready.sha256 for name, ready in self.fetched.items()},
+            communication=measured.communication,
+            software=self.noted.software,
+            identity=identity,
+            load=self.noted.compute_load(identity),
+            seconds=self.noted.node_seconds,
+            repetitions=len(self.rooms()),
+            stack=self.current_environ.name,
+            stack_hash=self.current_environ.extras["stack_hash"],
+            reference="held" if self.held else "none",
+        )
+
+    def check_binding(self, tasks, nodes):
+        """Assert that the tasks of a step were bound as asked, if the check asks for that."""
+
+    def check_topology(self, noted):
+        """Assert that the node is as the system file says."""
+        begin = noted.first_node.begin
+        online = notes.parse_cpu_list(begin.get("cpus_online", ""))
+        if self.slot.side == "virtual" and len(online) != self.topology.num_cpus:
+            raise notes.NotesError(
+                f"node {begin.get('node')} has {len(online)} CPUs online, the system file says "
+                f"processor.num_cpus = {self.topology.num_cpus}"
+            )
+
+    @run_before("performance")
+    def report_values(self):
+        """Hand the values to ReFrame, in six digits; nothing is parsed a second time."""
+        metrics = project_references().metrics
+        self.perf_variables = {
+            name: sn.make_performance_function(
+                sn.defer(float(f"{value:.6g}")), (result.declared or metrics[result.metric]).unit
+            )
+            for result in self.results
+            for name, value in result.variables().items()
+        }
+
+    def expected_values(self):
+        """Return the names of the values that were read."""
+        return [name for result in self.results for name in result.variables()]
+
+
+def _describe(error):
+    return describe_first_mistake(error) if isinstance(error, ValidationError) else str(error)
