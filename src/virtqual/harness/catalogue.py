@@ -1,14 +1,13 @@
 """The list of checks that ``reframe -L`` prints, and the reasons why a check cannot run here.
 
-ReFrame lists every case with the cases that it depends on, which for paired samples is the same check again
-and again.  In this list a check is one entry.
+ReFrame lists every sample with the samples that it depends on.  In this list a check is one entry.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,20 +32,14 @@ class Missing(NamedTuple):
 
 
 class Entry(BaseModel):
-    """A check.
+    """A check, with its parameters and without the sample.
 
     Attributes
     ----------
-    name
-        With its parameters, without the sample.
-    description
-        One line.
-    tags
-        Sorted.
     feature
         The feature that a stack must provide; empty for none.
     nodes
-        How many nodes it needs on each side.
+        The number of nodes that it needs on each side.
     needs
         A feature that both partitions must have, such as ``rdma``; empty for none.
     optional
@@ -74,7 +67,7 @@ class Entry(BaseModel):
 
     @property
     def case(self) -> str:
-        """Its name as sessions have it."""
+        """Its name in sessions."""
         return self.name.replace(" ", " %")
 
     @property
@@ -89,27 +82,25 @@ class Entry(BaseModel):
         check, *parameters = self.name.split(" ")
         return bool(re.search(pattern, "%".join([check, "sample=0N", *parameters])))
 
-    def find_missing(self, features: Iterable[str], nodes: int) -> Iterator[Missing]:
-        """Yield why it cannot run, or else cannot observe something, with a stack and so many nodes."""
+    def explain_unfit(self, features: Iterable[str], nodes: int) -> Missing | None:
+        """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature and self.feature not in features:
-            reason = f"no program with the feature {self.feature!r} in the stack"
-            yield Missing(self.check, reason, self.feature)
-        elif self.nodes > nodes:
-            yield Missing(self.check, f"needs {self.nodes} nodes on each side")
-        elif self.lacks:
-            yield Missing(self.check, self.lacks)
-        else:
-            for feature, quantity in self.optional.items():
-                if feature not in features:
-                    program = f"no program with the feature {feature!r} in the stack"
-                    yield Missing(self.check, f"{quantity} is not observable: {program}")
+            return Missing(self.check, _no_program(self.feature), self.feature)
+        if self.nodes > nodes:
+            return Missing(self.check, f"needs {self.nodes} nodes on each side")
+        return Missing(self.check, self.lacks) if self.lacks else None
 
-    def can_run(self, features: Iterable[str], nodes: int) -> bool:
-        """Return whether it can run with a stack of these features on so many nodes of each side."""
-        lacks_feature = bool(self.feature) and self.feature not in features
-        return not (lacks_feature or self.nodes > nodes or self.lacks)
+    def find_missing(self, features: Iterable[str], nodes: int) -> list[Missing]:
+        """Return why it cannot run, or else cannot observe something; see `explain_unfit`."""
+        if unfit := self.explain_unfit(features, nodes):
+            return [unfit]
+        return [
+            Missing(self.check, f"{quantity} is not observable: {_no_program(feature)}")
+            for feature, quantity in self.optional.items()
+            if feature not in features
+        ]
 
-    def text(self, *, detailed: bool) -> str:
+    def format(self, *, detailed: bool) -> str:
         """Return its lines in the list."""
         lines = [f"- {self.name}", f"    {self.description}"]
         if detailed:
@@ -123,7 +114,11 @@ class Entry(BaseModel):
         return "\n".join(lines)
 
 
-#: Name of the file in a session's directory that has the entries.
+def _no_program(feature: str) -> str:
+    return f"no program with the feature {feature!r} in the stack"
+
+
+#: The name of the file of the entries in a session's directory.
 FILE = "catalogue.json"
 _ENTRIES = TypeAdapter(tuple[Entry, ...])
 
@@ -141,16 +136,13 @@ def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
         # One side may need more nodes than the other: several VMs of one host against one native node.
         if is_verdict or (name in entries and getattr(check, "nodes", 1) >= entries[name].nodes):
             continue
+        fields = ("feature", "nodes", "needs", "optional", "lacks")
         entries[name] = Entry(
             name=name.replace(" %", " "),
             description=check.descr or name,
             tags=tuple(sorted(check.tags)),
-            feature=getattr(check, "feature", ""),
-            nodes=getattr(check, "nodes", 1),
-            needs=getattr(check, "needs", ""),
-            optional=getattr(check, "optional", {}),
-            lacks=getattr(check, "lacks", ""),
             paired=hasattr(check, "run_group"),
+            **{field: getattr(check, field) for field in fields if hasattr(check, field)},
         )
     return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in entries.items())
 
@@ -179,7 +171,7 @@ def read(path: Path) -> tuple[Entry, ...]:
 
 
 def cases_of(entries: Iterable[Entry], scope: str) -> list[str]:
-    """Return the cases of a scope, whether they can run or not, as sessions name them."""
+    """Return the cases of a scope, also those that cannot run, by their names in sessions."""
     return [entry.case for entry in entries if scope in entry.tags]
 
 
@@ -206,7 +198,7 @@ def explain_empty_selection(
             near = suggest(tag, {tag for entry in entries for tag in entry.tags})
             return f"no check has a tag that matches {tag!r}: {near}"
     if missing := find_missing(select(entries, names, tags), features, nodes):
-        return f"what -n and -t select cannot run here: {'; '.join(map(str, missing))}"
+        return f"the checks that -n and -t select cannot run here: {'; '.join(map(str, missing))}"
     return "no check that can run here has all that -n and -t ask for"
 
 
@@ -217,7 +209,7 @@ def format_list(
 
     `system` is ReFrame's, with the selected partitions and environments; `config` has all of them.
     """
-    text = [entry.text(detailed=detailed) for entry in selected]
+    text = [entry.format(detailed=detailed) for entry in selected]
     judged = sum(entry.paired for entry in selected)
     text.append(f"{len(selected)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
     if not selected:
@@ -226,19 +218,18 @@ def format_list(
         features = {f for p in system.partitions for e in p.environs for f in e.features}
         nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
         if missing := find_missing(loaded, features, nodes):
-            lines = [f"  {reason}" for reason in missing]
-            text.append("\n".join(["", f"Not on system {system.name!r} as it is set up:", *lines]))
+            text.append(f"\nNot on system {system.name!r} as it is set up:")
+            text += [f"  {reason}" for reason in missing]
     return "\n".join(text) + "\n"
 
 
 def describe_system(config: Any, name: str) -> str:
     """Return which partitions and stacks ReFrame's configuration has for a system, selected or not."""
     (system,) = (entry for entry in config["systems"] if entry["name"] == name)
-    partitions = ", ".join(partition["name"] for partition in system["partitions"])
-    stacks = dict.fromkeys(
-        stack for partition in system["partitions"] for stack in partition.get("environs", ())
-    )
-    return f"system {name!r} has the partitions {partitions} and the stacks {', '.join(stacks)}"
+    partitions = system["partitions"]
+    names = ", ".join(partition["name"] for partition in partitions)
+    stacks = dict.fromkeys(stack for partition in partitions for stack in partition.get("environs", ()))
+    return f"system {name!r} has the partitions {names} and the stacks {', '.join(stacks)}"
 
 
 def find_missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[Missing]:
@@ -249,10 +240,13 @@ def find_missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) 
     for entry in entries:
         totals[entry.check] += 1
         counts.update(entry.find_missing(features, nodes))
-    return [
-        missing._replace(check=missing.check + _count_cases(count, totals[missing.check]))
-        for missing, count in counts.items()
-    ]
+    reasons = []
+    for missing, count in counts.items():
+        total, cases = totals[missing.check], ""
+        if total > 1:
+            cases = f" ({count} cases)" if count == total else f" ({count} of {total} cases)"
+        reasons.append(missing._replace(check=missing.check + cases))
+    return reasons
 
 
 def group_missing(missing: Iterable[Missing]) -> list[str]:
@@ -264,10 +258,3 @@ def group_missing(missing: Iterable[Missing]) -> list[str]:
         else:
             checks[reason].append(check)
     return [f"{reason}: {', '.join(names)}" for reason, names in checks.items()]
-
-
-def _count_cases(count: int, total: int) -> str:
-    """Return in brackets how many cases of a check there are; nothing if it has only one."""
-    if total == 1:
-        return ""
-    return f" ({count} cases)" if count == total else f" ({count} of {total} cases)"

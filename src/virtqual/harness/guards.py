@@ -46,18 +46,16 @@ from virtqual.harness.process import PARENT_VARIABLE
 from virtqual.harness.progress import ErrorEvent, send
 from virtqual.site.configuration import ABSENT
 
+Wrapped = Callable[..., Any]
 RunCases = Callable[[list[Any]], Any]
 #: Runs cases: the arguments are ReFrame's runner, its function that runs cases, the cases and restored ones.
 RunSession = Callable[[Any, RunCases, list[Any], Sequence[Any]], Any]
 
+#: The checks that this ReFrame has loaded, selected or not.
+loaded_entries: list[catalogue.Entry] = []
+
 #: Linux: the signal that a process gets when its parent dies (prctl(2)).
 _PR_SET_PDEATHSIG = 1
-
-
-class _Loaded:
-    """The checks that this ReFrame has loaded, before any selection."""
-
-    entries: tuple[catalogue.Entry, ...] = ()
 
 
 def install(run_session: RunSession) -> None:
@@ -71,20 +69,6 @@ def install(run_session: RunSession) -> None:
         slurm.slurm_state_completed = _complete_preempted(slurm.slurm_state_completed)
         variables.VarSpace.inject = _skip_deprecations(variables.VarSpace.inject)
         Runner._virtqual_guarded = True
-
-
-def loaded_entries() -> tuple[catalogue.Entry, ...]:
-    """Return an entry for every check that this ReFrame has loaded, selected or not."""
-    return _Loaded.entries
-
-
-def _complete_preempted(is_completed: Callable[[str | None], bool]) -> Callable[[str | None], bool]:
-    """Take a preempted or revoked job as ended: ReFrame would wait for ever.
-
-    Slurm begins such a job again only if the job may be requeued, and none of ours may.
-    """
-    states = re.compile(r"\b(PREEMPTED|REVOKED)\b")
-    return lambda state: is_completed(states.sub("CANCELLED", state) if state else state)
 
 
 def _end_with_parent() -> None:
@@ -106,15 +90,15 @@ def _end(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def _guard_run(runall: Callable[..., Any], run_session: RunSession) -> Callable[..., Any]:
+def _guard_run(runall: Wrapped, run_session: RunSession) -> Wrapped:
     def guarded(runner: Any, testcases: list[Any], restored_cases: Sequence[Any] | None = None) -> Any:
         _refuse_absent_system()
         if not testcases:
-            system = runtime.runtime().system
+            context = runtime.runtime()
+            has = catalogue.describe_system(context.site_config, context.system.name)
             message = (
-                "no test case was selected, so nothing was run and nothing passed; "
-                f"{catalogue.describe_system(runtime.runtime().site_config, system.name)} ({system.descr}); "
-                "look at -n, -t, -p and --system, and list what there is with -L"
+                f"no test case was selected, so nothing was run and nothing passed; {has} "
+                f"({context.system.descr}); look at -n, -t, -p and --system, and list what there is with -L"
             )
             send(ErrorEvent(cause="selection", message=message))
             _end(message)
@@ -124,12 +108,15 @@ def _guard_run(runall: Callable[..., Any], run_session: RunSession) -> Callable[
                 "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
             )
         restored = restored_cases or []
-
-        def run_cases(cases: list[Any]) -> Any:
-            return runall(runner, cases, restored)
-
+        # The runs of a pair follow each other, so that they see the same machine.  ReFrame goes through all
+        # variants of a check in turn.  The sort keeps the order within a group, and no case depends on
+        # another group.
+        place: dict[str, int] = {}
+        for index, case in enumerate(testcases):
+            place.setdefault(_group_of(case), index)
+        grouped = sorted(testcases, key=lambda case: place[_group_of(case)])
         try:
-            return run_session(runner, run_cases, _put_pairs_together(testcases), restored)
+            return run_session(runner, lambda cases: runall(runner, cases, restored), grouped, restored)
         except SystemExit:
             raise
         except BaseException as error:
@@ -138,6 +125,10 @@ def _guard_run(runall: Callable[..., Any], run_session: RunSession) -> Callable[
             raise
 
     return guarded
+
+
+def _group_of(case: Any) -> str:
+    return str(getattr(case.check, "run_group", case.check.unique_name))
 
 
 def _refuse_absent_system() -> None:
@@ -164,83 +155,7 @@ def _find_repeating_option(runner: Any, testcases: list[Any]) -> str | None:
     return next((option for option, value in options.items() if value), None)
 
 
-def _put_pairs_together(testcases: list[Any]) -> list[Any]:
-    """Bring the runs of one pair next to each other, so that they see the same machine.
-
-    ReFrame's own order is topological but goes through all variants of a check in turn.  Cases of the same
-    ``run_group`` are moved together, in their order; no case depends on one of another group.
-    """
-    place: dict[str, int] = {}
-    for index, case in enumerate(testcases):
-        place.setdefault(_group_of(case), index)
-    return sorted(testcases, key=lambda case: place[_group_of(case)])
-
-
-def _group_of(case: Any) -> str:
-    return str(getattr(case.check, "run_group", case.check.unique_name))
-
-
-def _refuse_dropped_cases(build_deps: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        graph, dropped = build_deps(*args, **kwargs)
-        if dropped:
-            names = ", ".join(sorted({case.check.display_name for case in dropped})[:3])
-            raise ReframeFatalError(
-                f"{len(dropped)} test cases would be dropped, since their dependencies cannot be resolved "
-                f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
-                "VIRTQUAL_PAIRS=0:5 takes more pairs"
-            )
-        return graph, dropped
-
-    return guarded
-
-
-def _list_by_check(list_checks: Callable[..., Any]) -> Callable[..., Any]:
-    def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
-        _refuse_absent_system()
-        if concretized:
-            return list_checks(testcases, printer, detailed, concretized)
-        _share_error_rate(testcases)
-        selected, context = catalogue.make_entries(case.check for case in testcases), runtime.runtime()
-        printer.info("[List of matched checks]")
-        printer.info(
-            catalogue.format_list(
-                selected, loaded_entries(), context.system, context.site_config, detailed=detailed
-            )
-        )
-        return None
-
-    return listed
-
-
-def _share_error_rate(testcases: Any) -> None:
-    """Tell the jobs of a generated pipeline, one case each, how many verdicts share the error rate."""
-    count = sum(judges(case) for case in testcases)
-    for case in testcases:
-        if measures(case) or judges(case):
-            gitlab = dict(case.check.ci_extras.get("gitlab", {}))
-            gitlab["variables"] = {**gitlab.get("variables", {}), PIPELINE: str(max(count, 1))}
-            case.check.ci_extras = {**case.check.ci_extras, "gitlab": gitlab}
-
-
-def _skip_deprecations(inject: Callable[..., None]) -> Callable[..., None]:
-    """While a test gets its variables, do not search the stack for users of deprecated variables."""
-    modules = (fields, variables)
-    warn = variables.user_deprecation_warning
-
-    def injected(space: Any, obj: Any, cls: Any) -> None:
-        for module in modules:
-            module.user_deprecation_warning = lambda *_: None
-        try:
-            inject(space, obj, cls)
-        finally:
-            for module in modules:
-                module.user_deprecation_warning = warn
-
-    return injected
-
-
-def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_broken_files(load_all: Wrapped) -> Wrapped:
     def guarded(loader: Any, force: bool = False) -> Any:
         _refuse_unread_files(loader)
         # While it loads, ReFrame warns of a file that cannot be imported, a test that cannot be made, a path
@@ -254,13 +169,13 @@ def _refuse_broken_files(load_all: Callable[..., Any]) -> Callable[..., Any]:
             raise
         finally:
             logger.warn_as_error = before
-        _Loaded.entries = catalogue.make_entries(checks)
+        loaded_entries[:] = catalogue.make_entries(checks)
         for check in checks:
             # `--restore-session` imports the file of a test under this name, without its package.
             module = sys.modules[type(check).__module__]
             sys.modules.setdefault(module.__name__.rpartition(".")[2], module)
         if file := os.environ.get("VIRTQUAL_CATALOGUE"):
-            catalogue.write(_Loaded.entries, Path(file))
+            catalogue.write(loaded_entries, Path(file))
         return checks
 
     return guarded
@@ -278,3 +193,70 @@ def _refuse_unread_files(loader: Any) -> None:
             text = file.read_text(encoding="utf-8", errors="replace")
             if makes_tests.search(text) and not imports_reframe.search(text):
                 _end(f"{file}: ReFrame reads only files that import it; add `import reframe`")
+
+
+def _refuse_dropped_cases(build_deps: Wrapped) -> Wrapped:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        graph, dropped = build_deps(*args, **kwargs)
+        if dropped:
+            names = ", ".join(sorted({case.check.display_name for case in dropped})[:3])
+            raise ReframeFatalError(
+                f"{len(dropped)} test cases would be dropped, since their dependencies cannot be resolved "
+                f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
+                "VIRTQUAL_PAIRS=0:5 takes more pairs"
+            )
+        return graph, dropped
+
+    return guarded
+
+
+def _list_by_check(list_checks: Wrapped) -> Wrapped:
+    def listed(testcases: Any, printer: Any, detailed: bool = False, concretized: bool = False) -> Any:
+        _refuse_absent_system()
+        if concretized:
+            return list_checks(testcases, printer, detailed, concretized)
+        _share_error_rate(testcases)
+        context = runtime.runtime()
+        selected = catalogue.make_entries(case.check for case in testcases)
+        place = context.system, context.site_config
+        printer.info("[List of matched checks]")
+        printer.info(catalogue.format_list(selected, loaded_entries, *place, detailed=detailed))
+        return None
+
+    return listed
+
+
+def _share_error_rate(testcases: Any) -> None:
+    """Tell the jobs of a generated pipeline, one case each, how many verdicts share the error rate."""
+    count = sum(judges(case) for case in testcases)
+    for case in testcases:
+        if measures(case) or judges(case):
+            gitlab = dict(case.check.ci_extras.get("gitlab", {}))
+            gitlab["variables"] = {**gitlab.get("variables", {}), PIPELINE: str(max(count, 1))}
+            case.check.ci_extras = {**case.check.ci_extras, "gitlab": gitlab}
+
+
+def _complete_preempted(is_completed: Callable[[str | None], bool]) -> Callable[[str | None], bool]:
+    """Take a preempted or revoked job as ended: ReFrame would wait for ever.
+
+    Slurm begins such a job again only if the job may be requeued, and none of ours may.
+    """
+    states = re.compile(r"\b(PREEMPTED|REVOKED)\b")
+    return lambda state: is_completed(states.sub("CANCELLED", state) if state else state)
+
+
+def _skip_deprecations(inject: Callable[..., None]) -> Callable[..., None]:
+    """While a test gets its variables, do not search the stack for users of deprecated variables."""
+    modules = (fields, variables)
+    warn = variables.user_deprecation_warning
+
+    def injected(space: Any, obj: Any, cls: Any) -> None:
+        for module in modules:
+            module.user_deprecation_warning = lambda *_: None
+        try:
+            inject(space, obj, cls)
+        finally:
+            for module in modules:
+                module.user_deprecation_warning = warn
+
+    return injected

@@ -1,4 +1,4 @@
-"""The two kinds of tests that there are beside a site's own: measurements, and verdicts on them."""
+"""The two kinds of tests beside a site's own: measurements, and verdicts on them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 #: The tag of verdict tests: ``reframe --exclude-tag verdict`` measures only.
 VERDICT = "verdict"
-
-
 #: Set in the jobs of ``--ci-generate``, which run one case each: how many verdicts share the error rate.
 PIPELINE = "VIRTQUAL_PIPELINE"
 
@@ -19,7 +17,7 @@ class Measuring(RegressionTestPlugin):  # type: ignore[misc]  # ReFrame has no t
 
 
 class Judging(RegressionTestPlugin):  # type: ignore[misc]
-    """A test that measures nothing, and says what was judged of the measurement ``case``."""
+    """A test that measures nothing, and reports the verdict on the measurement ``case``."""
 
 
 def measures(case: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The time limit of a run: three times the longest run of its case lately, within the limits of the site.
+"""The time limit of a run: three times the longest recent run of its case, within the limits of the site.
 
 A short limit lets Slurm start a job in a gap, and ends a program that hangs early.
 """
@@ -18,15 +18,14 @@ MIN_TIME_LIMIT_S = 600
 MAX_TIME_LIMITS_S = {"small": 600, "standard": 7200}
 
 
-def choose_time_limit(case: str, system: str, stack: str, least: float, most: float) -> float:
+def choose_time_limit(case: str, system: str, stack: str, shortest: float, longest: float) -> float:
     """Return the time limit of a run of a case, in seconds, between the two limits of the site."""
-    if least >= most:
-        return most
-    return min(max(TIME_LIMIT_FACTOR * _longest_runs(system, stack).get(case, math.inf), least), most)
+    limit = TIME_LIMIT_FACTOR * _find_longest_runs(system, stack).get(case, math.inf)
+    return min(max(limit, shortest), longest)
 
 
 @cache
-def _longest_runs(system: str, stack: str) -> dict[str, float]:
+def _find_longest_runs(system: str, stack: str) -> dict[str, float]:
     """Return the longest run of each case, seconds; infinity if one has reached its limit."""
     longest: dict[str, float] = {}
     for _, summary in find_recent(system, stack):

@@ -26,17 +26,10 @@ ONE_PLACE = Rotation()
 
 @dataclass(frozen=True)
 class Slot:
-    """One run's place in the order of runs.
+    """One run's place in the order of runs: the number of its pair from 0, and its side.
 
-    Attributes
-    ----------
-    pair
-        Pair number from 0; of a warm-up the number of its place.
-    side
-        ``native`` or ``virtual``.
-    warm_up
-        Whether it runs before the pairs and is no sample: the first run of a case on a node reads files and
-        makes caches, and would make its side look slow.
+    A warm-up runs before the pairs and is no sample: the first run of a case on a node reads files and makes
+    caches, and would make its side look slow.  Its `pair` is the number of its place.
     """
 
     pair: int
@@ -109,26 +102,18 @@ def find_previous(slot: Slot, slots: Sequence[Slot], rotation: Rotation = ONE_PL
     """Return the slots whose runs must have ended before the run of a slot begins.
 
     Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the
-    warm-ups of all places, since they decide together how often a program is repeated.
-
-    Parameters
-    ----------
-    slot
-        Of the run.
-    slots
-        All slots that run, in their order.
-    rotation
-        See `order_slots`.
+    warm-ups of all places, since they decide together how often a program is repeated.  `slots` has all slots
+    that run, in their order.
 
     Examples
     --------
-    >>> def shown(text, places):
+    >>> def show(text, places):
     ...     rotation = Rotation(places, places)
     ...     slots = order_slots(0, 3, rotation=rotation)
     ...     return [str(s) for s in find_previous(parse_slot(text), slots, rotation)]
-    >>> shown("0N", 1), shown("1V", 1), shown("3N", 2), shown("1V", 2)
+    >>> show("0N", 1), show("1V", 1), show("3N", 2), show("1V", 2)
     (['warm-up-V'], ['0V'], ['1N', '0V'], ['warm-up-1V', 'warm-up-V'])
-    >>> shown("2V", 2)
+    >>> show("2V", 2)
     ['0V', '1N']
     """
     earlier = slots[: slots.index(slot)]

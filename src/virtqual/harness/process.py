@@ -80,17 +80,31 @@ def run(
         After ReFrame has cancelled its jobs; the second one does not wait for that.
     """
     reader, writer = os.pipe()
+    variables = {"PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid()), PIPE_VARIABLE: str(writer)}
     try:
-        process = _start(line, env, log, writer, keep)
+        with open(log, "wb", opener=open_no_link) as output:
+            # In a session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
+            process = subprocess.Popen(
+                line,
+                env={**slurm.environment(), **env, **variables},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(*keep, writer),
+            )
     finally:
         os.close(writer)
     interrupted = threading.Event()
     threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
-    errors: list[ErrorEvent] = []
+    error = None
     try:
         while True:
             try:
-                _receive(reader, on_event, errors)
+                for event in receive(reader):
+                    if isinstance(event, ErrorEvent):
+                        error = event
+                    else:
+                        on_event(event)
                 code = process.wait()
                 break
             except KeyboardInterrupt:
@@ -107,37 +121,7 @@ def run(
         os.close(reader)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    return Ended(code, errors[-1] if errors else None)
-
-
-def _start(
-    line: Sequence[str], env: dict[str, str], log: Path, pipe: int, keep: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    variables = {
-        **slurm.environment(),
-        **env,
-        "PYTHONUNBUFFERED": "1",
-        PARENT_VARIABLE: str(os.getpid()),
-        PIPE_VARIABLE: str(pipe),
-    }
-    with open(log, "wb", opener=open_no_link) as output:
-        # In a session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
-        return subprocess.Popen(
-            line,
-            env=variables,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(*keep, pipe),
-        )
-
-
-def _receive(reader: int, on_event: Callable[[CaseEvent], None], errors: list[ErrorEvent]) -> None:
-    for event in receive(reader):
-        if isinstance(event, ErrorEvent):
-            errors.append(event)
-        else:
-            on_event(event)
+    return Ended(code, error)
 
 
 def _end_when(requests: Sequence[threading.Event], process: subprocess.Popen[bytes]) -> None:

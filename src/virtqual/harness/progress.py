@@ -17,20 +17,9 @@ PIPE_VARIABLE = "VIRTQUAL_PROGRESS"
 
 
 class CaseEvent(BaseModel):
-    """A test case that began or ended.
+    """A test case that began (``run``) or ended (other kinds); `ended` of `total` cases have ended.
 
-    Attributes
-    ----------
-    kind
-        ``run`` if the case began, else its result.
-    check
-        Name of the check and its parameters, without the sample.
-    partition
-        Where the case runs.
-    side, pair, warm_up
-        The place of a run in the order of runs; None for a case that is no run on one side.
-    ended, total
-        How many cases have ended, and how many there are.
+    Side, pair and `warm_up` are the place of a run; side and pair are None for other tests.
     """
 
     kind: Literal["run", "ok", "fail", "skip", "abort"]
@@ -44,15 +33,7 @@ class CaseEvent(BaseModel):
 
 
 class ErrorEvent(BaseModel):
-    """An error that ended ReFrame.
-
-    Attributes
-    ----------
-    cause
-        ``selection`` if no case was selected; ``run`` if the error ended the run of the cases.
-    message
-        In one line.
-    """
+    """An error that ended ReFrame: no case was selected, no check was loaded, or the run was given up."""
 
     kind: Literal["error"] = "error"
     cause: Literal["selection", "loading", "run"]
@@ -67,22 +48,22 @@ class ErrorEvent(BaseModel):
         return InfrastructureError(f"ReFrame {did}: {self.message}")
 
 
-Event = Annotated[CaseEvent | ErrorEvent, Field(discriminator="kind")]
-_EVENT: TypeAdapter[CaseEvent | ErrorEvent] = TypeAdapter(Event)
+Event = CaseEvent | ErrorEvent
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
-def send(event: CaseEvent | ErrorEvent) -> None:
+def send(event: Event) -> None:
     """Send an event to the process that started this ReFrame, if virtqual did."""
     if descriptor := os.environ.get(PIPE_VARIABLE):
-        # The reader may have died: the log has all that counts.
+        # The reader may have died; the log has the runs.
         with suppress(OSError):
             os.write(int(descriptor), event.model_dump_json().encode() + b"\n")
 
 
-def receive(descriptor: int) -> Iterator[CaseEvent | ErrorEvent]:
+def receive(descriptor: int) -> Iterator[Event]:
     """Yield the events of a pipe until all writers have closed it."""
     with open(descriptor, "rb", closefd=False) as lines:
         for line in lines:
-            # A writer that was killed in a line leaves the half of it.
+            # A writer that was killed leaves the half of a line.
             with suppress(ValidationError):
                 yield _EVENT.validate_json(line)

@@ -20,40 +20,27 @@ from virtqual.runs import Run
 from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
 from virtqual.session.session import NODE_STATES, Failure, Kind
 
-#: Slurm's states of a job that did not end by itself.
-ENDED_STATES = frozenset(
-    [
-        "BOOT_FAIL",
-        "CANCELLED",
-        "DEADLINE",
-        "LAUNCH_FAILED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "REVOKED",
-        "TIMEOUT",
-    ]
-)
-#: States that say nothing of the job itself: the same job on another node, or later, may end otherwise.
-_INFRASTRUCTURE_STATES = NODE_STATES | {"PREEMPTED", "REVOKED"}
-_CAUSES = {
+#: Slurm's states of a job that did not end by itself, with the cause.
+ENDED_STATES = {
+    "BOOT_FAIL": "by Slurm",
     "CANCELLED": "it was cancelled",
+    "DEADLINE": "by Slurm",
     "LAUNCH_FAILED": "Slurm's daemons did not answer when it was to begin",
     "NODE_FAIL": "a node of it died",
     "OUT_OF_MEMORY": "it used more memory than it may",
+    "PREEMPTED": "by Slurm",
+    "REVOKED": "by Slurm",
     "TIMEOUT": "it reached its time limit",
 }
+#: States for which the job itself is not the cause: on another node, or later, it may end otherwise.
+_INFRASTRUCTURE_STATES = NODE_STATES | {"PREEMPTED", "REVOKED"}
 
 
 class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     """Appends to the log of each measuring case, and reports progress to virtqual.
 
-    Parameters
-    ----------
-    log_of
-        Returns the log that a task belongs to; None for a task that is no measurement.
-    total
-        How many cases there are.
+    `log_of` returns the log that a task belongs to, or None for a task that is no measurement; `total` is the
+    number of cases.
     """
 
     def __init__(self, log_of: Callable[[Any], Log | None], total: int = 0) -> None:
@@ -67,22 +54,19 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
 
     def on_task_run(self, task: Any) -> None:
         """Write down the job that was submitted."""
-        if (log := self._log_of(task)) and task.check.job is not None:
-            log.append(
-                Submitted(
-                    job=str(task.check.job.jobid),
-                    case=task.check.display_name,
-                    submitted=round(task.check.job.submit_time or time.time(), 3),
-                )
-            )
+        check = task.check
+        if (log := self._log_of(task)) and check.job is not None:
+            submitted = round(check.job.submit_time or time.time(), 3)
+            log.append(Submitted(job=str(check.job.jobid), case=check.display_name, submitted=submitted))
 
     def on_task_success(self, task: Any) -> None:
         """Write down the run; of a warm-up only that its job has ended."""
+        check = task.check
         log = self._log_of(task)
-        if log and task.check.slot.warm_up:
-            log.append(WarmedUp(job=str(task.check.job.jobid), case=task.check.display_name))
+        if log and check.slot.warm_up:
+            log.append(WarmedUp(job=str(check.job.jobid), case=check.display_name))
         elif log:
-            log.append(Finished(run=Run.model_validate_json(task.check.record)))
+            log.append(Finished(run=Run.model_validate_json(check.record)))
         self._report("ok", task)
 
     def on_task_failure(self, task: Any) -> None:
@@ -125,10 +109,10 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
             )
         )
 
-    def _do_nothing(self, task: Any) -> None:
-        """Leave an event aside that says nothing of the end of a run."""
+    def _ignore(self, task: Any) -> None:
+        """Ignore an event that is not the end of a run."""
 
-    on_task_compile = on_task_exit = on_task_compile_exit = _do_nothing
+    on_task_compile = on_task_exit = on_task_compile_exit = _ignore
     on_task_xfailure = on_task_xsuccess = on_task_failure
 
 
@@ -140,14 +124,14 @@ def end_by_slurm(job: Any) -> str | None:
     state = str(getattr(job, "state", None) or "")
     if state not in ENDED_STATES:
         return None
-    return f"job {job.jobid} ended as {state} ({_CAUSES.get(state, 'by Slurm')})"
+    return f"job {job.jobid} ended as {state} ({ENDED_STATES[state]})"
 
 
 def failure_of(task: Any, kind: Kind | None = None) -> Failure:
     """Return why a task left no run, in Slurm's words if Slurm ended its job."""
     check, job = task.check, task.check.job
     reason = " ".join(str(task.exc_info[1] or task.exc_info[0] or "it failed").split())
-    reason = re.sub(r"exit code (\d+)$", _with_signal, reason)
+    reason = re.sub(r"exit code (\d+)$", _name_signal, reason)
     kind, state = kind or _kind(task), None
     if sentence := end_by_slurm(job):
         kind = "infrastructure" if job.state in _INFRASTRUCTURE_STATES else "failed"
@@ -165,13 +149,14 @@ def failure_of(task: Any, kind: Kind | None = None) -> Failure:
     )
 
 
-def _with_signal(code: re.Match[str]) -> str:
+def _name_signal(code: re.Match[str]) -> str:
     """Return an exit code with the name of the signal that it stands for in a shell."""
     try:
         name = signal.Signals(int(code[1]) - 128).name
     except ValueError:
         return code[0]
-    return f"{code[0]} (killed by {name}{': was its memory used up?' * (name == 'SIGKILL')})"
+    question = ": was its memory used up?" if name == "SIGKILL" else ""
+    return f"{code[0]} (killed by {name}{question})"
 
 
 def _key(case: Any) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The number of times that a run starts its program: as many as make the run long enough to be measured.
 
-The warm-up of each side says how long the program takes.  A case that an earlier session, or an earlier round
-of this session, has measured is measured again with the same number.
+The warm-up of each side measures how long the program takes.  A case that an earlier session, or an earlier
+round of this session, has measured is measured again with the same number.
 """
 
 from __future__ import annotations
@@ -20,14 +20,9 @@ SHARE_OF_LIMIT = 0.5
 
 
 class Aim(NamedTuple):
-    """How long the program should run in each run.
+    """The time of the program in each run: `least` seconds at least on the faster side, in all repetitions.
 
-    Attributes
-    ----------
-    least
-        Seconds on the faster side, in all repetitions together, at least.
-    slower
-        The slower side takes at most so many times `least`; this goes before.
+    The slower side takes at most `slower` times `least`, which goes before.
     """
 
     least: float
@@ -39,7 +34,7 @@ AIMS = {"small": Aim(2, 15), "standard": Aim(20, 3)}
 
 
 class StartTime(NamedTuple):
-    """Seconds that one start took in a warm-up: the program as its node sees it, and with the launch."""
+    """Seconds that one start took in a warm-up: the program by its node's clock, and with the launch."""
 
     program: float
     total: float
@@ -50,17 +45,10 @@ def choose_aim(scale: str, least: float | None = None) -> Aim:
     return AIMS[scale] if least is None else AIMS[scale]._replace(least=least)
 
 
-def count_starts(sides: Sequence[StartTime], aim: Aim, limit: float) -> int:
+def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float) -> int:
     """Return how often each run of either side starts the program.
 
-    Parameters
-    ----------
-    sides
-        The warm-up of each side.
-    aim
-        How long the program should run.
-    limit
-        Time limit of the job, s.
+    `warm_ups` has the times of each side, and `limit` is the time limit of the job in seconds.
 
     Examples
     --------
@@ -71,14 +59,14 @@ def count_starts(sides: Sequence[StartTime], aim: Aim, limit: float) -> int:
     >>> count_starts([StartTime(0.3, 0.4), StartTime(8.0, 9.0)], Aim(2, 15), 600)
     3
     """
-    if not sides:
+    if not warm_ups:
         return 1
     bounds = [
-        aim.least * aim.slower / max(side.program for side in sides),
-        SHARE_OF_LIMIT * limit / max(side.total for side in sides),
+        aim.least * aim.slower / max(time.program for time in warm_ups),
+        SHARE_OF_LIMIT * limit / max(time.total for time in warm_ups),
         MAX_STARTS,
     ]
-    enough = math.ceil(aim.least / min(side.program for side in sides))
+    enough = math.ceil(aim.least / min(time.program for time in warm_ups))
     return max(1, min(enough, *map(int, bounds)))
 
 

@@ -35,7 +35,7 @@ END_TIMEOUT_S = 60
 # Words of srun about a step that did not end by itself, by Slurm's name of the state; the first match wins.
 _STATE_PATTERNS = {
     "OUT_OF_MEMORY": r"oom[-_ ]kill",
-    # The last one is said of a node that Slurm has removed from the allocation.
+    # srun writes the last one if Slurm has removed the node from the allocation.
     "NODE_FAIL": r"NODE FAILURE|Node failure|Requested node configuration is not available",
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
@@ -45,7 +45,7 @@ _STATE_PATTERNS = {
     r"Communication connection failure|Transport endpoint is not connected|"
     r"Memory required by task is not available",
 }
-#: Time in which a job script that Slurm does not begin is tried again, and between two attempts.
+#: Time in which a job script that Slurm does not begin is tried again, and the time between two attempts.
 LAUNCH_TIMEOUT_S, RETRY_INTERVAL_S = 120, 5
 
 
@@ -67,8 +67,8 @@ Turn = tuple[str, bool, int]
 class NodeQueue:
     """The cases that wait for their nodes, and those that run.
 
-    A case that takes one node that it names runs beside others on other nodes.  A case that takes several
-    nodes, or any, shares a network with all others, and runs alone.
+    A case that names its only node runs beside cases on other nodes.  A case that takes several nodes, or
+    any, shares a network with all others, and runs alone.
     """
 
     def __init__(self) -> None:
@@ -90,24 +90,21 @@ class NodeQueue:
 
     def begin_next(self) -> StepJob | None:
         """Return a case whose nodes are free, and take the nodes for it; None if there is no such case."""
-        now = time.time()
-        for job in sorted(self._waiting, key=self._rank):
-            if now >= job.not_before and self._is_free(job):
+
+        def rank(job: StepJob) -> tuple[bool, int, bool, int]:
+            """Sort the second run of a pair first, then the cases in their order."""
+            case, paired, number = job.turn
+            return (not (paired and job.turn in self._begun), self._cases[case], paired, number)
+
+        busy_nodes = {job.node for job in self._running}
+        for job in sorted(self._waiting, key=rank):
+            is_free = not busy_nodes if job.node is None else not busy_nodes & {None, job.node}
+            if is_free and time.time() >= job.not_before:
                 self._waiting.remove(job)
                 self._running.append(job)
                 self._begun.add(job.turn)
                 return job
         return None
-
-    def _rank(self, job: StepJob) -> tuple[bool, int, bool, int]:
-        """Return the sort key of a waiting case: the second run of a pair is first, then the first case."""
-        case, paired, number = job.turn
-        return (not (paired and job.turn in self._begun), self._cases[case], paired, number)
-
-    def _is_free(self, job: StepJob) -> bool:
-        if job.node is None:
-            return not self._running
-        return all(other.node not in (None, job.node) for other in self._running)
 
 
 class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
@@ -168,11 +165,11 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         return StepJob(*args, **kwargs)
 
     def emit_preamble(self, job: Any) -> list[str]:
-        """Return nothing to ask for: the allocation is there."""
+        """Return no options: the allocation is there."""
         return []
 
     def allnodes(self) -> Any:
-        """Return no nodes: which ones a case runs on is its own to say."""
+        """Return no nodes: a case chooses its nodes itself."""
         return []
 
     def filternodes(self, job: Any, nodes: Any) -> Any:
@@ -188,9 +185,10 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         job.script = Path(job.script_filename).resolve()
         job._submit_time, job._state = time.time(), "PENDING"
         self._queue.add(job)
-        self._start()
+        self._start_free()
 
-    def _start(self) -> None:
+    def _start_free(self) -> None:
+        """Start the cases whose nodes are free."""
         while job := self._queue.begin_next():
             first_node = [option.partition(",")[0] for option in _nodelist(job)]
             size = ["--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none"]
@@ -214,28 +212,34 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         for job in jobs:
             if job is not None:
                 self._poll(job)
-        self._start()
+        self._start_free()
 
     def _poll(self, job: Any) -> None:
         if job.process is None or job.exitcode is not None:
             return
         now = time.time()
         if (code := job.process.poll()) is not None:
-            state = self._state(job, code)
-            if state != "COMPLETED":
-                self._end_program(job, now + END_TIMEOUT_S)
-            self._queue.remove(job)
-            if state == "LAUNCH_FAILED" and self._may_try_again(job, now):
-                job.process, job._state, job.not_before = None, "PENDING", now + RETRY_INTERVAL_S
-                self._queue.add(job)
-                return
-            job._exitcode, job._completion_time, job._state = abs(code), now, state
+            self._end(job, code, now)
         elif job.asked_to_end is not None:
             if now - job.asked_to_end > END_TIMEOUT_S:
                 job.process.kill()
         elif job.time_limit and now - job.submit_time > job.time_limit:
             job.timed_out = True
             self.cancel(job)
+
+    def _end(self, job: Any, code: int, now: float) -> None:
+        """Note the end of a job script; put it back into the queue if Slurm has not begun it."""
+        state = self._state(job, code)
+        if state != "COMPLETED":
+            self._end_program(job, now + END_TIMEOUT_S)
+        self._queue.remove(job)
+        job.tried_since = job.tried_since or job.submit_time
+        has_begun = (job.script.parent / "virtqual.begin").exists()
+        if state == "LAUNCH_FAILED" and not has_begun and now - job.tried_since < LAUNCH_TIMEOUT_S:
+            job.process, job._state, job.not_before = None, "PENDING", now + RETRY_INTERVAL_S
+            self._queue.add(job)
+        else:
+            job._exitcode, job._completion_time, job._state = abs(code), now, state
 
     @staticmethod
     def _end_program(job: Any, until: float) -> None:
@@ -248,14 +252,8 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
             time.sleep(RETRY_INTERVAL_S / 10)
 
     @staticmethod
-    def _may_try_again(job: Any, now: float) -> bool:
-        """Return whether a job script has not begun yet, and was not tried for too long."""
-        job.tried_since = job.tried_since or job.submit_time
-        begun = (job.script.parent / "virtqual.begin").exists()
-        return not begun and now - job.tried_since < LAUNCH_TIMEOUT_S
-
-    @staticmethod
     def _state(job: Any, code: int) -> str:
+        """Return Slurm's name of the state in which a step ended."""
         if job.timed_out:
             return "TIMEOUT"
         if job.asked_to_end is not None:
@@ -269,7 +267,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         # A step whose node dies may end with 0.
         if code == 0 and "NODE_FAIL" not in states:
             return "COMPLETED"
-        return next(iter(states), "FAILED")
+        return states[0] if states else "FAILED"
 
     def cancel(self, job: Any) -> None:
         """Ask a step to end: `srun` hands it on to the tasks."""

@@ -46,18 +46,9 @@ class NodeNotes:
 
 @dataclass(frozen=True)
 class Notes:
-    """The notes of a run.
+    """The notes of a run: tasks by rank, and by node its notes, its software and the files that describe it.
 
-    Attributes
-    ----------
-    tasks
-        The tasks by rank.
-    nodes
-        The notes of each node by its name; the node of the job script is first.
-    software
-        The software that each node loaded, in the order of the nodes' first tasks.
-    files
-        Files that describe each node, by its name.
+    The node of the job script is the first of `nodes`; the order of `software` is that of first tasks.
     """
 
     tasks: tuple[Task, ...]
@@ -110,14 +101,17 @@ def parse_cpu_list(text: str) -> frozenset[int]:
         raise NotesError(str(error)) from None
 
 
-def read_note_text(path: Path) -> str:
+def read_note_text(path: Path, absence: str) -> str:
     """Return the text of a note.
 
     Raises
     ------
     NotesError
-        The note cannot be read, is no regular file or is larger than `MAX_NOTE_BYTES`.
+        There is no such note, which `absence` explains; or it cannot be read, is no regular file or is larger
+        than `MAX_NOTE_BYTES`.
     """
+    if not path.exists():
+        raise NotesError(f"{absence} (no {path.name})")
     try:
         return reading.read_bytes(path, MAX_NOTE_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
@@ -132,29 +126,34 @@ def read(stage: Path, tasks: int, job: str) -> Notes:
     NotesError
         A note is missing, broken, or of another job.
     """
-    started = read_tasks(stage, tasks, job)
-    names = list(dict.fromkeys(task.node for task in started))
+    tasks_by_rank = read_tasks(stage, tasks, job)
+    names = list(dict.fromkeys(task.node for task in tasks_by_rank))
     first_node = _read_node_notes(stage, "", "the job script", job)
     # The job script runs on the first node, and cannot always note its name.
     nodes = {first_node.begin.get("node", names[0]): first_node}
     for name in names:
         if name not in nodes:
             nodes[name] = _read_node_notes(stage, f".{name}", f"the first task on {name}", job)
-    return Notes(
-        tasks=started,
-        nodes=nodes,
-        software=tuple(_read_software(stage, name) for name in names),
-        files={name: _read_node_files(stage, name) for name in names},
-    )
+    software, files = [], {}
+    for name in names:
+        seen = read_note_text(stage / f"virtqual.seen.{name}", f"node {name} did not note its software")
+        node = read_note_text(stage / f"virtqual.node.{name}", f"node {name} did not note its identity")
+        try:
+            software.append(loaded.parse(seen, name))
+            files[name] = gather.parse(node)
+        except loaded.IncompleteRecordError as error:
+            raise NotesError(str(error)) from error
+        except gather.GatherError as error:
+            raise NotesError(f"virtqual.node.{name}: {error}") from None
+    return Notes(tasks=tasks_by_rank, nodes=nodes, software=tuple(software), files=files)
 
 
 def _read_node_notes(stage: Path, suffix: str, writer: str, job: str) -> NodeNotes:
     notes = []
     for moment in ("begin", "end"):
         path = stage / f"virtqual.{moment}{suffix}"
-        if not path.is_file():
-            raise NotesError(f"{writer} did not reach its {moment} (no {path.name})")
-        note = dict(line.partition("=")[::2] for line in read_note_text(path).splitlines())
+        text = read_note_text(path, f"{writer} did not reach its {moment}")
+        note = dict(line.partition("=")[::2] for line in text.splitlines())
         _check_note(path, note, job)
         notes.append(note)
     return NodeNotes(*notes)
@@ -185,7 +184,7 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     """Return the tasks of a step by rank; see `read`."""
     tasks_by_rank: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
-        text = read_note_text(path)
+        text = read_note_text(path, "a task lost its note")
         match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)\s*", text)
         if not match:
             raise NotesError(f"{path.name} is broken: {text[:60]!r}")
@@ -201,26 +200,6 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     return tuple(tasks_by_rank[rank] for rank in range(tasks))
 
 
-def _read_software(stage: Path, node: str) -> LoadedSoftware:
-    path = stage / f"virtqual.seen.{node}"
-    if not path.is_file():
-        raise NotesError(f"node {node} did not note its software (no {path.name})")
-    try:
-        return loaded.parse(read_note_text(path), node)
-    except loaded.IncompleteRecordError as error:
-        raise NotesError(str(error)) from error
-
-
-def _read_node_files(stage: Path, node: str) -> gather.NodeFiles:
-    path = stage / f"virtqual.node.{node}"
-    if not path.is_file():
-        raise NotesError(f"node {node} did not note its identity (no {path.name})")
-    try:
-        return gather.parse(read_note_text(path))
-    except gather.GatherError as error:
-        raise NotesError(f"{path.name}: {error}") from None
-
-
 def read_program_seconds(directory: Path) -> float:
     """Return the run time of a program without its launch, in seconds by the node of its first task.
 
@@ -231,10 +210,10 @@ def read_program_seconds(directory: Path) -> float:
     NotesError
         The first task did not note the time.
     """
-    file = directory / "virtqual.took.0"
-    text = read_note_text(file) if file.is_file() else ""
-    if not (spans := re.findall(r"^(\d+\.\d+) (\d+\.\d+)$", text, re.M)):
-        raise NotesError(f"the first task did not note how long its program took (no {file.name})")
+    path, absence = directory / "virtqual.took.0", "the first task did not note how long its program took"
+    spans = re.findall(r"^(\d+\.\d+) (\d+\.\d+)$", read_note_text(path, absence), re.M)
+    if not spans:
+        raise NotesError(f"{absence}: {path.name} has no time")
     return max(sum(float(end) - float(begin) for begin, end in spans), 0.01)
 
 

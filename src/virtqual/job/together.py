@@ -45,8 +45,8 @@ def read(stage: Path, tasks: int) -> tuple[TaskTimes, ...]:
     """
     times = []
     for rank in range(tasks):
-        file = stage / f"virtqual.together.{rank}"
-        text = read_note_text(file) if file.is_file() else ""
+        absence = f"task {rank} did not note when it ran with the others"
+        text = read_note_text(stage / f"virtqual.together.{rank}", absence)
         note = re.fullmatch(rf"ready {_MEETING}set {_MEETING}begin {_TIME}\nend {_TIME}\n", text)
         meetings = tuple(
             Meeting(
@@ -56,7 +56,7 @@ def read(stage: Path, tasks: int) -> tuple[TaskTimes, ...]:
             for wrote, saw, _ in re.findall(rf"^(?:ready|set) {_MEETING}", text, re.M)
         )
         if not note or any(meeting.saw.keys() != set(range(tasks)) for meeting in meetings):
-            raise NotesError(f"task {rank} did not note when it ran with the others")
+            raise NotesError(absence)
         times.append(TaskTimes(meetings, float(note[7]), float(note[8])))
     return tuple(times)
 

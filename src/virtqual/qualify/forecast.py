@@ -73,7 +73,9 @@ def forecast(request: Request) -> Forecast:
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
     selected = plan.select_cases(request, entries)
-    runnable = [e for e in entries if e.paired and e.case in selected and e.can_run(features, nodes)]
+    runnable = [
+        e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)
+    ]
     rotated = _rotated_nodes(system)
     turns = request.pairs or looks[0]
     seconds = plan.recall_durations(request, request.system).seconds

@@ -186,7 +186,7 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) ->
         say=getlogger().info,
     )
     for log in logs.values():
-        catalogue.write(loaded_entries(), log.directory / catalogue.FILE)
+        catalogue.write(loaded_entries, log.directory / catalogue.FILE)
         repetitions.take_over(log.session())
     share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
     run = PlainRun.current = PlainRun(logs, earlier, share)

@@ -72,7 +72,7 @@ def _rotations(job: Qualification) -> dict[str, Rotation]:
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not complete; checks that failed are left out."""
-    entries = [e for e in read_entries(job.log.directory) if e.paired and e.can_run(*job.has)]
+    entries = [e for e in read_entries(job.log.directory) if e.paired and not e.explain_unfit(*job.has)]
     failed, rotations = {failure.check for failure in session.failures}, _rotations(job)
     unfinished = {}
     for check in sorted({*(part.checks or select_cases(job.request, entries))} - failed):

@@ -10,9 +10,9 @@ from virtqual.session.session import Failure
 @pytest.fixture
 def sessions(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    limits._longest_runs.cache_clear()
+    limits._find_longest_runs.cache_clear()
     yield tmp_path / "sessions"
-    limits._longest_runs.cache_clear()
+    limits._find_longest_runs.cache_clear()
 
 
 def session(name, took, **more):
@@ -22,7 +22,7 @@ def session(name, took, **more):
 
 
 def limit(case="case", system="site", stack="s"):
-    limits._longest_runs.cache_clear()
+    limits._find_longest_runs.cache_clear()
     return limits.choose_time_limit(case, system, stack, 600, 7200)
 
 
