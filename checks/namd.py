@@ -205,7 +205,7 @@ class namd_stmv_nodes(Stmv):
 
     @property
     def ranks_per_node(self):
-        """As many ranks on each node as the parameter says."""
+        """The ranks of a node, by the parameter."""
         return counts.parse_layout(self.layout)[1]
 
 

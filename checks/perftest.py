@@ -115,11 +115,11 @@ class rdma_buffers(Rdma):
         self.sizes = str(MESSAGE_BYTES)
         scale = self.partition_extras["scale"]
         self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]
-        first, *others = self.buffers
+        first, *more = self.buffers
         self.executable_opts = self.options(first)
         program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]
         self.following.append(f"mv client.out client.{first}.out")
-        for count in others:
+        for count in more:
             step = " ".join([self.launch_command(), *program, *self.options(count)])
             self.following += [step, f"mv client.out client.{count}.out"]
 

@@ -106,7 +106,7 @@ def configuration(directory: Path) -> dict[str, Any]:
             },
             *_polling(known),
         ],
-        # Which cases there are: `reframe --mode=full` (see checks/selection.py).
+        # Which cases there are: `reframe --mode=full` (see checks/guarded.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
         "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(paths.database())}],
         "logging": [_logging(state)],
