@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -65,19 +66,14 @@ class Document:
 
     def line(self, key: Key) -> int:
         """Return the line (from 1) of a key, or of its nearest existing ancestor."""
-        node: object = self.content
+        node: Any = self.content
         line = 1
-        for part in key:
-            try:
-                if isinstance(node, CommentedMap):
-                    line = node.lc.key(part)[0] + 1
-                elif isinstance(node, CommentedSeq) and isinstance(part, int):
-                    line = node.lc.item(part)[0] + 1
-                else:
+        with suppress(KeyError, IndexError, TypeError):
+            for part in key:
+                if not isinstance(node, CommentedMap | CommentedSeq):
                     break
-                node = node[part]
-            except (KeyError, IndexError, TypeError):
-                break
+                position = node.lc.key(part) if isinstance(node, CommentedMap) else node.lc.item(part)
+                line, node = position[0] + 1, node[part]
         return line
 
     def problem(self, key: Key, message: str) -> Problem:
@@ -89,13 +85,7 @@ class Document:
         return f"{self.path}:{self.line(key)}"
 
     def read(self, model: type[DataModelT]) -> DataModelT:
-        """Return the content as a model.
-
-        Raises
-        ------
-        DataError
-            A field is missing, unknown or wrong.
-        """
+        """Return the content as a model; raise `DataError` if a field is missing, unknown or wrong."""
         content = unwrap_yaml(self.content)
         try:
             return model.model_validate(content)
@@ -161,8 +151,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     Raises
     ------
     DataError
-        The file cannot be read, is no regular file, is too large, is no YAML, holds a key twice or an alias,
-        or has no mapping at its top.
+        The file cannot be read, is no YAML, or holds more than reviewed files need.
     """
     yaml = YAML(typ="rt", pure=True)
     yaml.Composer = _Composer
@@ -198,13 +187,7 @@ def parse(path: Path, text: str | None = None) -> Document:
 
 
 def find_yaml_files(directory: Path) -> list[Path]:
-    """Return the YAML files of a directory, sorted by name.
-
-    Raises
-    ------
-    DataError
-        The directory does not exist.
-    """
+    """Return the YAML files of a directory, sorted by name; raise `DataError` if it does not exist."""
     if not directory.is_dir():
         raise DataError([Problem(str(directory), 1, "", "is not a directory.")])
     return sorted(directory.glob("*.yaml"))

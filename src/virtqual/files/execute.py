@@ -52,22 +52,16 @@ def run(
         raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
 
 
-def run_checked(
-    command: Sequence[str | Path],
-    failure: str,
-    *,
-    env: Mapping[str, str] | None = None,
-    seconds: float | None = None,
-) -> str:
+def run_checked(command: Sequence[str | Path], failure: str, *, env: Mapping[str, str] | None = None) -> str:
     """Run a program and return its standard output.
 
     Raises
     ------
     InfrastructureError
-        The program cannot be started, failed, or exceeded the time limit: `failure` with the reason.
+        The program cannot be started, or failed: `failure` with the reason.
     """
     try:
-        completed = run(command, env=env, seconds=seconds)
+        completed = run(command, env=env)
     except InfrastructureError as error:
         raise InfrastructureError(f"{failure}: {error}") from error
     if completed.returncode == 0:
@@ -79,17 +73,6 @@ def run_checked(
     else:
         reason = "\n".join(["", *lines[-8:]]) if lines else "it printed nothing"
     raise InfrastructureError(f"{failure} (exit code {completed.returncode}): {reason}")
-
-
-def read_output(
-    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float | None = None
-) -> str | None:
-    """Return the standard output of a program; None if it is missing, fails or exceeds the time limit."""
-    try:
-        completed = run(command, env=env, seconds=seconds)
-    except InfrastructureError:
-        return None
-    return completed.stdout if completed.returncode == 0 else None
 
 
 def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> None:

@@ -85,10 +85,8 @@ def describe_mistakes(
         if kind == "missing":
             message = "is missing, and has no default."
         elif kind == "extra_forbidden":
-            message = "is not a key of this kind of entry."
-            if model is not None:
-                names = _list_keys(model, key[:-1])
-                message = f"{message.rstrip('.')}: {suggest(str(key[-1]), names)}"
+            names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model else "."
+            message = f"is not a key of this kind of entry{names}"
         elif kind not in ("value_error", "json_invalid"):
             message = f"{message} (found {shorten(repr(mistake['input']), 60)})."
         messages_by_key.setdefault(key, []).append((kind, message))

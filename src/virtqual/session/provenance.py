@@ -1,4 +1,4 @@
-"""Which code and which reviewed data judge a session."""
+"""The code and the reviewed data that judge a session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import virtqual
 from virtqual import paths
+from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.session.session import Provenance
 from virtqual.site.configuration import system_files
@@ -17,21 +18,26 @@ from virtqual.site.configuration import system_files
 
 @cache
 def provenance() -> Provenance:
-    """Return the provenance of what this process judges, read once."""
+    """Return the provenance of the judgements of this process, read once."""
     root = paths.root()
-    git = ["git", "-C", str(root)]
-    own = root / "checks" / "site"
+    site_checks = root / "checks" / "site"
     packages = sorted(f"{package.name}=={package.version}" for package in distributions())
     return Provenance(
         version=virtqual.__version__,
-        commit=(execute.read_output([*git, "rev-parse", "HEAD"], seconds=10) or "").strip(),
-        modified=bool(
-            execute.read_output([*git, "status", "--porcelain", "--untracked-files=no"], seconds=30)
-        ),
+        commit=_ask_git("rev-parse", "--verify", "HEAD"),
+        modified=bool(_ask_git("status", "--porcelain", "--untracked-files=no")),
         references=_digest(paths.references().rglob("*.yaml")),
-        site=_digest([*system_files(root / "reframe" / "systems"), *own.rglob("*.py")]),
+        site=_digest([*system_files(root / "reframe" / "systems"), *site_checks.rglob("*.py")]),
         packages=hashlib.sha256("\n".join(packages).encode()).hexdigest(),
     )
+
+
+def _ask_git(*arguments: str) -> str:
+    """Return git's answer about the checkout; empty if there is none."""
+    try:
+        return execute.run(["git", "-C", str(paths.root()), *arguments], seconds=30).stdout.strip()
+    except InfrastructureError:
+        return ""
 
 
 def _digest(files: Iterable[Path]) -> str:
