@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -98,13 +99,13 @@ def make(directory: Path) -> Path:
         for path in (*reversed(directory.parents), directory):
             if not path.exists():
                 path.mkdir(mode=directory_mode(), exist_ok=True)
-        reason = None if os.access(directory, os.W_OK) else "it may not be written"
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(errno.EACCES, "it may not be written")
     except OSError as error:
-        reason = error.strerror or str(error)
-    if reason:
         raise InfrastructureError(
-            f"{directory}: {reason}; virtqual writes to {state()}, and VIRTQUAL_STATE names another directory"
-        )
+            f"{directory}: {error.strerror}; virtqual writes to {state()}, and VIRTQUAL_STATE names another "
+            "directory"
+        ) from None
     for path in dict.fromkeys((state(), directory)):
         _check_owner(path)
     return directory
@@ -116,10 +117,8 @@ def _check_owner(directory: Path) -> None:
         return
     status = directory.stat()
     if not is_trusted(status):
-        reason, remedy = (
-            f"it belongs to user {status.st_uid}",
-            "let VIRTQUAL_STATE name a directory of your own",
-        )
+        reason = f"it belongs to user {status.st_uid}"
+        remedy = "let VIRTQUAL_STATE name a directory of your own"
     elif status.st_mode & 0o022:
         reason, remedy = "other users can write to it", f"run: chmod go-w {directory}"
     else:

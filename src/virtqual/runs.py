@@ -1,4 +1,4 @@
-"""One run of one check: what it measured, where and when, and what its nodes were.
+"""One run of one check: its values, times and places, and the identity of its nodes.
 
 A check writes this record into a variable of its ReFrame test, from where it goes into the session's log at
 once, and into ReFrame's own run report and results database.
@@ -27,53 +27,35 @@ HostName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f/]{1,255}$")]
 
 
 class Declared(BaseModel):
-    """A metric that its check declares, because no file under ``references/`` does.
-
-    Attributes
-    ----------
-    budget
-        Factor by which virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
-    margin
-        How far above its budget an overhead may hide, as a fraction, such as 0.03.
-    """
+    """A metric that its check declares, because no file under ``references/`` does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     unit: str = Field(min_length=1)
     better: Literal["lower", "higher"]
+    #: Factor by which virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
     budget: float = Field(ge=1, lt=2)
+    #: How far above its budget an overhead may hide, as a fraction, such as 0.03.
     margin: float = Field(gt=0, lt=1)
 
 
 class Result(BaseModel):
-    """Values of one metric.
-
-    Attributes
-    ----------
-    metric
-        Name in ``references/metrics/``, or the name of one that `declared` describes.
-    setting
-        The conditions, e.g. ``1 thread`` or ``two nodes``.
-    points
-        Sizes of a curve in its axis unit, rising; empty for a scalar.
-    values
-        One for each point, or the only one of a scalar, in the metric's unit.
-    invalid
-        Reasons why a validity gate refuses the values; empty if they count.
-    declared
-        The metric, if no file declares it.
-    ticks
-        Ticks of the program's clock in the time of a value, if they are so few that values repeat by chance.
-    """
+    """Values of one metric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Name in ``references/metrics/``, or the name of a metric that `declared` describes.
     metric: Name
+    #: The conditions, e.g. ``1 thread`` or ``two nodes``.
     setting: str
+    #: Sizes of a curve in its axis unit, rising; empty for a scalar.
     points: tuple[float, ...] = ()
+    #: One for each point, or the only one of a scalar, in the metric's unit.
     values: tuple[float, ...]
+    #: Reasons why a validity gate refuses the values; empty if they count.
     invalid: tuple[str, ...] = ()
     declared: Declared | None = None
+    #: Ticks of the program's clock in the time of a value, if they are so few that values repeat by chance.
     ticks: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -108,7 +90,7 @@ class Result(BaseModel):
     def median(cls, repetitions: Sequence[Result]) -> Result:
         """Return the median of a metric over the repetitions of a run, of a curve size by size.
 
-        The median is invalid if a repetition is, for the reasons of the first invalid one.
+        It is invalid if a repetition is, for the reasons of the first invalid repetition.
 
         Raises
         ------
@@ -118,11 +100,11 @@ class Result(BaseModel):
         first, count = repetitions[0], len(repetitions)
         if count == 1:
             return first
-        varying = {"values": (), "invalid": (), "ticks": None}
+        kind = first.series, first.points, first.declared
         for number, repetition in enumerate(repetitions, 1):
-            if repetition.model_copy(update=varying) != first.model_copy(update=varying):
+            if (repetition.series, repetition.points, repetition.declared) != kind:
                 raise ValueError(
-                    f"repetition {number} measured {repetition.described}, the first one {first.described}"
+                    f"repetition {number} measured {repetition._described}, the first one {first._described}"
                 )
         columns = zip(*(repetition.values for repetition in repetitions), strict=True)
         refusals = [repetition.invalid for repetition in repetitions if repetition.invalid]
@@ -132,7 +114,7 @@ class Result(BaseModel):
         return first.model_copy(update={"values": tuple(map(statistics.median, columns)), "invalid": invalid})
 
     @property
-    def described(self) -> str:
+    def _described(self) -> str:
         """The series, and the sizes of a curve."""
         return self.series + (f" at {', '.join(f'{p:g}' for p in self.points)}" if self.points else "")
 
@@ -149,20 +131,13 @@ class Result(BaseModel):
 
 
 class Answer(BaseModel):
-    """A number that the program computed, and on which both sides must agree: never a measure of speed.
-
-    Attributes
-    ----------
-    name
-        ``RMS of U`` ...
-    tolerance
-        Largest difference between two runs, as a fraction of the larger value.
-    """
+    """A number that the program computed, such as ``RMS of U``; both sides must agree on it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     value: float = Field(allow_inf_nan=False)
+    #: Largest difference between two runs, as a fraction of the larger value.
     tolerance: float = Field(gt=0, lt=1)
 
     def agrees(self, other: Answer) -> bool:
@@ -212,71 +187,46 @@ def _columns(rows: Sequence[Sequence[T]], what: str) -> list[tuple[T, ...]]:
 
 
 class Run(BaseModel):
-    """One run of one check on one side.
-
-    Attributes
-    ----------
-    check
-        Name of the check and its parameters without the sample, e.g. ``lammps %problem=lj``.
-    pair, side
-        Its place in the order of runs.
-    turn
-        The turn of its pair: pairs of one turn are on places of their own. None: the pair is a turn.
-    start, end
-        Seconds since the epoch by the clock that ``clock`` names.
-    job
-        Id of the scheduler's job.
-    nodes
-        Where it ran.
-    hosts
-        The machine of each node, by the node's name, as the system file says it; without unknown machines.
-    results
-        What it measured.
-    answers
-        What it computed, as far as both sides must agree on it.
-    inputs
-        SHA-256 by name of inputs that were downloaded.
-    communication
-        Share of its time that the program spent in communication, 0 to 1, by its own account or its
-        profiler's, or why that is not observable; None if the check does not measure it.
-    software
-        The binary and libraries that each of its nodes loaded.
-    identity
-        The identity of each node, by name; with the CPUs that the run used there.
-    load
-        The largest load of any of its nodes while the program ran; None if it was not noted.
-    seconds
-        Wall time of the program on the first node, s; of all repetitions together.
-    repetitions
-        Number of times that the program was started; each value is their median.
-    reference
-        ``held`` if native values were compared with absolute references, else ``none``.
-    """
+    """One run of one check on one side."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-run/1"] = Field(alias="schema", default="virtqual-run/1")
+    #: Name of the check and its parameters without the sample, e.g. ``lammps %problem=lj``.
     check: str
     pair: int = Field(ge=0)
+    #: The turn of its pair: pairs of one turn are on places of their own. None: the pair is a turn.
     turn: int | None = None
     side: Literal["native", "virtual"]
+    #: Seconds since the epoch by the clock that `clock` names.
     start: FiniteFloat
     end: FiniteFloat
     clock: str
+    #: Id of the scheduler's job.
     job: str
     nodes: tuple[Name, ...]
+    #: The machine of each node, as the system file states it; without unknown machines.
     hosts: dict[Name, HostName] = {}
     results: tuple[Result, ...]
     answers: tuple[Answer, ...] = ()
+    #: SHA-256 by name of inputs that were downloaded.
     inputs: dict[str, str] = {}
+    #: Share of the program's time in communication, 0 to 1, by its own account or its profiler's, or why that
+    #: is not observable; None if the check does not measure it.
     communication: Share | NotObservable | None = None
+    #: The program and its libraries as each node loaded them.
     software: tuple[LoadedSoftware, ...] = ()
+    #: The identity of each node, by name; with the CPUs that the run used there.
     identity: dict[str, Identity] = {}
+    #: The largest load of any of its nodes while the program ran; None if it was not noted.
     load: Load | None = None
+    #: Wall time of the program on the first node, of all repetitions together.
     seconds: FiniteFloat
+    #: Number of times that the program was started; each value is their median.
     repetitions: int = Field(default=1, ge=1)
     stack: str
     stack_hash: str
+    #: ``held`` if native values were compared with absolute references.
     reference: Literal["held", "none"]
 
     def dump(self) -> str:

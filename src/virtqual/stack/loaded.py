@@ -68,7 +68,7 @@ class LoadedSoftware(BaseModel):
     says: dict[str, str]
     coretype: str  # OPENBLAS_CORETYPE, empty if unset
     cpu: frozenset[str]  # features by which libraries choose their code
-    environment: dict[str, str] | None = None  # of libraries and the linker; absent in older records
+    environment: dict[str, str] = {}  # of libraries and the linker, and the loaded modules
 
     @field_serializer("cpu")
     def _sort(self, cpu: frozenset[str]) -> list[str]:
@@ -180,10 +180,8 @@ def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDi
         if checksums[0] != checksums[1]:
             add("software", name, *map(str, files))
     add("software", "OPENBLAS_CORETYPE", *(node.coretype or "unset" for node in nodes))
-    environments = [node.environment for node in nodes if node.environment is not None]
-    if len(environments) == len(nodes):
-        for name in sorted(set[str]().union(*environments)):
-            add("software", name, *(environment.get(name, "unset") for environment in environments))
+    for name in sorted({name for node in nodes for name in node.environment}):
+        add("software", name, *(node.environment.get(name, "unset") for node in nodes))
     features = (reference.cpu - other.cpu, other.cpu - reference.cpu)
     add("processor", "CPU features", *(" ".join(sorted(own)) or "no other" for own in features))
     return differences
