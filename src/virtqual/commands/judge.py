@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,8 @@ def command(
 def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
     """Return the names of the sessions of a file, and what is said of each."""
     name = allowed.hypervisor_class
+    # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
+    gc.disable()
     with _progress() as say:
         say(f"reading {file}")
         measured = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
@@ -74,6 +77,8 @@ def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list
             return list(measured), judge_sessions(cases, hypervisor_class=chosen)
         except BudgetError as error:
             raise UsageError(f"{file}: {error}") from error
+        finally:
+            gc.enable()
 
 
 def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) -> Allowed:
