@@ -14,6 +14,7 @@ from virtqual.qualify import plan
 from virtqual.session.session import Request
 from virtqual.verdict import Case, Outcome, Prior
 from virtqual.verdict.budget import Budget
+from virtqual.verdict.session import Need
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,26 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
     assert seconds(tags=("app",)) == 5 + 2 * (101 + 101)
     assert seconds() == 5 + 2 * (8 + 8 + 101 + 101)
     assert seconds(names=("never_run",)) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "failed", "reason"),
+    [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
+)
+def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
+    notes = []
+    result = SimpleNamespace(series="lammps_loop_time@lj")
+    session = SimpleNamespace(
+        runs=[SimpleNamespace(check="lj", results=[result])],
+        failures=[SimpleNamespace(check=check) for check in failed],
+        rounds=(1,),
+    )
+    job = SimpleNamespace(
+        request=Request(system="site"),
+        log=SimpleNamespace(directory=tmp_path),
+        screen=SimpleNamespace(note=notes.append),
+    )
+    needs = (Need(result.series, first, first + 3),)
+    judged = SimpleNamespace(verdict=SimpleNamespace(needs=needs))
+    assert plan.plan_next_rounds(job, session, judged) == []
+    assert notes == [f"no more pairs, although undecided: lj ({reason})"]

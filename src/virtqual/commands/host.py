@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -41,26 +42,22 @@ def command(
     if script:
         typer.echo(kvm_host.script(), nl=False)
         return
-    fields: hosts.Fields = {}
-    given = {"--from": gathered, "libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
-    source = [name for name, file in given.items() if file] + (["this machine"] if here else [])
-    if not source:
+    sources: tuple[tuple[str, Path | None, Callable[[str], hosts.Fields]], ...] = (
+        ("--from", gathered, lambda text: kvm_host.of_script(gather.parse(text), vm)),
+        ("libvirt", libvirt, hosts.of_libvirt),
+        ("QEMU", qemu, lambda text: hosts.of_qemu(text.rstrip("\0").split("\0"))),
+        (".vmx", vmx, hosts.of_vmx),
+        ("esxcli", esxcli, hosts.of_esxcli),
+    )
+    names = [name for name, file, _ in sources if file] + ["this machine"] * here
+    if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
     if here and gathered:
         raise UsageError("--here and --from: give one of them")
     if vm and not (here or gathered):
         raise UsageError("--vm names a VM of what --here or --from say")
-    if here or gathered:
-        if gathered:
-            fields |= read_with(lambda text: kvm_host.of_script(gather.parse(text), vm), gathered)
-        else:
-            fields |= kvm_host.of_script(gather.here(kvm_host.script()), vm)
-    if libvirt:
-        fields |= read_with(hosts.of_libvirt, libvirt)
-    if qemu:
-        fields |= read_with(lambda text: hosts.of_qemu(text.rstrip("\0").split("\0")), qemu)
-    if vmx:
-        fields |= read_with(hosts.of_vmx, vmx)
-    if esxcli:
-        fields |= read_with(hosts.of_esxcli, esxcli)
-    typer.echo(hosts.write(hosts.of(fields, " and ".join(source))), nl=False)
+    fields = kvm_host.of_script(gather.here(kvm_host.script()), vm) if here else {}
+    for _, file, parse in sources:
+        if file:
+            fields |= read_with(parse, file)
+    typer.echo(hosts.write(hosts.of(fields, " and ".join(names))), nl=False)

@@ -43,9 +43,6 @@ def command(
     gathered: Annotated[
         Path | None, typer.Option("--from", help="what --script printed on another node", metavar="FILE")
     ] = None,
-    look: Annotated[
-        Path | None, typer.Option("--look", help="the former name of --from", metavar="FILE", hidden=True)
-    ] = None,
     root: Annotated[
         Path | None, typer.Option(help="directory that holds a node's /proc and /sys", metavar="DIR")
     ] = None,
@@ -61,7 +58,6 @@ def command(
     if script:
         typer.echo(gather.script(), nl=False)
         return
-    gathered = gathered or look
     if gathered and root:
         raise UsageError("--from and --root: give one of them")
     if gathered:

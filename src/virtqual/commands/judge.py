@@ -1,4 +1,4 @@
-"""`virtqual judge`: pairs that anybody measured, judged by the code that judges sessions."""
+"""`virtqual judge`: pairs that another harness measured, judged by the code that judges sessions."""
 
 from __future__ import annotations
 

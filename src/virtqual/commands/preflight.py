@@ -40,19 +40,19 @@ def command(
     Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be
     examined.
     """
-    chosen, findings, said = _findings(tuple(what or ()), system, hypervisor_class)
+    chosen, findings, canaries = _findings(tuple(what or ()), system, hypervisor_class)
     refused = any(finding.action == "refuse" for finding in findings)
     if as_json:
         plain = {
             name: [item.model_dump(mode="json") for item in items]
-            for name, items in (("findings", findings), ("canaries", said))
+            for name, items in (("findings", findings), ("canaries", canaries))
         }
         typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
     else:
         console = verbatim()
         report.show(findings, console)
-        report.show_canaries(said, console)
-        report.explain_claims(findings, said, console)
+        report.show_canaries(canaries, console)
+        report.explain_claims(findings, canaries, console)
         console.print(Text(report.conclusion(findings, chosen), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)
@@ -61,15 +61,15 @@ def command(
 def _findings(
     what: tuple[str, ...], system: str, chosen: str
 ) -> tuple[str, Sequence[Finding], Sequence[Canary]]:
-    """Return the class, what was found, and for a session what its measurements themselves say."""
+    """Return the class, the findings, and for a session its canaries."""
     if bool(what) == bool(system) or len(what) > 2:
         raise UsageError("name two identity files, or one session, or --system")
     if system:
         from virtqual.site.configuration import load_system
 
-        asked = load_system(system)
-        chosen = _class(chosen or asked.virtual.hypervisor_class)
-        native, virtual = (partitions.probe_node(asked, side) for side in ("native", "virtual"))
+        loaded = load_system(system)
+        chosen = _class(chosen or loaded.virtual.hypervisor_class)
+        native, virtual = (partitions.probe_node(loaded, side) for side in ("native", "virtual"))
         return chosen, compare(native, virtual, judge.policy(), chosen), ()
     if len(what) == 1:
         session = store.load(store.find(what[0], paths.sessions()))

@@ -33,7 +33,7 @@ def recorded(path: Path, references: References, policy: Policy, *, survey: bool
     references, policy
         By which its runs are admitted.
     survey
-        Take native runs alone, whatever their virtual peers were.
+        Take native runs alone, even if their virtual peers are not admitted.
 
     Raises
     ------
@@ -97,15 +97,15 @@ def command(
     shown.
     """
     directory = references or paths.references()
-    known = load_references(directory)
-    policy = load_policy(directory / "preflight.yaml", known)
+    reviewed = load_references(directory)
+    policy = load_policy(directory / "preflight.yaml", reviewed)
     stored = [store.find(name, paths.sessions()) for name in sessions]
-    found = [recorded(path, known, policy, survey=hosts) for path in stored]
+    records = [recorded(path, reviewed, policy, survey=hosts) for path in stored]
     if hosts:
-        proposals = propose_hosts(found, directory / "systems", carrying_vms(found[0].system))
+        proposals = propose_hosts(records, directory / "systems", carrying_vms(records[0].system))
     else:
-        proposals = propose(found, directory / "systems", false_alarms)
-    for note in dict.fromkeys(note for session in found for note in session.left_out):
+        proposals = propose(records, directory / "systems", false_alarms)
+    for note in dict.fromkeys(note for session in records for note in session.left_out):
         typer.echo(printable(f"# {note}"), err=True)
     show(proposals, write)
 

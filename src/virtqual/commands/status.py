@@ -66,17 +66,16 @@ def command(
         codes.append(UNDECIDED)
     if notify and settings and readable:
         due = find_notices(readable, expected=expected, now=now)
-        spans = {place: _span(nights) for place, nights in group_by_place(readable)}
+        # A place is followed from its first night to the last that has an answer.
+        spans = {
+            place: (nights[0].created, ([n for n in nights if n.answered] or nights)[-1].created)
+            for place, nights in group_by_place(readable)
+        }
         sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
         console.print(f"{pluralize(sent, 'notice')} sent")
         if failures:
             raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
     raise typer.Exit(max(codes, key=CODE_ORDER.index))
-
-
-def _span(nights: Sequence[Summary]) -> outbox.Span:
-    answered = [night for night in nights if night.answered]
-    return nights[0].created, (answered or nights)[-1].created
 
 
 def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:

@@ -43,24 +43,36 @@ def look_schedule(request: Request) -> tuple[int, ...]:
 
 
 def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> list[Round]:
-    """Return the rounds that bring the pairs that are still needed, checks with the same need together."""
+    """Return the rounds that bring the pairs that are still needed, checks with the same need together.
+
+    Says why it leaves out what is needed, once no round is left.
+    """
     if judged.verdict is None:
         return []
     checks, rotations = checks_of(session.runs), _rotations(job)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
+    left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
         rotation = rotations[check]
-        # A check that failed outright would fail again, and its pairs cannot be judged any further.
-        if check in failed or not rotation.places:
+        if check in failed:
+            # It would fail again, and its pairs cannot be judged any further.
+            left_out[check] = "a run of it failed"
+            continue
+        if not rotation.places:
+            left_out[check] = "it takes more nodes than are left"
             continue
         first = math.ceil(need.first / rotation.width)
         last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
         if last >= job.request.max_pairs * 2:
+            left_out[check] = "too many of its pairs do not count"
             continue
         earlier_first, earlier_last = ranges.get(check, (first, last))
         ranges[check] = (min(first, earlier_first), max(last, earlier_last))
+    if left_out and not ranges:
+        reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
+        job.screen.note(f"no more pairs, although undecided: {reasons}")
     return _make_rounds(session, ranges)
 
 

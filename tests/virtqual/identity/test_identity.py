@@ -177,12 +177,6 @@ def test_the_command_shows_80_columns_and_every_reason():
         assert word in done.output
 
 
-def test_the_former_name_of_an_option_still_works():
-    old, new = (run(option, FAULTS / "guest.look", "--json") for option in ("--look", "--from"))
-    assert (old.exit_code, old.output) == (0, new.output)
-    assert "--look" not in run("--help").output
-
-
 def test_the_command_says_what_is_wrong(tmp_path):
     for arguments, code, says in (
         (["--from", tmp_path / "no"], 2, "cannot be read"),
