@@ -1,4 +1,4 @@
-"""A session for programs: every sample as CSV, the verdicts as Markdown and as metrics of Prometheus."""
+"""A session in forms for programs: every sample as CSV, verdicts as Markdown and as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from typing import TypeAlias
 
 from virtqual.files.wording import printable
 from virtqual.references import project_references
@@ -20,6 +19,9 @@ from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.outcome import format_ratio, format_value
 from virtqual.verdict.pairs import SIDES
+
+#: Labels and value.
+_Sample: TypeAlias = tuple[dict[str, str], float]
 
 
 def csv_of(session: Session) -> str:
@@ -37,12 +39,12 @@ def csv_of(session: Session) -> str:
                 run = getattr(pair, side)
                 if run is None:
                     continue
-                when = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
-                where = tuple(map(_cell, (run.node, run.host, run.boot)))
+                times = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
+                places = tuple(map(_cell, (run.node, run.host, run.boot)))
+                is_refused = run.refused or checks[series.id] in admitted.refused
                 for size, value in zip(series.points or ("",), run.values, strict=True):
-                    shown = "nan" if run.refused or checks[series.id] in admitted.refused else repr(value)
-                    what = (name, metric.name, setting, size, unit, metric.better)
-                    table.writerow((*what, pair.number, side, shown, *when, *where))
+                    columns = (name, metric.name, setting, size, unit, metric.better, pair.number, side)
+                    table.writerow((*columns, "nan" if is_refused else repr(value), *times, *places))
     return file.getvalue()
 
 
@@ -54,75 +56,79 @@ def _cell(text: str) -> str:
 def markdown_of(session: Session) -> str:
     """Return the answer and the table of verdicts, the worst first, as a merge request shows them."""
     order = list(Outcome)
-    rows = sorted(session.verdicts, key=lambda one: (one.passes, order.index(one.outcome)))
-    about = f"Session `{printable(session.session).replace('`', '')}`, system {_plain(session.system)}."
-    lines = [f"**{_plain(session.outcome)}**: {_plain(session.message)}", ""]
-    lines += [f"Qualified: {_plain(session.qualified)}. {about}", ""]
-    if rows:
+    verdicts = sorted(session.verdicts, key=lambda verdict: (verdict.passes, order.index(verdict.outcome)))
+    about = f"Session `{printable(session.session).replace('`', '')}`, system {_escape(session.system)}."
+    lines = [f"**{_escape(session.outcome)}**: {_escape(session.message)}", ""]
+    lines += [f"Qualified: {_escape(session.qualified)}. {about}", ""]
+    if verdicts:
         lines += ["| metric | native | virtual | unit | virtual/native | budget | verdict | pairs |"]
         lines += ["|---|---:|---:|---|---:|---|---|---:|"]
-        lines += [_line(one) for one in rows]
-    lines += [
-        f"- {_plain(one.message)}" for one in rows if not one.passes and one.outcome is not Outcome.BASELINE
-    ]
+        lines += [_format_row(verdict) for verdict in verdicts]
+    for verdict in verdicts:
+        if not verdict.passes and verdict.outcome is not Outcome.BASELINE:
+            lines.append(f"- {_escape(verdict.message)}")
     return "\n".join(lines) + "\n"
 
 
-def _line(one: Verdict) -> str:
-    estimate = one.estimate
+def _format_row(verdict: Verdict) -> str:
+    estimate = verdict.estimate
     ratio = format_ratio(estimate.ratio) if estimate else "-"
     if estimate and estimate.bounds:
         ratio += f" ({estimate.bounds})"
-    values = ("-" if value is None else format_value(value) for value in (one.native, one.virtual))
-    waived = " waived" if one.waived else ""
-    cells = (one.name, *values, one.unit, ratio, one.budget, one.outcome.value + waived, str(one.pairs))
-    return f"| {' | '.join(map(_plain, cells))} |"
+    values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
+    waived = " waived" if verdict.waived else ""
+    outcome = verdict.outcome.value + waived
+    cells = (verdict.name, *values, verdict.unit, ratio, verdict.budget, outcome, str(verdict.pairs))
+    return f"| {' | '.join(map(_escape, cells))} |"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", printable(" ".join(text.split())))
 
 
 def metrics_of(session: Session) -> str:
     """Return what node_exporter's textfile collector reads; a number that does not exist has no line."""
-    registry = CollectorRegistry()
     of_session = {"system": session.system, "class": session.hypervisor_class, "build": session.build}
-
-    def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"virtqual_{name}", text, [*of_session, *labels], registry=registry)
-
-    gauge("exit_code", "Exit code of the last session (docs/exit-codes.md).").labels(**of_session).set(
-        session.exit_code
-    )
-    gauge("session_timestamp_seconds", "When the last session began.").labels(**of_session).set(
-        datetime.fromisoformat(session.created).timestamp()
-    )
-    outcome = gauge("verdicts", "Verdicts of the last session by outcome.", "outcome")
-    for one in Outcome:
-        outcome.labels(**of_session, outcome=one.value).set(session.all_outcomes.get(one.value, 0))
-    of_metric = ("metric", "setting", "gate")
-    within = gauge(
-        "within", "Whether a metric is within its budget, or its overhead accepted by a waiver.", *of_metric
-    )
-    log = gauge(
-        "cost_log",
-        "What was judged: ln(virtual/native), positive where virtual is worse.",
-        *of_metric,
-        "bound",
-    )
+    began = datetime.fromisoformat(session.created).timestamp()
+    outcomes: list[_Sample] = [
+        ({"outcome": outcome.value}, session.all_outcomes.get(outcome.value, 0)) for outcome in Outcome
+    ]
+    passes: list[_Sample] = []
+    costs: list[_Sample] = []
     for verdict in session.verdicts:
-        labels = {**of_session, "metric": verdict.metric, "setting": verdict.setting, "gate": verdict.gate}
-        within.labels(**labels).set(verdict.passes)
+        of_metric = {"metric": verdict.metric, "setting": verdict.setting, "gate": verdict.gate}
+        passes.append((of_metric, verdict.passes))
         if judged := verdict.judged:
             for bound, value in (("estimate", judged.log), ("lower", judged.lower), ("upper", judged.upper)):
                 if value is not None:
-                    log.labels(**labels, bound=bound).set(value)
-    return generate_latest(registry).decode()
+                    costs.append(({**of_metric, "bound": bound}, value))
+    gauges: tuple[tuple[str, str, list[_Sample]], ...] = (
+        ("exit_code", "Exit code of the last session (docs/exit-codes.md).", [({}, session.exit_code)]),
+        ("session_timestamp_seconds", "When the last session began.", [({}, began)]),
+        ("verdicts", "Verdicts of the last session by outcome.", outcomes),
+        ("within", "Whether a metric is within its budget, or its overhead accepted by a waiver.", passes),
+        ("cost_log", "The judged ln(virtual/native), positive if virtual is worse.", costs),
+    )
+    return "".join(_format_gauge(name, text, samples, of_session) for name, text, samples in gauges)
+
+
+def _format_gauge(
+    name: str, description: str, samples: Iterable[_Sample], common_labels: dict[str, str]
+) -> str:
+    """Return a gauge in the text format of Prometheus."""
+    lines = [f"# HELP virtqual_{name} {description}", f"# TYPE virtqual_{name} gauge"]
+    for labels, value in samples:
+        pairs = []
+        for key, text in (common_labels | labels).items():
+            escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+            pairs.append(f'{key}="{escaped}"')
+        lines.append(f"virtqual_{name}{{{','.join(pairs)}}} {float(value)!r}")
+    return "\n".join(lines) + "\n"
 
 
 def json_of(session: Session) -> str:
-    """Return everything that the log tells, with every run."""
+    """Return the whole session, with every run."""
     return session.model_dump_json(by_alias=True, indent=1) + "\n"
 
 

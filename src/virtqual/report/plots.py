@@ -1,8 +1,7 @@
-"""Plots as numbers: where their marks and lines lie, which the templates draw as SVG.
+"""Plots as numbers: the places of their marks and lines, which the templates draw as SVG.
 
-They are drawn here because a plotting library writes 20 to 60 KB for what is 2 KB so, of which there are
-hundreds in a report.  What is compared is drawn as a cost: ln(virtual/native), its sign by the metric's
-direction, so that worse is to the right, or above, in all of them.
+A plotting library writes 20 to 60 KB for each of the hundreds of plots of a report; these have 2 KB. Compared
+values are drawn as a cost: ln(virtual/native), signed so that worse is to the right, or above.
 """
 
 from __future__ import annotations
@@ -15,14 +14,18 @@ from itertools import groupby
 from virtqual.verdict import Verdict
 from virtqual.verdict.outcome import format_value
 
-#: Ratios at which an axis may have ticks, the finest first: so much apart near 1, or of so many each decade.
-_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-_DECADES = ((1.0, 2.0, 5.0), (1.0,))
+#: Steps of ratios at which an axis may have ticks, the finest first.
+_RATIO_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+#: Ticks of each decade of a long axis, the finest first.
+_DECADE_TICKS = ((1.0, 2.0, 5.0), (1.0,))
+#: Height of half of the interval that a dot's error bar shows, in standard errors.
+_ERROR_BAR_SIGMAS = 2
+MAX_COURSE_TICKS = 24
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A tick of an axis: where it lies, and its text."""
+    """A tick of an axis: its place and its text."""
 
     at: float
     text: str
@@ -37,85 +40,83 @@ class Scale:
     first: float
     last: float
 
-    def at(self, value: float) -> float:
-        """Return where a value lies; one that is off the axis lies at its end."""
+    def place(self, value: float) -> float:
+        """Return the place of a value; a value off the axis lies at its end."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return round(self.first + share * (self.last - self.first), 1)
 
 
-def scale_of(values: Iterable[float], first: float, last: float, least: float = 0.02) -> Scale:
-    """Return an axis on which all finite values lie, with some room; of `least` width."""
-    known = [value for value in values if math.isfinite(value)] or [0.0]
-    low, high = min(known), max(known)
-    room = max(0.04 * (high - low), (least - (high - low)) / 2, 1e-9)
+def make_scale(values: Iterable[float], first: float, last: float, min_width: float = 0.02) -> Scale:
+    """Return an axis on which all finite values lie, with some room."""
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(finite), max(finite)
+    room = max(0.04 * (high - low), (min_width - (high - low)) / 2, 1e-9)
     return Scale(low - room, high + room, first, last)
 
 
-def ratios(scale: Scale, most: int) -> list[Tick]:
-    """Return ticks of an axis of logarithms at round ratios, `most` of them at most.
+def make_ratio_ticks(scale: Scale, max_ticks: int) -> list[Tick]:
+    """Return ticks of an axis of logarithms at round ratios.
 
     Examples
     --------
-    >>> [tick.text for tick in ratios(Scale(math.log(0.93), math.log(1.21), 0, 100), 5)]
+    >>> [tick.text for tick in make_ratio_ticks(Scale(math.log(0.93), math.log(1.21), 0, 100), 5)]
     ['1', '1.1', '1.2']
-    >>> [tick.text for tick in ratios(Scale(math.log(0.5), math.log(90), 0, 100), 6)]
+    >>> [tick.text for tick in make_ratio_ticks(Scale(math.log(0.5), math.log(90), 0, 100), 6)]
     ['1', '10']
     """
     low, high = math.exp(scale.low), math.exp(scale.high)
-    found: list[float] = []
-    for step in _STEPS:
+    ratios: list[float] = []
+    for step in _RATIO_STEPS:
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most:
-            found = [count * step for count in range(first, last + 1)]
+        if last - first < max_ticks:
+            ratios = [count * step for count in range(first, last + 1)]
             break
     # Even steps crowd at one end of a long axis.
-    if not found or high / low > 4:
-        found = _in_decades(low, high, most)
-    return [Tick(scale.at(math.log(one)), f"{one:.4g}") for one in found if one > 0]
+    if not ratios or high / low > 4:
+        ratios = _divide_decades(low, high, max_ticks)
+    return [Tick(scale.place(math.log(ratio)), f"{ratio:.4g}") for ratio in ratios if ratio > 0]
 
 
-def _in_decades(low: float, high: float, most: int) -> list[float]:
+def _divide_decades(low: float, high: float, max_ticks: int) -> list[float]:
+    """Return round values from `low` to `high`, so many at most."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for each in _DECADES:
-        found = [m * 10.0**power for power in powers for m in each if low <= m * 10.0**power <= high]
-        if len(found) <= most:
-            return found
-    step = math.ceil(len(found) / most)
-    return found[::step]
+    values: list[float] = []
+    for factors in _DECADE_TICKS:
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        values = [value for value in values if low <= value <= high]
+        if len(values) <= max_ticks:
+            return values
+    return values[:: math.ceil(len(values) / max_ticks)]
 
 
-def values(scale: Scale, most: int) -> list[Tick]:
-    """Return ticks of an axis of logarithms of any values, at 1, 2 and 5 times powers of ten."""
-    found = _in_decades(math.exp(scale.low), math.exp(scale.high), most)
-    if len(found) < 2:
-        # Less than a decade: its ends say how much.
-        found = [math.exp(scale.low), math.exp(scale.high)]
-    return [Tick(scale.at(math.log(one)), format_value(one)) for one in found]
+def _make_value_ticks(scale: Scale, max_ticks: int) -> list[Tick]:
+    """Return ticks of an axis of logarithms of values, at 1, 2 and 5 times powers of ten."""
+    low, high = math.exp(scale.low), math.exp(scale.high)
+    values = _divide_decades(low, high, max_ticks)
+    if len(values) < 2:
+        # The axis has less than a decade: its ends are shown.
+        values = [low, high]
+    return [Tick(scale.place(math.log(value)), format_value(value)) for value in values]
 
 
-def sizes(points: Sequence[float], scale: Scale, most: int) -> list[Tick]:
-    """Return ticks at some of a curve's sizes; bytes in their binary multiples where they are such."""
-    step = math.ceil(len(points) / most)
-    return [Tick(scale.at(_size(point)), _binary(point)) for point in points[::step]]
-
-
-def _size(point: float) -> float:
-    # A size of nothing has a place before that of 1.
-    return math.log2(point) if point > 0 else -1.0
-
-
-def _binary(size: float) -> str:
+def _format_size(size: float) -> str:
+    """Return a size in binary multiples if it is one."""
     for power, name in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
         if size >= power and size % power == 0:
             return f"{size // power:g}{name}"
     return f"{size:g}"
 
 
+def _size_log(size: float) -> float:
+    # Size 0 has a place before that of 1.
+    return math.log2(size) if size > 0 else -1.0
+
+
 @dataclass(frozen=True)
 class Bar:
-    """One metric among the others: estimate, interval, budget, and the smallest overhead that would be OVER.
+    """One metric among others: estimate, interval, budget, and the smallest overhead that would be OVER.
 
-    Where an end of the interval is off the axis, it is at the axis' end, and `open_left` or `open_right`.
+    An end of the interval that is off the axis lies at its end, and `open_left` or `open_right` is set.
     """
 
     dot: float
@@ -137,43 +138,47 @@ class Forest:
     none: float
 
 
-def forest(verdicts: Sequence[Verdict | None], width: float) -> Forest:
+def draw_forest(verdicts: Sequence[Verdict | None], width: float) -> Forest:
     """Return the bars of verdicts; the axis covers all estimates and budgets, not all intervals."""
     middle, ends = [0.0], []
     for verdict in verdicts:
         if verdict and (estimate := verdict.estimate):
-            places = (estimate.log, verdict.limit, _sum(verdict.limit, verdict.margin))
+            places = (estimate.log, verdict.limit, _add(verdict.limit, verdict.margin))
             middle += [place for place in places if place is not None]
             ends += [end for end in (estimate.lower, estimate.upper) if end is not None]
     low, high = min(middle), max(middle)
-    # Ends of intervals up to half of that distance beyond it.
+    # The axis shows ends of intervals up to half of that distance beyond it.
     reach = max(high - low, 0.05) / 2
     ends = [end for end in ends if low - reach <= end <= high + reach]
-    scale = scale_of([*middle, *ends], 8, width - 8)
-    return Forest(ratios(scale, 7), [_bar(verdict, scale) for verdict in verdicts], scale.at(0.0))
+    scale = make_scale([*middle, *ends], 8, width - 8)
+    return Forest(make_ratio_ticks(scale, 7), [_make_bar(v, scale) for v in verdicts], scale.place(0.0))
 
 
-def _bar(verdict: Verdict | None, scale: Scale) -> Bar | None:
+def _make_bar(verdict: Verdict | None, scale: Scale) -> Bar | None:
     if verdict is None or verdict.estimate is None:
         return None
-    estimate, limit, seen = verdict.estimate, verdict.limit, verdict.smallest_over
+    estimate, smallest_over = verdict.estimate, verdict.smallest_over
     lower = -math.inf if estimate.lower is None else estimate.lower
     upper = math.inf if estimate.upper is None else estimate.upper
-    margin = _sum(limit, verdict.margin)
+    is_off_axis = smallest_over is not None and smallest_over > scale.high
     return Bar(
-        dot=scale.at(estimate.log),
-        left=scale.at(lower),
-        right=scale.at(upper),
+        dot=scale.place(estimate.log),
+        left=scale.place(lower),
+        right=scale.place(upper),
         open_left=lower < scale.low,
         open_right=upper > scale.high,
-        budget=None if limit is None else scale.at(limit),
-        margin=None if margin is None else scale.at(margin),
-        seen=None if seen is None or seen > scale.high else scale.at(seen),
+        budget=_place(scale, verdict.limit),
+        margin=_place(scale, _add(verdict.limit, verdict.margin)),
+        seen=None if is_off_axis else _place(scale, smallest_over),
     )
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _place(scale: Scale, value: float | None) -> float | None:
+    return None if value is None else scale.place(value)
+
+
+def _add(limit: float | None, margin: float | None) -> float | None:
+    return None if limit is None or margin is None else limit + margin
 
 
 #: Outlines of marks around a place: a triangle up or down, and a cross.
@@ -186,7 +191,7 @@ _MARKS: dict[str, Callable[[float, float], str]] = {
 
 @dataclass(frozen=True)
 class Dots:
-    """The pairs of a metric in the order of time; `marks` are the outlines of all marks of a name."""
+    """The pairs of a metric in the order of time; `marks` are the outlines of all marks by name."""
 
     ticks: list[Tick]
     marks: dict[str, str]
@@ -195,7 +200,7 @@ class Dots:
     mean: float | None
 
 
-def dots(
+def draw_dots(
     pairs: Sequence[tuple[float | None, str]],
     width: float,
     height: float,
@@ -209,27 +214,22 @@ def dots(
     Parameters
     ----------
     pairs
-        The logarithm of each pair's cost, None where it has none, and the name of its mark.
+        The logarithm of each pair's cost, None if it has none, and the name of its mark.
     log, limit, margin
-        Estimate, budget and margin, which are drawn as lines; None where there is none.
+        Estimate, budget and margin, which are drawn as lines.
     """
-    most = _sum(limit, margin)
-    lines = [x for x in (0.0, log, limit, most) if x is not None]
-    known = [cost for cost, _ in pairs if cost is not None]
+    end = _add(limit, margin)
+    lines = [value for value in (0.0, log, limit, end) if value is not None]
+    costs = [cost for cost, _ in pairs if cost is not None]
     # Worse is above.
-    scale = scale_of([*lines, *known], height - 8, 8)
+    scale = make_scale([*lines, *costs], height - 8, 8)
     step = width / max(len(pairs), 1)
     marks: dict[str, str] = {}
-    for place, (cost, mark) in enumerate(pairs):
-        x, y = round((place + 0.5) * step, 1), height - 5 if cost is None else scale.at(cost)
+    for index, (cost, mark) in enumerate(pairs):
+        x, y = round((index + 0.5) * step, 1), height - 5 if cost is None else scale.place(cost)
         marks[mark] = marks.get(mark, "") + _MARKS[mark](x, y)
-    return Dots(
-        ratios(scale, 5),
-        marks,
-        None if limit is None else scale.at(limit),
-        None if most is None else scale.at(most),
-        None if log is None else scale.at(log),
-    )
+    ticks = make_ratio_ticks(scale, 5)
+    return Dots(ticks, marks, _place(scale, limit), _place(scale, end), _place(scale, log))
 
 
 @dataclass(frozen=True)
@@ -254,26 +254,23 @@ class Curves:
 Band = tuple[str, Sequence[float], Sequence[tuple[float, float, float]]]
 
 
-def curves(bands: Sequence[Band], width: float, height: float, *, of_ratios: bool = False) -> Curves:
-    """Return curves over all their sizes; with `of_ratios` their ticks are at round ratios."""
-    points = sorted({point for _, sizes_of, _ in bands for point in sizes_of})
-    x = scale_of([_size(point) for point in points], 6, width - 6)
-    y = scale_of([value for _, _, rows in bands for row in rows for value in row], height - 6, 6)
+def draw_curves(bands: Sequence[Band], width: float, height: float, *, has_ratios: bool = False) -> Curves:
+    """Return curves over all their sizes, with ticks at round ratios or at round values."""
+    all_sizes = sorted({size for _, sizes, _ in bands for size in sizes})
+    x = make_scale([_size_log(size) for size in all_sizes], 6, width - 6)
+    y = make_scale([value for _, _, rows in bands for row in rows for value in row], height - 6, 6)
     lines = []
-    for name, sizes_of, rows in bands:
-        places = [(x.at(_size(p)), *(y.at(v) for v in row)) for p, row in zip(sizes_of, rows, strict=True)]
-        above = [f"{at:g},{high:g}" for at, _, _, high in places]
-        below = [f"{at:g},{low:g}" for at, _, low, _ in places]
-        # Where a curve has no width there is nothing to shade.
-        wide = any(low != high for _, low, high in rows)
-        lines.append(
-            Line(
-                name,
-                " ".join(f"{at:g},{mid:g}" for at, mid, _, _ in places),
-                " ".join(above + below[::-1]) if wide else "",
-            )
+    for name, sizes, rows in bands:
+        places = [x.place(_size_log(size)) for size in sizes]
+        middle, below, above = (
+            [f"{at:g},{y.place(row[index]):g}" for at, row in zip(places, rows, strict=True)]
+            for index in range(3)
         )
-    return Curves(sizes(points, x, 8), ratios(y, 5) if of_ratios else values(y, 5), lines)
+        has_band = any(low != high for _, low, high in rows)
+        lines.append(Line(name, " ".join(middle), " ".join(above + below[::-1]) if has_band else ""))
+    shown_sizes = all_sizes[:: math.ceil(len(all_sizes) / 8)]
+    x_ticks = [Tick(x.place(_size_log(size)), _format_size(size)) for size in shown_sizes]
+    return Curves(x_ticks, make_ratio_ticks(y, 5) if has_ratios else _make_value_ticks(y, 5), lines)
 
 
 @dataclass(frozen=True)
@@ -288,7 +285,7 @@ class Course:
     steps: str
 
 
-def course(
+def draw_course(
     values: Sequence[tuple[int, float, float]], steps: Sequence[int], width: float, height: float
 ) -> Course:
     """Return the course of a metric.
@@ -300,27 +297,26 @@ def course(
     steps
         Numbers of the first values after a step.
     """
-    y = scale_of([0.0, *(log + k * error for _, log, error in values for k in (-2, 2))], height - 6, 6)
+    bars = [(log - _ERROR_BAR_SIGMAS * error, log + _ERROR_BAR_SIGMAS * error) for _, log, error in values]
+    y = make_scale([0.0, *(end for bar in bars for end in bar)], height - 6, 6)
     step = width / len(values)
-    at = [round((place + 0.5) * step, 1) for place in range(len(values))]
-    groups = [(build, [*places]) for build, places in groupby(range(len(values)), key=lambda i: values[i][0])]
-    shades = [
-        f"M{places[0] * step:.1f} 0h{len(places) * step:.1f}V{height:g}h{-len(places) * step:.1f}z"
-        for build, places in groups
-        if build % 2
-    ]
-    every = math.ceil(len(groups) / 24)
+    dots, errors = "", ""
+    for index, ((_, log, _), (low, high)) in enumerate(zip(values, bars, strict=True)):
+        x = round((index + 0.5) * step, 1)
+        dots += f"M{x:g} {y.place(log):g}h0"
+        errors += f"M{x:g} {y.place(low):g}V{y.place(high):g}"
+    ticks, shades, begin = [], "", 0
+    for build, group in groupby(number for number, _, _ in values):
+        count = len(list(group))
+        if build % 2:
+            shades += f"M{begin * step:.1f} 0h{count * step:.1f}V{height:g}h{-count * step:.1f}z"
+        ticks.append(Tick(round((begin + count / 2) * step, 1), str(build + 1)))
+        begin += count
     return Course(
-        [
-            Tick(round((places[0] + len(places) / 2) * step, 1), str(build + 1))
-            for build, places in groups[::every]
-        ],
-        ratios(y, 5),
-        "".join(f"M{x:g} {y.at(log):g}h0" for x, (_, log, _) in zip(at, values, strict=True)),
-        "".join(
-            f"M{x:g} {y.at(log - 2 * error):g}V{y.at(log + 2 * error):g}"
-            for x, (_, log, error) in zip(at, values, strict=True)
-        ),
-        "".join(shades),
-        "".join(f"M{place * step:.1f} 0V{height:g}" for place in steps),
+        x=ticks[:: math.ceil(len(ticks) / MAX_COURSE_TICKS)],
+        y=make_ratio_ticks(y, 5),
+        dots=dots,
+        errors=errors,
+        shades=shades,
+        steps="".join(f"M{at * step:.1f} 0V{height:g}" for at in steps),
     )

@@ -34,7 +34,7 @@ _STYLE = {
 }
 
 
-#: A session from elsewhere may hold megabytes of text, over which a terminal's lines take minutes to break.
+#: A session from elsewhere may hold megabytes of text, which a terminal takes minutes to break into lines.
 MAX_VALUE_CHARS = 4000
 
 
@@ -51,69 +51,55 @@ class Terminal:
         self._first: float | None = None
 
     def _say(self, what: RenderableType = "", **how: Any) -> None:
-        """Print what people wrote as they wrote it: brackets are no markup."""
+        """Print text as it is: brackets are no markup."""
         self.console.print(what, markup=False, **how)
 
     def begin(self, head: Head, notes: Sequence[str]) -> None:
-        """Say what will be qualified, how it is judged, and what to know."""
-        virtual, placement = head.identity["virtual"], head.placement
-        hypervisor, guest = virtual["hypervisor"], virtual["guest"]
+        """Show what is qualified, and notes."""
         label = f" ({printable(head.label, MAX_LABEL_CHARS)})" if head.label else ""
         self._say(Text().append("virtqual", "bold").append(f" session {head.session}{label}"))
-        rows = {
-            "hypervisor": head.hypervisor,
-            "": f"accelerator {hypervisor['accelerator']}, machine {hypervisor['machine'] or 'not stated'}"
-            + (f", guest kernel {guest['kernel']}" if guest.get("kernel") else ""),
-            **details(hypervisor["details"]),
-            "placement": ", ".join(f"{key} {word(value)}" for key, value in placement.items())
-            or "not observable (the VMs' host was not asked)",
-            "class": head.hypervisor_class,
-            "against": head.against or "nothing earlier",
-            "stack": f"{head.stack['name']} ({head.stack['hash']}): "
-            + ", ".join(f"{p['name']} {p['version']}" for p in head.stack["programs"]),
-        }
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim")
         table.add_column(overflow="fold")
-        for key, value in rows.items():
+        for key, value in describe_head(head).items():
             table.add_row(key, printable(value, MAX_VALUE_CHARS))
         self._say(table)
         for note in notes:
             self._say(Text(note, style="yellow"))
 
     def note(self, text: str) -> None:
-        """Say something that a person should know at once."""
+        """Show a note at once."""
         self._say(Text(text, style="yellow"))
 
     def round_begins(self, number: int, what: str, seconds: float | None) -> None:
-        """Say what this round runs and how long that should take."""
+        """Show what this round runs, and its expected duration."""
         self._expected, self._began = seconds, time.monotonic()
         self._done, self._total, self._first = 0, 0, None
-        when = f"about {_duration(seconds)}" if seconds else "duration not known yet"
+        when = f"about {format_duration(seconds)}" if seconds else "duration not known yet"
         head = Text("\n").append(f"round {number}", "bold")
         self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
                 BarColumn(bar_width=8),
                 TextColumn("{task.fields[left]}"),
-                # What is too long for the line is cut at the end of the case.
+                # A line that is too long is cut at the end of the case.
                 TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
                 console=self.console,
                 expand=True,
                 transient=True,
             )
             self._progress.start()
-            self._task = self._progress.add_task("starting ReFrame", total=None, left=self._left())
+            self._task = self._progress.add_task("starting ReFrame", total=None, left=self._describe_rest())
 
     def event(self, event: CaseEvent) -> None:
         """Show progress."""
         if self._first is None:
-            # The time before it is ReFrame's own start, and no part of a run.
+            # ReFrame's own start before the first event is no part of a run.
             self._first = time.monotonic()
         if event.total:
             self._done, self._total = event.ended, event.total
         if event.kind != "run" and not self._progress:
-            elapsed = _duration(time.monotonic() - self._began)
+            elapsed = format_duration(time.monotonic() - self._began)
             self._say(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {_case(event)}")
         elif event.kind not in ("ok", "run"):
             self._say(f"  {event.kind:<5} {_case(event)}", style="red")
@@ -121,26 +107,28 @@ class Terminal:
             if event.kind == "run":
                 self._progress.update(self._task, description=_case(event))
             total = self._total or None
-            self._progress.update(self._task, completed=self._done, total=total, left=self._left())
+            self._progress.update(self._task, completed=self._done, total=total, left=self._describe_rest())
 
-    def _left(self) -> str:
+    def _describe_rest(self) -> str:
         """Return how many runs have ended, and how long the rest should take."""
         now = time.monotonic()
         if self._done:
             spent = now - (self._first or self._began)
-            left = _duration(spent * (self._total - self._done) / self._done)
-            return f"{self._done}/{self._total} ~{left} left"
-        return f"~{_duration(max(self._expected - (now - self._began), 0))} left" if self._expected else ""
+            rest = format_duration(spent * (self._total - self._done) / self._done)
+            return f"{self._done}/{self._total} ~{rest} left"
+        if self._expected is None:
+            return ""
+        return f"~{format_duration(max(self._expected - (now - self._began), 0))} left"
 
     def round_ends(self) -> None:
         """Close the progress display."""
         if self._progress:
             self._progress.stop()
             self._progress = None
-        self._say(f"  took {_duration(time.monotonic() - self._began)}", style="dim")
+        self._say(f"  took {format_duration(time.monotonic() - self._began)}", style="dim")
 
     def end(self, session: Session, directory: str) -> None:
-        """Show the table, what is not within budget, the conclusion, and where the results are."""
+        """Show the verdicts, the conclusion, and the directory of the results."""
         self._say()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         runs = ([run for run in session.runs if run.side == side] for side in SIDES)
@@ -161,7 +149,7 @@ class Terminal:
     def verdicts(
         self, verdicts: Sequence[Verdict], slow_runs: SlowRuns | None, waivers: Sequence[str] = ()
     ) -> None:
-        """Show the table of verdicts, and say below it what is not within budget."""
+        """Show the table of verdicts, and below it the messages of those that are not within budget."""
         if not verdicts:
             return
         self._say(table_of(verdicts))
@@ -176,34 +164,25 @@ class Terminal:
             self._say(f"waiver: {waiver}")
 
     def hosts(self, verdicts: Sequence[Verdict], sides: Iterable[Iterable[str]]) -> None:
-        """Name the hosts that differ from the others of their kind, where the pairs tell.
-
-        Parameters
-        ----------
-        verdicts
-            What the session says of hosts.
-        sides
-            The hosts of native runs, and those below VMs.
-        """
+        """Name hosts that differ from others of their kind; `sides` are native hosts, and those of VMs."""
         effects = {
-            f"{verdict.metric} {verdict.setting}": {host: math.log(f) for host, f in verdict.hosts.items()}
+            verdict.name: {host: math.log(factor) for host, factor in verdict.hosts.items()}
             for verdict in verdicts
             if verdict.hosts
         }
-        every = {host for known in effects.values() for host in known}
-        if not every:
-            return
-        named = outliers(effects, sorted({frozenset(every.intersection(side)) for side in sides}, key=sorted))
-        for one in named:
-            self._say(Text(f"host {one}", style="yellow"))
-        rest = every - {one.host for one in named}
-        if rest:
-            most = max(
-                abs(math.expm1(log)) for known in effects.values() for h, log in known.items() if h in rest
-            )
-            others = "other hosts" if named else "hosts"
+        hosts = {host for logs in effects.values() for host in logs}
+        kinds = sorted({frozenset(hosts.intersection(side)) for side in sides}, key=sorted)
+        slow_hosts = outliers(effects, kinds) if hosts else []
+        for outlier in slow_hosts:
+            self._say(Text(f"host {outlier}", style="yellow"))
+        rest = hosts - {outlier.host for outlier in slow_hosts}
+        factors = [
+            abs(math.expm1(log)) for logs in effects.values() for host, log in logs.items() if host in rest
+        ]
+        if factors:
+            noun = "other hosts" if slow_hosts else "hosts"
             self._dim(
-                f"{len(rest)} {others}: each within {most:.1%} of the mean of its kind, in every metric"
+                f"{len(rest)} {noun}: each within {max(factors):.1%} of the mean of its kind, in every metric"
             )
 
     def _findings(self, session: Session) -> None:
@@ -223,7 +202,7 @@ class Terminal:
 
 
 def _case(event: CaseEvent) -> str:
-    """Return what an event is about, what matters most first: pair, side and check."""
+    """Return the pair, side and check of an event."""
     check = event.check.replace(" %", " ")
     if event.side is None:
         return f"{check} on {event.partition}"
@@ -232,18 +211,37 @@ def _case(event: CaseEvent) -> str:
     return f"pair {event.pair} {event.side} {check}"
 
 
-def details(details: dict[str, Any]) -> dict[str, str]:
-    """Return what else the system file says of the build: an option may make it another hypervisor."""
-    told = {
-        key: " ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for key, v in details.items()
+def describe_head(head: Head) -> dict[str, str]:
+    """Return what a session qualifies, and with what, as text by name."""
+    virtual = head.identity["virtual"]
+    hypervisor, guest = virtual.get("hypervisor", {}), virtual.get("guest", {})
+    facts = {
+        "hypervisor": head.hypervisor,
+        "accelerator": hypervisor.get("accelerator", "not stated"),
+        "machine": hypervisor.get("machine") or "not stated",
     }
-    return {key.replace("_", " "): value for key, value in told.items() if value and key != "sha256"}
+    for key, value in hypervisor.get("details", {}).items():
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if text and key != "sha256":
+            facts[key.replace("_", " ")] = text
+    if guest.get("kernel"):
+        facts["guest kernel"] = str(guest["kernel"])
+    placement = (f"{key.replace('_', ' ')} {word(value)}" for key, value in head.placement.items())
+    programs = (f"{program['name']} {program['version']}" for program in head.stack["programs"])
+    return {
+        **facts,
+        "placement": ", ".join(placement) or "not observable (the VMs' host was not asked)",
+        "system": head.system,
+        "class": head.hypervisor_class,
+        "compared with": head.against or "no earlier session",
+        "stack": f"{head.stack['name']} ({head.stack['hash']}): {', '.join(programs)}",
+    }
 
 
 def table_of(verdicts: Sequence[Verdict]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
     gates = {verdict.gate for verdict in verdicts if verdict.judged is not None}
-    # The change is the question where it is the only one; beside an overhead it gets a line of its own.
+    # Changes alone are shown as estimates; a change beside an overhead gets a line of its own.
     only_change = gates == {"change"} and any(verdict.change is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", overflow="fold")
@@ -260,22 +258,20 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
 
 
 def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
-    values = [
-        format_value(value) if value is not None else "-" for value in (verdict.native, verdict.virtual)
-    ]
-    if estimate:
-        shown = format_ratio(estimate.ratio, short=True)
-        if estimate.lower is not None:
-            shown += f" ({format_range(estimate.low, estimate.high)})"
-    else:
-        shown = "-"
+    values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
+    shown = format_ratio(estimate.ratio, short=True) if estimate else "-"
+    if estimate and estimate.lower is not None:
+        shown += f" ({format_range(estimate.low, estimate.high)})"
     outcome = verdict.outcome.value
     word = Text(outcome + (" waived" if verdict.waived else ""), style=_STYLE[outcome])
     if beside:
         return ("  change", "", "", "", shown, word, str(verdict.pairs))
-    return (f"{verdict.metric} {verdict.setting}", *values, verdict.unit, shown, word, str(verdict.pairs))
+    return (verdict.name, *values, verdict.unit, shown, word, str(verdict.pairs))
 
 
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"
+def format_duration(seconds: float) -> str:
+    """Return such as ``30 s``, ``5 min 54 s`` or ``2 h 05 min``."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 100:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{round(seconds)} s" if seconds < 100 else f"{minutes} min {rest:02d} s"

@@ -67,17 +67,25 @@ def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
     assert written.startswith("**OVER**: ")
 
 
-def test_prometheus_reads_verdicts():
-    found = one(1.5, pairs=12)
-    families = {one.name: one for one in text_string_to_metric_families(machines.metrics_of(found))}
+def test_prometheus_reads_verdicts_and_any_label():
+    setting = 'a "quoted" \\ setting'
+
+    def results(side, number):
+        value = (1.5 if side == "virtual" else 1) * (1 + 0.001 * number)
+        return (Result.scalar("x", setting, value, declared=DECLARED),)
+
+    judged = session(results, pairs=12)
+    families = {family.name: family for family in text_string_to_metric_families(machines.metrics_of(judged))}
     (code,) = families["virtqual_exit_code"].samples
-    assert code.value == found.exit_code == 1
+    assert code.value == judged.exit_code == 1
     assert code.labels == {"system": "site", "class": "kvm", "build": "unknown"}
+    outcomes = {sample.labels["outcome"]: sample.value for sample in families["virtqual_verdicts"].samples}
+    assert (outcomes["OVER"], outcomes["WITHIN"]) == (1, 0)
     (within,) = families["virtqual_within"].samples
-    assert (within.value, within.labels["metric"], within.labels["setting"]) == (0, "x", "y")
+    assert (within.value, within.labels["metric"], within.labels["setting"]) == (0, "x", setting)
     bounds = {sample.labels["bound"]: sample.value for sample in families["virtqual_cost_log"].samples}
     assert bounds["lower"] < bounds["estimate"] < bounds["upper"]
-    assert bounds["estimate"] == pytest.approx(found.verdicts[0].overhead.log)
+    assert bounds["estimate"] == pytest.approx(judged.verdicts[0].overhead.log)
 
 
 def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
