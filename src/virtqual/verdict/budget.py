@@ -74,10 +74,8 @@ class HypervisorClass(DataModel):
     ----------
     gate
         The quantity that decides: the ``overhead`` itself, or its ``change`` since an earlier session.
-    qualifies
-        False if no result may be called qualified for production.
-    because
-        Why no build is qualified, in a few words; None if the name says it.
+    qualifies, because
+        False if no build may be called qualified, and the reason in a few words; None if the name says it.
     accelerators
         Accelerators that the class allows, as system files name them.
     """
@@ -114,14 +112,10 @@ class Term(Target):
 
     Attributes
     ----------
-    sizes
-        Range of sizes; None for all.
-    relative
-        Allowed fraction: 0.05 is latency <= 1.05x, bandwidth >= 0.95x.
-    absolute
-        Allowed difference, in the metric's unit.
+    relative, absolute
+        Allowed fraction (0.05 is latency <= 1.05x, bandwidth >= 0.95x), and difference in the metric's unit.
     both
-        With a relative and an absolute part: the larger or the smaller of them is allowed.
+        Whether the larger or the smaller of a relative and an absolute part is allowed.
     at_most
         Fraction that a number with a unit (`absolute`, `margin`) never exceeds, however small native is.
     margin
@@ -153,14 +147,9 @@ class Term(Target):
         return self
 
     @property
-    def low(self) -> float:
-        """The smallest size."""
-        return -math.inf if self.sizes is None else self.sizes.low
-
-    @property
-    def high(self) -> float:
-        """The largest size."""
-        return math.inf if self.sizes is None else self.sizes.high
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest size."""
+        return (-math.inf, math.inf) if self.sizes is None else (self.sizes.low, self.sizes.high)
 
     @property
     def rank(self) -> tuple[bool, ...]:
@@ -169,12 +158,13 @@ class Term(Target):
 
     def covers(self, point: float) -> bool:
         """Return whether a size lies in its range."""
-        return self.low <= point <= self.high
+        low, high = self.bounds
+        return low <= point <= high
 
     def contradicts(self, term: Term) -> bool:
         """Return whether both have the same rank and hold for the same results."""
         has_same_target = (self.metric, self.family, self.setting) == (term.metric, term.family, term.setting)
-        overlaps = self.low <= term.high and term.low <= self.high
+        overlaps = self.bounds[0] <= term.bounds[1] and term.bounds[0] <= self.bounds[1]
         return has_same_target and self.rank == term.rank and overlaps
 
     def fractions(self, native: float) -> tuple[float, float, float]:
@@ -214,14 +204,7 @@ class Term(Target):
 class Budget(DataModel):
     """The budget of one metric in one setting under one class.
 
-    Attributes
-    ----------
-    terms
-        One for a scalar, one or more that cover the sizes of a curve; the first that covers a size counts.
-    hypervisor_class
-        Name of the class; empty if the budget was stated by hand.
-    gate
-        The quantity that the budget limits.
+    The first term that covers a size of a curve counts. The class is empty if the budget was stated by hand.
     """
 
     terms: tuple[Term, ...]

@@ -46,14 +46,12 @@ class Noise:
 
     Parameters
     ----------
-    sigma
-        Standard deviation of a pair's difference, shape (..., n_columns); see `history`.
-    df
-        Its weight in degrees of freedom, `MAX_HISTORY_DF` at most: scalar or shape (..., 1).
-    between
-        Standard deviation between boots of the virtual machine, shape as `df`; 0 if none is stated.
-    between_df
-        Degrees of freedom of `between`: sessions less one if it was measured, infinite if it is a bound.
+    sigma, df
+        Standard deviation of a pair's difference, shape (..., n_columns), and its weight in degrees of
+        freedom, `MAX_HISTORY_DF` at most, scalar or shape (..., 1); see `history`.
+    between, between_df
+        Standard deviation between boots of the virtual machine, shape as `df`, and its degrees of freedom:
+        sessions less one if it was measured, infinite if it is a bound.
     """
 
     sigma: ArrayLike
@@ -64,18 +62,9 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class VariancePart:
-    """One part of the variance of an estimate.
+    """One part of the variance of an estimate, shape (..., n_columns): of pairs, boots, nodes or rounds.
 
-    Parameters
-    ----------
-    name
-        ``pairs``, ``boots``, ``native nodes``, ``virtual nodes`` or ``rounds``.
-    variance
-        Shape (..., n_columns).
-    df
-        Scalar or broadcastable to `variance`.
-    history, history_df
-        The share of `variance`, and of `df`, that comes from the history, which other sessions share.
+    `history` and `history_df` are the shares of variance and df from the history, which other sessions share.
     """
 
     name: str
@@ -87,14 +76,10 @@ class VariancePart:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """An overhead, or the change of one.
+    """An overhead, or the change of one, shape (..., n_columns); the variances of its parts add.
 
     Parameters
     ----------
-    mean
-        Shape (..., n_columns).
-    parts
-        Their variances add.
     bias
         How far hosts may have moved the mean: added to both ends of every bound. Infinite if unknown.
     spread
@@ -145,12 +130,7 @@ class Estimate:
         """Return the change since `earlier`, an estimate of the same columns.
 
         The sessions share no run, so that their variances add. Both use the history and the spread of boots,
-        so that the degrees of freedom of these count once.
-
-        Parameters
-        ----------
-        bias
-            Of the change: 0 if the hosts are the same ones and cancel; the sum of both if not given.
+        so that the degrees of freedom of these count once. The biases add unless `bias` is stated.
         """
         own, common = [], dict[str, VariancePart]()
 
@@ -223,16 +203,8 @@ def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tup
     """Return the variance of a weighted mean of pairs, and the session's own spread of a pair with its df.
 
     The variance of a pair is (d0 s0^2 + v s^2) / (d0 + v) with d0 + v degrees of freedom. The history gives
-    s0 and d0 (Smyth 2004, doi:10.2202/1544-6115.1027), the session s and v.
-
-    Parameters
-    ----------
-    residual
-        Differences without the fitted part, shape (..., n_pairs, n_columns).
-    rank
-        Degrees of freedom of the residual.
-    weights
-        Of the pairs in the mean, shape (n_pairs,).
+    s0 and d0 (Smyth 2004, doi:10.2202/1544-6115.1027), the session s and v. The residual has the shape
+    (..., n_pairs, n_columns) and `rank` degrees of freedom.
     """
     squares: Floats = np.sum(residual**2, axis=-2) if rank else np.zeros_like(residual[..., 0, :])
     sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
@@ -279,8 +251,7 @@ def history(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
     Returns
     -------
     sigma, df
-        Standard deviation of a pair and its weight, shape (...): at most `MAX_HISTORY_DF`, and never more
-        than the degrees of freedom of the sessions.
+        Standard deviation of a pair and its weight, shape (...).
 
     Raises
     ------

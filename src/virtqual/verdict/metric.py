@@ -18,20 +18,14 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Metric(DataModel):
-    """A quantity that a program reports once per run.
+    """A quantity that a program reports once per run; a curve has a value for each of several sizes.
 
     Attributes
     ----------
-    better
-        The better direction.
     family
         Metrics of one family share budgets and noise if they have none of their own.
-    kind
-        ``curve``: one value for each of several sizes.
     axis, axis_unit
         Quantity and unit of a curve's sizes, such as message size in B.
-    description
-        One line for the reader of a report.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]

@@ -21,14 +21,9 @@ MIN_HOSTS = 4
 
 @dataclass(frozen=True)
 class Outlier:
-    """A host that differs from the others of its kind.
+    """A host that is slower than the others of its kind by `log`, log units; faster if `log` is negative.
 
-    Parameters
-    ----------
-    metric
-        The metric that shows it; empty for the mean of all metrics.
-    log
-        How much slower it is, log units; negative if it is faster.
+    `metric` shows it; it is empty for the mean of all metrics.
     """
 
     host: str
@@ -36,10 +31,8 @@ class Outlier:
     log: float
 
     def __str__(self) -> str:
-        word = "slower" if self.log > 0 else "faster"
-        return f"{self.host} is {abs(math.expm1(self.log)):.1%} {word} than the others of its kind" + (
-            f" in {self.metric}" if self.metric else ""
-        )
+        word, where = "slower" if self.log > 0 else "faster", f" in {self.metric}" if self.metric else ""
+        return f"{self.host} is {abs(math.expm1(self.log)):.1%} {word} than the others of its kind{where}"
 
 
 def outliers(effects: Mapping[str, Mapping[str, float]], kinds: Sequence[frozenset[str]]) -> list[Outlier]:

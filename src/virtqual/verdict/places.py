@@ -41,9 +41,8 @@ class Places:
     kind
         See the module's text.
     native, virtual, boot
-        Numbers of the native host, the host of the virtual machine and its boot, shape (n_pairs,).
-    hosts
-        Names, to which `native` and `virtual` are indices.
+        Indices into `hosts` of the native host and the virtual machine's host, and the number of its boot;
+        shape (n_pairs,).
     bound
         Largest difference of hosts in fixed roles, or of two groups of hosts, in log units; infinite if
         unknown.
@@ -139,15 +138,9 @@ def recognise(
     boot: Sequence[str] | None = None,
     bound: float = math.inf,
 ) -> Places:
-    """Recognise how a session used its hosts.
+    """Recognise how a session used its hosts, by their names in the order of time; all empty if unknown.
 
-    Parameters
-    ----------
-    native, virtual
-        Names of the host of each native run, and of the host below each virtual machine, in the order of
-        time; all empty if unknown.
-    boot
-        Name of each virtual run's boot; None or empty: one for the whole session.
+    `boot` names the boot of each virtual run; None or empty: one for the whole session.
 
     Raises
     ------
@@ -181,25 +174,16 @@ def _kind(native: Ints, virtual: Ints) -> Kind:
 def overhead(
     native: Floats, virtual: Floats, places: Places, noise: Noise, *, convict: bool, start: int = 0
 ) -> Estimate | None:
-    """Estimate the overhead of a session.
+    """Return the overhead of a session; None if the pairs lack a direction of an exchange.
 
     Parameters
     ----------
     native, virtual
-        Logarithms of what each run cost (larger is worse), shape (..., n_pairs, n_columns).
-    places
-        Of these pairs.
-    noise
-        Known before.
+        Logarithms of the cost of each run (larger is worse), shape (..., n_pairs, n_columns).
     convict
         Pull in outliers that speak against the guest as well.
     start
         First pair that enters the mean. All pairs enter the spread.
-
-    Returns
-    -------
-    Estimate or None
-        None if the pairs from `start` do not hold both directions of an exchange.
     """
     if places.kind == "rotated":
         return _estimate_rotation(native, virtual, places, noise)
@@ -265,10 +249,8 @@ def _estimate_rotation(native: Floats, virtual: Floats, places: Places, noise: N
         ("native nodes", native, places.native),
         ("virtual nodes", virtual, places.virtual),
     ):
-        by_host = np.stack(
-            [side[..., host == number, :].mean(axis=-2) for number in np.unique(host)], axis=-2
-        )
-        k = by_host.shape[-2]
+        hosts = [side[..., host == number, :].mean(axis=-2) for number in np.unique(host)]
+        by_host, k = np.stack(hosts, axis=-2), len(hosts)
         means.append(by_host.mean(axis=-2))
         parts.append(VariancePart(name, np.maximum(by_host.var(axis=-2, ddof=1) / k, min_variance), k - 1.0))
         df += k - 1.0
@@ -290,19 +272,10 @@ def change(
     *,
     convict: bool,
 ) -> Estimate | None:
-    """Estimate by how much the overhead has changed since an earlier session.
+    """Return the change of the overhead since an earlier session; parameters as of `overhead`.
 
     If both sessions had the same hosts in the same roles, hosts cancel; otherwise each session's own estimate
     must be free of them.
-
-    Parameters
-    ----------
-    now, earlier
-        Native and virtual logarithms of either session, each of shape (..., n_pairs, n_columns).
-    places, earlier_places
-        Where their pairs ran.
-    noise, convict
-        See `overhead`.
     """
     cancels = places.cancels(earlier_places)
 
@@ -339,15 +312,10 @@ def _matched(native: Floats, virtual: Floats, places: Places, noise: Noise, conv
 
 
 def host_effects(native: Floats, virtual: Floats, places: Places) -> tuple[Floats, Bools]:
-    """Return how much slower each host is than the mean of its kind; parameters as `overhead`.
+    """Return how much slower each host is than the mean of its kind, and which hosts have a known effect.
 
-    Returns
-    -------
-    effects
-        Log units by host, shape (..., n_hosts, n_columns): in an exchange from the mean of all hosts; in a
-        rotation from that of its group. 0 if unknown.
-    is_known
-        The hosts with a known effect, shape (n_hosts,).
+    The effects are log units of shape (..., n_hosts, n_columns), 0 if unknown: in an exchange from the mean
+    of all hosts, in a rotation from that of the host's group.
     """
     effects = np.zeros((*native.shape[:-2], len(places.hosts), native.shape[-1]))
     is_known = np.zeros(len(places.hosts), dtype=np.bool_)

@@ -29,15 +29,7 @@ def worst_outcome(verdicts: Iterable[Verdict]) -> Outcome:
 
 @dataclass(frozen=True)
 class Need:
-    """Pairs that a series still needs.
-
-    Parameters
-    ----------
-    series
-        Its id, ``metric@setting``.
-    first, last
-        Pair numbers, both included.
-    """
+    """Pairs that a series (``metric@setting``) still needs, from the first to the last number."""
 
     series: str
     first: int
@@ -52,16 +44,12 @@ class SessionVerdict:
     ----------
     verdicts
         One for each case, in their order.
-    needs
-        Pairs still to be run, by series.
     slow_runs
         Slow runs of this session; they are tested once no more pairs are needed.
     hypervisor_class
-        The class it was judged under; None if budgets were given by hand.
+        None if the budgets were stated by hand.
     waivers
-        All waivers of this class and build, needed or not.
-    today
-        The day on which waivers must hold.
+        All waivers of this class and build, needed or not; they must hold on the day `today`.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -108,10 +96,8 @@ class SessionVerdict:
         for verdict in confounded:
             if verdict.native_hosts:
                 native, virtual = ", ".join(verdict.native_hosts), ", ".join(verdict.virtual_hosts)
-                return (
-                    f"hosts confounded: native {native}, virtual {virtual}, "
-                    "and no survey bounds the difference"
-                )
+                hosts = f"native {native}, virtual {virtual}"
+                return f"hosts confounded: {hosts}, and no survey bounds the difference"
         return "nobody says which hosts carry the virtual machines" if confounded else ""
 
 
@@ -130,20 +116,14 @@ def judge_sessions(
 
     Parameters
     ----------
-    sessions
-        Cases of each session, in the order in which they are to be shown.
     looks
         After how many pairs a decision is tried; one number if it was fixed before the first pair.
     share
-        How many sessions share the error rates.
+        Number of sessions that share the error rates.
     waivers
-        All waivers; those for another class or build are left aside.
-    build
-        The hypervisor build, as waivers name it.
+        Those for another class or build are ignored.
     slow_before
         Slow runs of earlier sessions of this build.
-    today
-        For the expiry of waivers; the current day if not given.
 
     Raises
     ------

@@ -32,7 +32,7 @@ MAX_LOG = 700.0
 
 
 def slowness(values: Floats, sigma: ArrayLike) -> Floats:
-    """Return how much longer than the typical run of its side each slow run took; 0 for other runs.
+    """Return how much longer than the typical run of its side each slow run took, log units; 0 for others.
 
     A run is compared with its own side and series, so that a steady overhead makes no run slow. The typical
     run is the lower median: of four runs two may be slow. The noise is the wider of the known noise and that
@@ -45,11 +45,6 @@ def slowness(values: Floats, sigma: ArrayLike) -> Floats:
         curve its mean over the sizes: a run is slow, not a message size.
     sigma
         Standard deviation of a pair's difference, shape (..., n_columns).
-
-    Returns
-    -------
-    ndarray
-        Log units, shape (..., n_runs).
     """
     run = np.asarray(values[..., -1], dtype=np.float64)
     run_sigma = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
@@ -82,10 +77,8 @@ class SlowRuns(BaseModel):
 
     Attributes
     ----------
-    virtual, native
-        Number of slow runs.
-    virtual_runs, native_runs
-        Number of all runs.
+    virtual, native, virtual_runs, native_runs
+        Number of slow runs, and of all runs.
     factor
         How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     found
@@ -115,7 +108,7 @@ class SlowRuns(BaseModel):
 
     @property
     def p(self) -> float:
-        """See `p_value`."""
+        """The `p_value`."""
         return float(p_value(self.virtual, self.virtual_runs, self.native, self.native_runs))
 
     def describe(self) -> str:

@@ -54,12 +54,12 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
 
 def budget_text(budget: Budget, metric: Metric) -> str:
     """Return budget and margin, of several ranges of sizes each with its range."""
-    terms = [
-        term.text(metric)
-        + ("" if len(budget.terms) == 1 else f" {term.low:g} to {term.high:g} {metric.axis_unit}")
-        for term in budget.terms
+    if len(budget.terms) == 1:
+        return budget.terms[0].text(metric)
+    ranges = [
+        f"{low:g} to {high:g} {metric.axis_unit}" for low, high in (term.bounds for term in budget.terms)
     ]
-    return "; ".join(terms)
+    return "; ".join(f"{term.text(metric)} {sizes}" for term, sizes in zip(budget.terms, ranges, strict=True))
 
 
 def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str:
