@@ -165,228 +165,96 @@ def test_no_noise_at_all_is_an_error(tree):
         references.prior("speed")
 
 
-ASKED = "qualifications/q.yaml"
-BUDGET, LINE = "budgets/good.yaml", "{family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}"
+# Text of a file | the text that replaces it | line: key of the mistake | part of the message.
+MISTAKES = {
+    "budgets/good.yaml": r"""
+family: motion | metric: sped | 4: budgets[0].metric | unknown metric 'sped': did you mean speed
+family: motion | family: notion | 4: budgets[0].family | did you mean motion
+family: motion, relative | relative | 4: budgets[0] | name either a `metric` or a `family`
+family: motion | family: motion, metric: speed | 4: budgets[0] | name either a `metric`
+unit: us | unit: ms | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
+margin: 0.05 | at_most: 0.1, margin: {value: 1, unit: km} | 4: budgets[0].margin.unit | wrong unit 'km'
+relative: 0.05, margin | relative: 0.96, margin | 4: budgets[0].relative | impossible
+relative: 0.05, margin | relative: -0.1, margin | 4: budgets[0].relative | greater than or equal
+margin: 0.05 | margin: 0 | 4: budgets[0].margin | greater than 0
+margin: 0.05 | margin: .nan | 4: budgets[0].margin | finite number
+margin: 0.05, reason | reason | 4: budgets[0].margin | is missing
+relative: 0.05, margin: 0.05 | margin: 0.05 | 4: budgets[0] | needs `relative` or `absolute`
+both: larger, at_most | at_most | 5: budgets[1] | `both: larger` or `both: smaller`
+at_most: 0.2, margin | margin | 5: budgets[1].at_most | which fraction may `absolute` come to
+at_most: 0.2 | at_most: 0.05 | 5: budgets[1].at_most | must be larger than `relative`
+at_most: 0.2 | at_most: 1 | 5: budgets[1].at_most | less than 1
+both: larger | both: smaller | 5: budgets[1].at_most | bounds nothing here
+relative: 0.05, margin: 0.05 | relative: 0.05, at_most: 0.1, margin: 0.05 | 4: budgets[0].at_most | bounds nothing here
+relative: 0.05, margin: 0.05 | absolute: {value: 1, unit: m/s}, margin: 0.05 | 4: budgets[0].at_most | which fraction may `absolute` come to
+margin: 0.05 | margin: {value: 1, unit: m/s} | 4: budgets[0].at_most | which fraction may `margin` come to
+relative: 0.05, margin: 0.05 | absolute: {value: 1, unit: m/s}, at_most: 0.95, margin: 0.05 | 4: budgets[0].at_most | would allow all of speed to be lost
+margin: 0.05 | at_most: 0.95, margin: {value: 1, unit: m/s} | 4: budgets[0].at_most | would allow all of speed to be lost
+reason: {policy: ours} | note: none | 4: budgets[0].reason | is missing
+{policy: ours} | {} | 4: budgets[0].reason | either `claim`
+claim: A1 | claim: A2 | 5: budgets[1].reason.claim | unknown claim 'A2': did you mean A1
+ENTRY | ENTRY\n  - ENTRY | 5: budgets[1] | contradicts
+ENTRY | ENTRY\n    extra: 1 | 5:  | is not YAML
+relative: 0.05, margin | relative: 0.05, relative: 0.1, margin | 4:  | may stand only once
+family: motion | family: motion, sizes: {from: 1, to: 2} | 4: budgets[0].sizes | is a scalar
+family: waiting | family: waiting, sizes: {from: 3, to: 2} | 5: budgets[1].sizes | swap them
+gate: overhead | gate: change | 2: class.gate | `changes` is empty
+budgets: | changes: | 2: class.gate | `budgets` is empty
+accelerators: [kvm], description | description | 2: class.accelerators | is missing
+accelerators: [kvm] | accelerators: [] | 2: class.accelerators | at least 1 item
+qualifies: true | qualifies: true, because: b | 2: class | qualifies: false
+gate: overhead | gate: door | 2: class.gate | 'overhead' or 'change'
+schema: virtqual-budgets/1\nclass | class | 1: schema | is missing
+""",
+    "noise/n.yaml": r"""
+sigma: 0.02 | sigma: 0 | 3: noise[0].sigma | greater than 0
+, source: stated}\n  - {family: waiting | }\n  - {family: waiting | 3: noise[0].source | missing
+sigma: 0.04 | sigma: [0.1] | 4: noise[1] | goes with a list of `points`
+sigma: 0.04 | sigma: [0.1], points: [1, 2] | 4: noise[1] | 1 values of `sigma` for 2
+sigma: 0.02 | sigma: [0.1], points: [1] | 3: noise[0].points | is a scalar
+family: waiting | family: motion | 4: noise[1] | stated already at
+noise: | class: god\nnoise: | 2: class | unknown class 'god': did you mean good
+""",
+    "waivers.yaml": r"""
+metric: speed | metric: sped | 3: waivers[0].metric | did you mean speed
+class: good | class: god | 3: waivers[0].class | did you mean good
+gate: overhead, up_to | up_to | 3: waivers[0].gate | is missing
+up_to: 0.9, class | class | 3: waivers[0].up_to | is missing
+up_to: 0.9 | up_to: 1.1 | 3: waivers[0].up_to | speed that is below 1
+up_to: 0.9 | up_to: 1 | 3: waivers[0].up_to | 1x is no worse than native
+owner: me, reason | reason | 3: waivers[0].owner | is missing
+2026-05-31 | soon | 3: waivers[0].expires | valid date
+""",
+    "qualifications/q.yaml": r"""
+classes: [good] | classes: [god] | 2: classes[0] | unknown class 'god': did you mean good
+classes: [good] | classes: [] | 2: classes | at least 1 item
+classes: [good] | classes: [good, good] | 2: classes[1] | stands in another file already
+scope: full | scope: all | 3: scope | 'quick' or 'full'
+check: rdma_latency | check: lammps %problem=lj | 7: checks[1].check | is asked for already
+lammps %problem=lj | lammps problem=lj | 6: checks[0].check | match pattern
+where: rdma | where: rmda | 7: checks[1].where | 'multinode', 'numa' or 'rdma'
+""",
+    "metrics/m.yaml": r"""
+unit: us | units: us | 5: metrics[2].units | is not a key
+""",
+}
+ENTRY = "{family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}"
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "line", "key", "message"),
-    [
-        (
-            BUDGET,
-            "family: motion",
-            "metric: sped",
-            4,
-            "budgets[0].metric",
-            "unknown metric 'sped': did you mean speed",
-        ),
-        (BUDGET, "family: motion", "family: notion", 4, "budgets[0].family", "did you mean motion"),
-        (BUDGET, "family: motion, ", "", 4, "budgets[0]", "name either a `metric` or a `family`"),
-        (
-            BUDGET,
-            "family: motion",
-            "family: motion, metric: speed",
-            4,
-            "budgets[0]",
-            "name either a `metric`",
-        ),
-        (BUDGET, "unit: us", "unit: ms", 5, "budgets[1].absolute.unit", "wrong unit 'ms': delay is in us"),
-        (
-            BUDGET,
-            "margin: 0.05",
-            "at_most: 0.1, margin: {value: 1, unit: km}",
-            4,
-            "budgets[0].margin.unit",
-            "wrong unit 'km'",
-        ),
-        (BUDGET, "relative: 0.05, margin", "relative: 0.96, margin", 4, "budgets[0].relative", "impossible"),
-        (
-            BUDGET,
-            "relative: 0.05, margin",
-            "relative: -0.1, margin",
-            4,
-            "budgets[0].relative",
-            "greater than or equal",
-        ),
-        (BUDGET, "margin: 0.05", "margin: 0", 4, "budgets[0].margin", "greater than 0"),
-        (BUDGET, "margin: 0.05", "margin: .nan", 4, "budgets[0].margin", "finite number"),
-        (BUDGET, "margin: 0.05, ", "", 4, "budgets[0].margin", "is missing"),
-        (
-            BUDGET,
-            "relative: 0.05, margin: 0.05",
-            "margin: 0.05",
-            4,
-            "budgets[0]",
-            "needs `relative` or `absolute`",
-        ),
-        (BUDGET, "both: larger, ", "", 5, "budgets[1]", "`both: larger` or `both: smaller`"),
-        (BUDGET, "at_most: 0.2, ", "", 5, "budgets[1].at_most", "which fraction may `absolute` come to"),
-        (BUDGET, "at_most: 0.2", "at_most: 0.05", 5, "budgets[1].at_most", "must be larger than `relative`"),
-        (BUDGET, "at_most: 0.2", "at_most: 1", 5, "budgets[1].at_most", "less than 1"),
-        (BUDGET, "both: larger", "both: smaller", 5, "budgets[1].at_most", "bounds nothing here"),
-        (
-            BUDGET,
-            "relative: 0.05, margin: 0.05",
-            "relative: 0.05, at_most: 0.1, margin: 0.05",
-            4,
-            "budgets[0].at_most",
-            "bounds nothing here",
-        ),
-        (
-            BUDGET,
-            "relative: 0.05, margin: 0.05",
-            "absolute: {value: 1, unit: m/s}, margin: 0.05",
-            4,
-            "budgets[0].at_most",
-            "which fraction may `absolute` come to",
-        ),
-        (
-            BUDGET,
-            "margin: 0.05",
-            "margin: {value: 1, unit: m/s}",
-            4,
-            "budgets[0].at_most",
-            "which fraction may `margin` come to",
-        ),
-        (
-            BUDGET,
-            "relative: 0.05, margin: 0.05",
-            "absolute: {value: 1, unit: m/s}, at_most: 0.95, margin: 0.05",
-            4,
-            "budgets[0].at_most",
-            "would allow all of speed to be lost",
-        ),
-        (
-            BUDGET,
-            "margin: 0.05",
-            "at_most: 0.95, margin: {value: 1, unit: m/s}",
-            4,
-            "budgets[0].at_most",
-            "would allow all of speed to be lost",
-        ),
-        (BUDGET, "reason: {policy: ours}", "note: none", 4, "budgets[0].reason", "is missing"),
-        (BUDGET, "{policy: ours}", "{}", 4, "budgets[0].reason", "either `claim`"),
-        (
-            BUDGET,
-            "claim: A1",
-            "claim: A2",
-            5,
-            "budgets[1].reason.claim",
-            "unknown claim 'A2': did you mean A1",
-        ),
-        (BUDGET, LINE, f"{LINE}\n  - {LINE}", 5, "budgets[1]", "contradicts"),
-        (BUDGET, LINE, f"{LINE}\n    extra: 1", 5, "", "is not YAML"),
-        (
-            BUDGET,
-            "relative: 0.05, margin",
-            "relative: 0.05, relative: 0.1, margin",
-            4,
-            "",
-            "may stand only once",
-        ),
-        (
-            BUDGET,
-            "family: motion",
-            "family: motion, sizes: {from: 1, to: 2}",
-            4,
-            "budgets[0].sizes",
-            "is a scalar",
-        ),
-        (
-            BUDGET,
-            "family: waiting",
-            "family: waiting, sizes: {from: 3, to: 2}",
-            5,
-            "budgets[1].sizes",
-            "swap them",
-        ),
-        (BUDGET, "gate: overhead", "gate: change", 2, "class.gate", "`changes` is empty"),
-        (BUDGET, "budgets:", "changes:", 2, "class.gate", "`budgets` is empty"),
-        (BUDGET, "accelerators: [kvm], ", "", 2, "class.accelerators", "is missing"),
-        (BUDGET, "accelerators: [kvm]", "accelerators: []", 2, "class.accelerators", "at least 1 item"),
-        (BUDGET, "qualifies: true", "qualifies: true, because: b", 2, "class", "qualifies: false"),
-        (BUDGET, "gate: overhead", "gate: door", 2, "class.gate", "'overhead' or 'change'"),
-        (BUDGET, "schema: virtqual-budgets/1\n", "", 1, "schema", "is missing"),
-        ("noise/n.yaml", "sigma: 0.02", "sigma: 0", 3, "noise[0].sigma", "greater than 0"),
-        (
-            "noise/n.yaml",
-            ", source: stated}\n  - {family: waiting",
-            "}\n  - {family: waiting",
-            3,
-            "noise[0].source",
-            "missing",
-        ),
-        ("noise/n.yaml", "sigma: 0.04", "sigma: [0.1]", 4, "noise[1]", "goes with a list of `points`"),
-        (
-            "noise/n.yaml",
-            "sigma: 0.04",
-            "sigma: [0.1], points: [1, 2]",
-            4,
-            "noise[1]",
-            "1 values of `sigma` for 2",
-        ),
-        ("noise/n.yaml", "sigma: 0.02", "sigma: [0.1], points: [1]", 3, "noise[0].points", "is a scalar"),
-        ("noise/n.yaml", "family: waiting", "family: motion", 4, "noise[1]", "stated already at"),
-        (
-            "noise/n.yaml",
-            "noise:",
-            "class: god\nnoise:",
-            2,
-            "class",
-            "unknown class 'god': did you mean good",
-        ),
-        ("waivers.yaml", "metric: speed", "metric: sped", 3, "waivers[0].metric", "did you mean speed"),
-        ("waivers.yaml", "class: good", "class: god", 3, "waivers[0].class", "did you mean good"),
-        ("waivers.yaml", "gate: overhead, ", "", 3, "waivers[0].gate", "is missing"),
-        ("waivers.yaml", "up_to: 0.9, ", "", 3, "waivers[0].up_to", "is missing"),
-        (
-            "waivers.yaml",
-            "up_to: 0.9",
-            "up_to: 1.1",
-            3,
-            "waivers[0].up_to",
-            "speed that is below 1",
-        ),
-        ("waivers.yaml", "up_to: 0.9", "up_to: 1", 3, "waivers[0].up_to", "1x is no worse than native"),
-        ("waivers.yaml", "owner: me, ", "", 3, "waivers[0].owner", "is missing"),
-        ("waivers.yaml", "2026-05-31", "soon", 3, "waivers[0].expires", "valid date"),
-        (
-            ASKED,
-            "classes: [good]",
-            "classes: [god]",
-            2,
-            "classes[0]",
-            "unknown class 'god': did you mean good",
-        ),
-        (ASKED, "classes: [good]", "classes: []", 2, "classes", "at least 1 item"),
-        (
-            ASKED,
-            "classes: [good]",
-            "classes: [good, good]",
-            2,
-            "classes[1]",
-            "stands in another file already",
-        ),
-        (ASKED, "scope: full", "scope: all", 3, "scope", "'quick' or 'full'"),
-        (
-            ASKED,
-            "check: rdma_latency",
-            "check: lammps %problem=lj",
-            7,
-            "checks[1].check",
-            "is asked for already",
-        ),
-        (ASKED, "lammps %problem=lj", "lammps problem=lj", 6, "checks[0].check", "match pattern"),
-        (ASKED, "where: rdma", "where: rmda", 7, "checks[1].where", "'multinode', 'numa' or 'rdma'"),
-        ("metrics/m.yaml", "unit: us", "units: us", 5, "metrics[2].units", "is not a key"),
-    ],
+    ("file", "old", "new", "place", "message"),
+    [(file, *row.split(" | ")) for file, rows in MISTAKES.items() for row in rows.strip().splitlines()],
 )
-def test_every_mistake_names_file_line_and_key(tree, file, old, new, line, key, message):
+def test_every_mistake_names_file_line_and_key(tree, file, old, new, place, message):
+    old, new = (text.replace("ENTRY", ENTRY).replace(r"\n", "\n") for text in (old, new))
     with pytest.raises(DataError) as error:
         load_references(tree(file, old, new))
-    found = [problem for problem in error.value.problems if problem.file.endswith(file)]
-    assert (line, key) in [(problem.line, problem.key) for problem in found]
-    assert message in " ".join(problem.message for problem in found if problem.key == key)
+    messages = {
+        f"{problem.line}: {problem.key}": problem.message
+        for problem in error.value.problems
+        if problem.file.endswith(file)
+    }
+    assert message in messages[place]
 
 
 def test_a_file_that_is_not_utf_8_is_named_with_the_line(tree):
@@ -397,7 +265,7 @@ def test_a_file_that_is_not_utf_8_is_named_with_the_line(tree):
 
 
 def test_all_mistakes_are_reported_at_once(tree):
-    directory = tree(BUDGET, "family: motion", "family: notion")
+    directory = tree("budgets/good.yaml", "family: motion", "family: notion")
     (directory / "noise/n.yaml").write_text("schema: other\nnoise: []\n")
     with pytest.raises(DataError) as error:
         load_references(directory)
@@ -409,10 +277,10 @@ def test_a_change_budget_has_no_unit(tree):
         "changes:\n  - {family: waiting, absolute: {value: 1, unit: us}, margin: 0.1, reason: {policy: p}}\n"
     )
     with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].absolute: a change is a ratio"):
-        load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
+        load_references(tree("budgets/good.yaml", "budgets:", changes + "budgets:"))
     changes = changes.replace("absolute", "relative: 0.1, margin").replace("margin: 0.1, ", "")
     with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].margin: a change is a ratio"):
-        load_references(tree(BUDGET, "budgets:", changes + "budgets:"))
+        load_references(tree("budgets/good.yaml", "budgets:", changes + "budgets:"))
 
 
 @pytest.mark.parametrize(
@@ -427,9 +295,9 @@ def test_only_the_margin_of_a_change_widens(tree, section, up_to, message):
     entry = f"  - {{family: waiting, relative: 0.1, {up_to}, reason: {{policy: p}}}}\n"
     with pytest.raises(DataError, match=message):
         load_references(
-            tree(BUDGET, "budgets:\n", f"budgets:\n{entry}")
+            tree("budgets/good.yaml", "budgets:\n", f"budgets:\n{entry}")
             if section == "budgets"
-            else tree(BUDGET, "budgets:", f"changes:\n{entry}budgets:")
+            else tree("budgets/good.yaml", "budgets:", f"changes:\n{entry}budgets:")
         )
 
 
@@ -438,9 +306,9 @@ def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
         entry = "  - {{family: waiting, sizes: {{from: {0}, to: {1}}}, relative: 0.1, margin: 0.1, reason: {{policy: p}}}}\n"
         return "budgets:\n" + entry.format(*first) + entry.format(*second)
 
-    load_references(tree(BUDGET, "budgets:\n", two((1, 8), (16, 32))))
+    load_references(tree("budgets/good.yaml", "budgets:\n", two((1, 8), (16, 32))))
     with pytest.raises(DataError, match=r"budgets\[1\]: contradicts .*good.yaml:4"):
-        load_references(tree(BUDGET, "budgets:\n", two((1, 16), (16, 32))))
+        load_references(tree("budgets/good.yaml", "budgets:\n", two((1, 16), (16, 32))))
 
 
 def test_a_class_has_one_file(tree):
@@ -463,7 +331,7 @@ def test_what_a_class_asks_for_stands_in_one_file(tree):
 
 def test_a_class_that_never_qualifies_asks_for_nothing(tree):
     with pytest.raises(DataError, match=r"classes\[0\]: class 'good' qualifies no build: remove it here"):
-        load_references(tree(BUDGET, "qualifies: true", "qualifies: false"))
+        load_references(tree("budgets/good.yaml", "qualifies: true", "qualifies: false"))
 
 
 def test_a_result_is_waived_once(tree):
