@@ -76,8 +76,8 @@ def compare(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
         scalars, curves = _drawn(rng, layout), _drawn(rng, layout, curve=True)
         earlier = (_drawn(rng, layout), _drawn(rng, layout, curve=True)) if layout.earlier else (None, None)
         kinds = (
-            _Kind(SCALAR, (), Budget.of(draw.BUDGET, margin=draw.MARGIN), PRIOR, scalars, earlier[0]),
-            _Kind(CURVE, models.SIZES, Budget.of(0.10, margin=0.10), CURVE_PRIOR, curves, earlier[1]),
+            _Kind(SCALAR, (), Budget.build(draw.BUDGET, margin=draw.MARGIN), PRIOR, scalars, earlier[0]),
+            _Kind(CURVE, models.SIZES, Budget.build(0.10, margin=0.10), CURVE_PRIOR, curves, earlier[1]),
         )
         cases = [
             [case for kind in kinds for case in kind.cases(session, layout)] for session in range(SESSIONS)

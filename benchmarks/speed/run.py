@@ -43,7 +43,7 @@ def cases(rng: np.random.Generator, count: int) -> list[Case]:
                 samples.append(Sample(side, number, (shown,), clock, clock + 1))
                 clock += 2
         series = pair_up(METRIC, str(index), (), samples)
-        found.append(Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.03, df=20, source="known")))
+        found.append(Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.03, df=20, source="known")))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Samples with the differences that a test asks for, and where the project's references are."""
+"""Samples with stated differences, what judges them, and where the project's references are."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,12 +6,36 @@ from pathlib import Path
 import numpy as np
 
 from virtqual.verdict import Case, Prior, SessionVerdict, Verdict, judge_sessions
-from virtqual.verdict.budget import Budget
+from virtqual.verdict.budget import Budget, BudgetReason, Gate, Term
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, Series
 from virtqual.verdict.rule import LOOKS
 
 REFERENCES = Path(__file__).parents[2] / "references"
+PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
+FIVE = Budget.build(0.05, margin=0.05)
+CHANGE = Budget.build(0.05, margin=0.05, gate="change")
+
+
+def budget_of(gate: Gate = "overhead", **term: object) -> Budget:
+    """Return a budget of one term."""
+    return Budget(terms=(Term(reason=BudgetReason(policy="p"), **term),), gate=gate)
+
+
+def stated(sigma: float, **more: object) -> Prior:
+    """Return a prior whose noise is stated."""
+    return Prior(**{"sigma": sigma, "df": 20, "source": "stated", **more})
+
+
+def steady(level: float, pairs: int, spread: float = 0.01) -> np.ndarray:
+    """Return differences around `level` whose mean is exactly that."""
+    wiggle = spread * np.resize([1, -1], pairs)
+    return level + wiggle - (wiggle.mean() if pairs else 0)
+
+
+def at(native: Iterable[str], virtual: Iterable[str]) -> dict[str, list[str]]:
+    """Return the hosts of each side by pair."""
+    return {"native": list(native), "virtual": list(virtual)}
 
 
 def judge_session(cases: Iterable[Case], **more: object) -> SessionVerdict:

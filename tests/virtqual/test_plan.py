@@ -34,7 +34,7 @@ def test_the_least_that_is_allowed_can_convict(metrics, make, at_most, looks):
     assert plan.look_schedule(Request(system="x", pairs=4, max_pairs=at_most)) == looks
     lost = Case(
         make(metrics["hpl"], [0.5] * at_most),
-        Budget.of(0.05, margin=0.05),
+        Budget.build(0.05, margin=0.05),
         Prior(sigma=0.02, df=6, source="stated"),
     )
     assert judge_session([lost], looks=looks).outcome is Outcome.OVER

@@ -68,7 +68,7 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
         expires=date(2026, 6, 1),
     )
     series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
-    case = Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
+    case = Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
     verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
     said = session(conclusion=BRACKETS)
     said.verdicts, said.waivers = records(verdict), [w.text(verdict.today) for w in verdict.waivers]
@@ -82,8 +82,8 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     """Also where ratios, values and units are wide, as of a metric that was lost nearly whole."""
     terminal, _ = shown
     slow = make(metrics["lammps_rating"], [4.2] * 4, setting="rhodo on two nodes", native=129600.3)
-    prior, overhead = Prior(sigma=0.02, df=20, source="stated"), Budget.of(0.05, margin=0.05)
-    change = Budget.of(0.05, margin=0.05, gate="change")
+    prior, overhead = Prior(sigma=0.02, df=20, source="stated"), Budget.build(0.05, margin=0.05)
+    change = Budget.build(0.05, margin=0.05, gate="change")
     cases = [Case(slow, overhead, prior), Case(slow, change, prior, baseline=slow)]
     terminal.console.print(table_of(records(judge_session(cases, hypervisor_class=KVM))))
     lines = terminal.console.file.getvalue().splitlines()
@@ -97,7 +97,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
 def test_a_ratio_has_two_digits_that_count(shown, metrics, make, ratio, says):
     terminal, text = shown
     series = make(metrics["hpl"], [-math.log(ratio)] * 4)
-    case = Case(series, Budget.of(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
+    case = Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
     terminal.console.print(table_of(records(judge_session([case], hypervisor_class=KVM))))
     assert f" {says} (" in text()
 

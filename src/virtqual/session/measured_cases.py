@@ -38,7 +38,7 @@ class Allowed:
         """Return the stated budget; None if there is none."""
         if self.budget is None or self.margin is None:
             return None
-        return Budget.of(
+        return Budget.build(
             self.budget - 1,
             margin=self.margin,
             reason="stated on the command line",

@@ -164,7 +164,7 @@ def baseline_of(series: Series, earlier: Series | None) -> tuple[Series | None, 
 
 
 def _make_declared_budget(declared: Declared, hypervisor_class: str, gate: Gate) -> Budget:
-    return Budget.of(
+    return Budget.build(
         declared.budget - 1,
         margin=declared.margin,
         reason="declared by its check",

@@ -212,27 +212,17 @@ class Budget(DataModel):
     gate: Gate = "overhead"
 
     @classmethod
-    def of(
+    def build(
         cls,
-        relative: float | None = None,
+        relative: float,
         *,
-        margin: float | Quantity,
-        absolute: Quantity | None = None,
+        margin: float,
         reason: str = "stated by the caller",
-        both: WhichPart = "larger",
-        at_most: float | None = None,
         hypervisor_class: str = "",
         gate: Gate = "overhead",
     ) -> Budget:
-        """Return a budget of one term for all sizes; `both` counts if it has both parts."""
-        term = Term(
-            relative=relative,
-            absolute=absolute,
-            both=None if relative is None or absolute is None else both,
-            at_most=at_most,
-            margin=margin,
-            reason=BudgetReason(policy=reason),
-        )
+        """Return a relative budget for all sizes."""
+        term = Term(relative=relative, margin=margin, reason=BudgetReason(policy=reason))
         return cls(terms=(term,), hypervisor_class=hypervisor_class, gate=gate)
 
     def term(self, point: float | None) -> Term:

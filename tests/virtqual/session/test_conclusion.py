@@ -36,11 +36,11 @@ def concluded(metrics, make):
 
     def conclude(*waivers, against=None, asked=ASKED, known=CASES, **features):
         lost = make(metrics["hpl"], [0.5] * 8)
-        cases = [Case(lost, Budget.of(0.05, margin=0.05), PRIOR)]
-        cases.append(Case(make(metrics["dgemm"], [0.0] * 8), Budget.of(0.05, margin=0.05), PRIOR))
+        cases = [Case(lost, Budget.build(0.05, margin=0.05), PRIOR)]
+        cases.append(Case(make(metrics["dgemm"], [0.0] * 8), Budget.build(0.05, margin=0.05), PRIOR))
         if against:
             before = make(metrics["hpl"], [0.0] * 8)
-            change = Budget.of(0.05, margin=0.05, gate="change")
+            change = Budget.build(0.05, margin=0.05, gate="change")
             cases.append(Case(lost, change, PRIOR, baseline=before))
         verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=DAY)
         session = Session(

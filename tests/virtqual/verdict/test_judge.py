@@ -5,24 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import alone, samples_of
+from made_series import CHANGE, FIVE, PRIOR, alone, at, budget_of, samples_of, stated, steady
 
-from virtqual.verdict import Outcome, Prior
-from virtqual.verdict.budget import Budget, BudgetError, BudgetReason, Quantity, Term
+from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict.budget import Budget, BudgetError, Quantity
 from virtqual.verdict.pairs import PairingError, Sample, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.texts import TOO_GOOD
 
-PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
-FIVE = Budget.of(0.05, margin=0.05)
-CHANGE = Budget.of(0.05, margin=0.05, gate="change")
 SIZES = tuple(2.0**i for i in range(23))
-
-
-def steady(level, pairs, spread=0.01):
-    """Differences around `level` whose mean is exactly that."""
-    wiggle = spread * np.resize([1, -1], pairs)
-    return level + wiggle - wiggle.mean()
 
 
 def bump(low, high, height, pairs, spread=0.01):
@@ -74,20 +65,16 @@ def runs_of(metrics, differences, **how):
 # -- pairs that count --------------------------------------------------------------------------------
 
 
-def test_no_overhead_is_within_after_four_pairs(judged):
-    verdict = judged(steady(0.0, 4))
-    assert (verdict.outcome, verdict.passes) == (Outcome.WITHIN, True)
-    assert (verdict.pairs, verdict.next_pairs) == (4, None)
-    assert verdict.reasons == ()
-
-
-def test_thirty_per_cent_is_flagged_by_four_pairs_and_over_after_eight(judged):
-    four = judged(steady(0.3, 4))
-    assert (four.outcome, four.next_pairs) == (Outcome.UNDECIDED, 8)
-    eight = judged(steady(0.3, 8))
-    assert (eight.outcome, eight.passes, eight.next_pairs) == (Outcome.OVER, False, None)
-    assert eight.overhead.log == pytest.approx(0.3)
-    assert eight.overhead.lower > -np.log(0.95)
+@pytest.mark.parametrize(
+    ("level", "pairs", "outcome", "next_pairs"),
+    [(0.0, 4, "WITHIN", None), (0.3, 4, "UNDECIDED", 8), (0.3, 8, "OVER", None)],
+)
+def test_four_pairs_acquit_or_flag_and_four_more_convict(judged, level, pairs, outcome, next_pairs):
+    verdict = judged(steady(level, pairs))
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome[outcome], next_pairs)
+    assert (verdict.pairs, verdict.passes, not verdict.reasons) == (pairs, level == 0, next_pairs is None)
+    assert verdict.overhead.log == pytest.approx(level)
+    assert (verdict.overhead.lower > -np.log(0.95)) == (level > 0)
 
 
 def test_the_budget_itself_is_within_and_budget_plus_margin_is_not(judged):
@@ -100,7 +87,7 @@ def test_the_budget_itself_is_within_and_budget_plus_margin_is_not(judged):
 def test_all_pairs_that_were_run_count(judged, pairs, level, spread):
     d = steady(level, pairs, spread)
     d[-1] -= 0.03
-    verdict = judged(d, prior=Prior(sigma=0.05, df=20, source="stated"))
+    verdict = judged(d, prior=stated(0.05))
     assert verdict.outcome is not Outcome.OVER
     assert verdict.pairs == pairs
     assert verdict.overhead.log == pytest.approx(d.mean(), rel=1e-6)
@@ -136,7 +123,7 @@ def test_a_single_look_lets_all_pairs_convict(judged, pairs):
     assert judged(steady(0.0, pairs), looks=[pairs]).outcome is Outcome.WITHIN
     fewer = judged(steady(0.3, pairs - 1), looks=[pairs])
     assert (fewer.outcome, fewer.next_pairs) == (Outcome.UNDECIDED, pairs)
-    last = judged(steady(0.078, pairs, 0.07), looks=[pairs], prior=Prior(sigma=0.07, df=20, source="stated"))
+    last = judged(steady(0.078, pairs, 0.07), looks=[pairs], prior=stated(0.07))
     assert (last.outcome, last.next_pairs) == (Outcome.UNDECIDED, None)
     assert last.reasons == (f"still undecided at the maximum of {pairs} pairs",)
 
@@ -152,15 +139,11 @@ def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, judge
 
 
 def test_next_pairs(judged):
-    wide = Prior(sigma=0.05, df=20, source="stated")
+    wide = stated(0.05)
     looks = {n: judged(steady(0.078, n, 0.045), prior=wide).next_pairs for n in (4, 5, 8, 11, 12, 17, 18)}
     assert looks == {4: 8, 5: 8, 8: 12, 11: 12, 12: 18, 17: 18, 18: None}
-
-
-def test_undecided_at_the_maximum_asks_for_nothing_more(judged):
-    verdict = judged(steady(-np.log(0.922), 18, 0.06), prior=Prior(sigma=0.06, df=20, source="stated"))
-    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, None)
-    assert "still undecided at the maximum of 18 pairs" in verdict.reasons
+    last = judged(steady(0.078, 18, 0.045), prior=wide)
+    assert last.reasons == ("still undecided at the maximum of 18 pairs",)
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -192,11 +175,7 @@ def test_fewer_than_six_pairs_say_too_little_of_noise(judged):
 
 def test_only_the_sessions_own_spread_makes_it_invalid(judged):
     """A history that was loud is no reason to give up a session that is calm."""
-    verdict = judged(steady(0.08, 18, 0.001), prior=Prior(sigma=0.3, df=20, source="a loud history"))
-    assert verdict.outcome is not Outcome.INVALID
-
-
-def test_noise_does_not_hide_what_is_plainly_over(judged):
+    assert judged(steady(0.08, 18, 0.001), prior=stated(0.3)).outcome is not Outcome.INVALID
     assert judged(steady(3.0, 8, spread=0.2)).outcome is Outcome.OVER
 
 
@@ -304,8 +283,8 @@ def test_what_is_too_good_to_be_true_is_invalid_under_every_gate(judged, metrics
 def test_a_curve_is_too_good_by_its_mean_and_not_by_one_size(judged_curve):
     rows = np.zeros((4, 23))
     rows[:, 5] = -0.4
-    assert judged_curve(rows, prior=Prior(sigma=0.01, df=20, source="stated")).passes
-    verdict = judged_curve(rows - 0.2, prior=Prior(sigma=0.01, df=20, source="stated"))
+    assert judged_curve(rows, prior=stated(0.01)).passes
+    verdict = judged_curve(rows - 0.2, prior=stated(0.01))
     assert (verdict.outcome, verdict.reasons) == (Outcome.INVALID, (TOO_GOOD,))
 
 
@@ -313,7 +292,7 @@ def test_a_curve_is_too_good_by_its_mean_and_not_by_one_size(judged_curve):
 
 
 def test_an_absolute_budget_is_a_difference_in_the_unit(judged_curve):
-    budget = Budget.of(absolute=Quantity(value=0.5, unit="us"), margin=Quantity(value=0.5, unit="us"))
+    budget = budget_of(absolute=Quantity(value=0.5, unit="us"), margin=Quantity(value=0.5, unit="us"))
     for extra, outcome in ((0.4, Outcome.WITHIN), (1.2, Outcome.OVER)):
         rows = np.log((2 + extra) / 2) + np.outer(steady(0, 8, 0.005), np.ones(3))
         assert judged_curve(rows, budget, points=SIZES[:3], native=2.0).outcome is outcome
@@ -321,24 +300,17 @@ def test_an_absolute_budget_is_a_difference_in_the_unit(judged_curve):
 
 @pytest.mark.parametrize(("both", "outcome"), [("larger", Outcome.WITHIN), ("smaller", Outcome.OVER)])
 def test_relative_and_absolute_together(judged_curve, both, outcome):
-    budget = Budget.of(0.05, absolute=Quantity(value=1.0, unit="us"), margin=0.05, both=both)
+    budget = budget_of(relative=0.05, absolute=Quantity(value=1.0, unit="us"), margin=0.05, both=both)
     rows = np.outer(steady(np.log(1.3), 8), np.ones(3))
     assert judged_curve(rows, budget, points=SIZES[:3], native=2.0).outcome is outcome
 
 
-def test_a_budget_in_another_unit_is_an_error(judged_curve):
-    budget = Budget.of(absolute=Quantity(value=1.0, unit="ms"), margin=0.05)
-    with pytest.raises(BudgetError, match="mpi_latency is in us, its budget in ms"):
-        judged_curve([[0.0], [0.0]], budget, points=(8.0,))
-
-
-def test_a_budget_that_allows_everything_to_be_lost_is_an_error(judged):
+def test_a_budget_that_cannot_be_applied_is_an_error_unless_the_series_is_refused(judged):
     with pytest.raises(BudgetError, match="allow everything to be lost"):
-        judged([0.0, 0.0], Budget.of(0.6, margin=0.5))
-
-
-def test_a_refused_series_is_shown_even_where_its_budget_cannot_be_applied(judged):
-    budget = Budget.of(absolute=Quantity(value=1.0, unit="ms"), margin=0.05)
+        judged([0.0, 0.0], Budget.build(0.6, margin=0.5))
+    budget = budget_of(absolute=Quantity(value=1.0, unit="ms"), margin=0.05)
+    with pytest.raises(BudgetError, match="hpl is in GFLOP/s, its budget in ms"):
+        judged([0.1] * 4, budget)
     verdict = judged([0.1] * 4, budget, refused=("because",))
     assert verdict.outcome is Outcome.INVALID
     assert verdict.overhead.log == pytest.approx(0.1)
@@ -350,7 +322,7 @@ def test_a_refused_series_is_shown_even_where_its_budget_cannot_be_applied(judge
 
 def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(judged_curve):
     rows = bump(16, 128, np.log(1.2), 8)
-    verdict = judged_curve(rows, Budget.of(0.0, margin=0.15), Prior(sigma=0.03, df=20, source="A/A history"))
+    verdict = judged_curve(rows, Budget.build(0.0, margin=0.15), stated(0.03))
     assert verdict.outcome is Outcome.OVER
     (finding,) = verdict.findings
     assert (finding.low, finding.high) == (16, 128)
@@ -363,12 +335,12 @@ def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(judged_cur
 
 def test_two_bumps_are_two_findings_the_worse_first(judged_curve):
     rows = np.array(bump(16, 128, np.log(1.2), 8)) + np.array(bump(2**16, 2**20, np.log(1.4), 8, 0.0))
-    verdict = judged_curve(rows, Budget.of(0.0, margin=0.15), Prior(sigma=0.03, df=20, source="stated"))
+    verdict = judged_curve(rows, Budget.build(0.0, margin=0.15), stated(0.03))
     assert [(finding.low, finding.high) for finding in verdict.findings] == [(2**16, 2**20), (16, 128)]
 
 
 def test_a_single_size_is_found_and_keeps_a_curve_from_passing(judged_curve):
-    budget, prior = Budget.of(0.05, margin=0.1), Prior(sigma=0.03, df=20, source="stated")
+    budget, prior = Budget.build(0.05, margin=0.1), stated(0.03)
     for pairs, outcome in ((4, Outcome.UNDECIDED), (12, Outcome.OVER)):
         verdict = judged_curve(bump(64, 64, 0.25, pairs, 0.005), budget, prior)
         assert verdict.outcome is outcome
@@ -379,9 +351,7 @@ def test_a_single_size_is_found_and_keeps_a_curve_from_passing(judged_curve):
 def test_a_small_overhead_at_every_size_is_one_finding(judged_curve):
     """No size is over by itself: their mean is."""
     rows = np.random.default_rng(3).normal(np.log(1.05) + 0.02, 0.02, (18, 23))
-    verdict = judged_curve(
-        rows, Budget.of(0.05, margin=0.02), Prior(sigma=0.02, df=20, source="stated", correlation=0.0)
-    )
+    verdict = judged_curve(rows, Budget.build(0.05, margin=0.02), stated(0.02, correlation=0.0))
     assert verdict.outcome is Outcome.OVER
     (finding,) = verdict.findings
     assert SIZES.index(finding.high) - SIZES.index(finding.low) > 11
@@ -390,7 +360,7 @@ def test_a_small_overhead_at_every_size_is_one_finding(judged_curve):
 
 def test_a_clean_curve_is_within_and_names_its_worst_size(judged_curve):
     rows = bump(64, 64, 0.03, 4, 0.005)
-    verdict = judged_curve(rows, Budget.of(0.05, margin=0.2), Prior(sigma=0.03, df=20, source="stated"))
+    verdict = judged_curve(rows, Budget.build(0.05, margin=0.2), stated(0.03))
     assert verdict.outcome is Outcome.WITHIN
     assert verdict.findings == ()
     assert "worst 1.030x at 64 B" in verdict.message
@@ -413,10 +383,6 @@ def test_medians_are_geometric_means_over_a_curve(judged_curve):
 # -- hosts and boots -----------------------------------------------------------------------------------
 
 
-def at(native, virtual):
-    return {"native": list(native), "virtual": list(virtual)}
-
-
 @pytest.mark.parametrize("level", [0.0, 0.5])
 def test_hosts_in_fixed_roles_forbid_an_answer(judged, level):
     verdict = judged(steady(level, 8), hosts=at("a" * 8, "b" * 8))
@@ -425,8 +391,10 @@ def test_hosts_in_fixed_roles_forbid_an_answer(judged, level):
         "native ran on a and virtual machines on b: a slow host looks like a slow guest, and no number of "
         "pairs tells them apart; exchange the hosts' roles, or survey them (virtqual record --hosts)",
     )
-    assert verdict.confounded
+    assert (verdict.confounded, verdict.hosts) == (True, {})
     assert verdict.overhead.log == pytest.approx(level)
+    assert (verdict.overhead.lower, verdict.overhead.upper) == (None, None)
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
 
 
 def test_a_bound_on_what_hosts_differ_by_is_added_to_both_ends(judged):
@@ -461,6 +429,7 @@ def test_hosts_that_were_exchanged_cancel_and_are_named(judged):
     assert verdict.overhead.log == pytest.approx(0.0, abs=0.002)
     assert np.log(verdict.hosts["a"] / verdict.hosts["b"]) == pytest.approx(0.2, abs=0.002)
     assert not verdict.confounded
+    assert verdict.hosts == pytest.approx({"a": np.exp(0.1), "b": np.exp(-0.1)}, rel=0.002)
 
 
 ROUND = ("abcd", "wxyz"), ("abcd", "xwzy"), ("abcd", "yzwx"), ("abcd", "zyxw")
@@ -528,7 +497,7 @@ def test_a_host_that_was_set_aside_leaves_the_others_as_the_sample(judged_runs):
     assert set(verdict.hosts) == set("abcwxy")
 
 
-def test_the_nodes_own_names_tell_a_rotation_and_do_not_qualify(metrics, judged_runs):
+def test_the_names_of_nodes_show_a_rotation_and_do_not_qualify(metrics, judged_runs):
     runs = runs_of(metrics, steady(0.0, 16, 0.002), hosts=rotated(4))
     verdict = judged_runs([replace(run, node=run.host, host="") for run in runs])
     assert (len(verdict.hosts), verdict.confounded) == (8, True)
@@ -546,14 +515,11 @@ def test_boots_are_part_of_what_is_not_known(judged):
 
 
 def test_what_boots_are_stated_to_vary_by_counts_with_one_boot(judged):
-    sure, unsure = (
-        judged(steady(0.0, 12), prior=Prior(sigma=0.02, df=20, source="stated", between=between))
-        for between in (0.0, 0.05)
-    )
+    sure, unsure = (judged(steady(0.0, 12), prior=stated(0.02, between=between)) for between in (0.0, 0.05))
     assert (sure.passes, unsure.passes) == (True, False)
     many = judged(
         steady(0.0, 12),
-        prior=Prior(sigma=0.02, df=20, source="stated", between=0.05),
+        prior=stated(0.02, between=0.05),
         boots=list("abcdef") * 2,
     )
     assert sure.overhead.upper < many.overhead.upper < unsure.overhead.upper
@@ -587,28 +553,20 @@ def test_a_change_is_less_certain_than_either_overhead(metrics, make, judged):
 
 def test_what_a_new_boot_changes_widens_the_change(metrics, make, judged):
     before = make(metrics["hpl"], steady(5.0, 12))
-    sure, unsure = (
-        judged(
-            steady(5.0, 12),
-            CHANGE,
-            before=before,
-            prior=Prior(sigma=0.02, df=20, source="stated", between=between),
-        )
-        for between in (0.0, 0.05)
-    )
+    priors = (stated(0.02, between=between) for between in (0.0, 0.05))
+    sure, unsure = (judged(steady(5.0, 12), CHANGE, before=before, prior=prior) for prior in priors)
     assert unsure.change.upper > sure.change.upper
     assert (sure.passes, unsure.passes) == (True, False)
 
 
-def test_an_earlier_session_of_another_series_is_an_error(metrics, make, judged):
-    with pytest.raises(PairingError, match="other series"):
-        judged([0.0, 0.0], CHANGE, before=make(metrics["hpl"], [0.0, 0.0], setting="there"))
-
-
-def test_other_points_of_an_earlier_session_are_named(metrics, make):
+@pytest.mark.parametrize(
+    ("setting", "size", "message"),
+    [("there", 8.0, "other series"), ("here", 16.0, r"session has other points \(mpi_latency@here\)")],
+)
+def test_an_earlier_session_of_another_series_is_an_error(metrics, make, setting, size, message):
     now = make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,))
-    before = make(metrics["mpi_latency"], [[0.0]] * 2, (16.0,))
-    with pytest.raises(PairingError, match=r"the earlier session has other points \(mpi_latency@here\)"):
+    before = make(metrics["mpi_latency"], [[0.0]] * 2, (size,), setting=setting)
+    with pytest.raises(PairingError, match=message):
         alone(now, CHANGE, PRIOR, baseline=before)
 
 
@@ -620,7 +578,7 @@ def test_an_earlier_session_of_one_pair_is_no_baseline(metrics, make, judged):
 
 @pytest.mark.parametrize("earlier", [2, 4, 5])
 def test_an_earlier_session_of_too_few_pairs_says_how_many_it_takes(metrics, make, judged, earlier):
-    wide = Prior(sigma=0.03, df=20, source="stated")
+    wide = stated(0.03)
     verdict = judged(steady(0.0, 8), CHANGE, prior=wide, before=make(metrics["hpl"], steady(0.0, earlier)))
     assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
     (reason,) = verdict.reasons
@@ -634,13 +592,11 @@ def test_an_earlier_session_of_too_few_pairs_says_how_many_it_takes(metrics, mak
 
 
 def test_where_no_number_of_earlier_pairs_is_enough_that_is_said(metrics, make, judged):
-    prior = Prior(sigma=0.03, df=20, source="stated", between=0.05)
+    prior = stated(0.03, between=0.05)
     verdict = judged(steady(0.0, 8), CHANGE, prior=prior, before=make(metrics["hpl"], steady(0.0, 12)))
+    says = "with the noise that is known, 18 pairs are not enough either, and it takes a history"
     assert verdict.outcome is Outcome.INVALID
-    assert (
-        "with the noise that is known, 18 pairs are not enough either, and it takes a history"
-        in verdict.reasons[0]
-    )
+    assert says in verdict.reasons[0]
 
 
 def test_the_same_hosts_cancel_in_a_change_and_others_do_not(metrics, make, judged):
@@ -667,11 +623,9 @@ def test_of_an_earlier_rotation_whole_rounds_count(metrics, make, judged):
 
 def test_four_turns_over_many_nodes_are_an_earlier_session_of_many_pairs(metrics, make, judged):
     """Of pairs by one node after another they are too few, by a noise that is a guess."""
-    guess, hosts = Prior(sigma=0.03, df=2, source="stated"), rotated(4)
-    four, many = (
-        make(metrics["hpl"], steady(0.0, 4, 0.01)),
-        make(metrics["hpl"], steady(0.0, 16, 0.01), hosts=hosts),
-    )
+    guess, hosts = stated(0.03, df=2), rotated(4)
+    four = make(metrics["hpl"], steady(0.0, 4, 0.01))
+    many = make(metrics["hpl"], steady(0.0, 16, 0.01), hosts=hosts)
     alone = judged(steady(0.0, 4, 0.01), CHANGE, prior=guess, before=four)
     assert alone.reasons[0].startswith("the earlier session has 4 pairs: ")
     assert judged(steady(0.0, 16, 0.01), CHANGE, prior=guess, before=many, hosts=hosts).passes
@@ -683,11 +637,7 @@ def test_four_turns_over_many_nodes_are_an_earlier_session_of_many_pairs(metrics
 @pytest.fixture
 def widening(metrics, make, judged):
     """Judge a change whose margin of 3 % may become 12 %."""
-    budget = Budget(
-        terms=(Term(relative=0.02, margin=0.03, margin_up_to=0.12, reason=BudgetReason(policy="p")),),
-        hypervisor_class="kvm",
-        gate="change",
-    )
+    budget = budget_of(relative=0.02, margin=0.03, margin_up_to=0.12, gate="change")
 
     def judge(earlier, prior=PRIOR, spread=0.01):
         before = make(metrics["hpl"], np.zeros(earlier))
@@ -699,9 +649,9 @@ def widening(metrics, make, judged):
 def test_the_margin_of_a_change_follows_from_known_noise_and_earlier_pairs(widening):
     few, many = widening(2), widening(12)
     assert few.margin > many.margin > np.log(0.98 / 0.95)
-    quiet = widening(4, prior=Prior(sigma=0.002, df=20, source="A/A history"))
+    quiet = widening(4, prior=stated(0.002))
     assert quiet.margin == pytest.approx(np.log(0.98 / 0.95))
-    wild = widening(4, prior=Prior(sigma=0.5, df=20, source="A/A history"))
+    wild = widening(4, prior=stated(0.5))
     assert wild.margin == pytest.approx(np.log(0.98 / 0.86))
     assert ">= 0.98x (margin 0.03 to 0.12), here 0.12 against 4 earlier pairs; 4 pairs" in wild.message
 

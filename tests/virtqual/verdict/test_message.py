@@ -1,18 +1,20 @@
-"""Messages word by word: they are what people decide by."""
+"""Messages word by word, and verdicts as they are stored: people and programs decide by them."""
 
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from made_series import alone, samples_of
+from made_series import FIVE, PRIOR, alone, budget_of, samples_of, stated
 
-from virtqual.verdict import Interval, Prior
+from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.budget import Budget, Quantity
 from virtqual.verdict.outcome import format_value
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.texts import range_text
 
-PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
-FIVE = Budget.of(0.05, margin=0.05)
+WIDE = stated(0.03, common=0.01)
+SIZES = tuple(2.0**i for i in range(12))
 
 
 def test_over(metrics, make):
@@ -61,7 +63,7 @@ def test_nothing_measured(metrics):
 
 def test_a_curve_with_a_finding(metrics, make):
     rows = [[0.0, 0.0, 0.3, 0.3]] * 8
-    budget = Budget.of(0.05, absolute=Quantity(value=0.1, unit="us"), margin=0.1)
+    budget = budget_of(relative=0.05, absolute=Quantity(value=0.1, unit="us"), both="larger", margin=0.1)
     text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, PRIOR).message
     assert text == (
         "OVER mpi_latency@here: overhead 1.35x worse (1.31x to 1.37x) from 4 to 8 B; native 10, "
@@ -80,7 +82,7 @@ def test_too_good_to_be_true(metrics, make):
 
 def test_an_earlier_session_that_is_too_short(metrics, make):
     now, before = make(metrics["lammps_loop_time"], [0.0] * 8), make(metrics["lammps_loop_time"], [0.0] * 4)
-    text = alone(now, FIVE, Prior(sigma=0.03, df=20, source="A/A history"), baseline=before).message
+    text = alone(now, FIVE, stated(0.03), baseline=before).message
     assert text.splitlines()[1] == (
         "the earlier session has 4 pairs: a change could hide up to 7.3% above what is allowed, more than "
         "5%; with the noise that is known, it takes 13 pairs (virtqual qualify --pairs 13), or fewer with a "
@@ -97,7 +99,7 @@ def test_a_clean_curve(metrics, make):
 
 def test_a_change(metrics, make):
     series = make(metrics["hpl"], [1.0] * 4)
-    budget = Budget.of(0.1, margin=0.1, gate="change")
+    budget = Budget.build(0.1, margin=0.1, gate="change")
     text = alone(series, budget, PRIOR, baseline=series).message
     assert text.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
     assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in text
@@ -106,7 +108,7 @@ def test_a_change(metrics, make):
 
 
 def test_budgets_by_size(references, metrics, make):
-    budget = Budget(terms=(*FIVE.terms, *Budget.of(0.2, margin=0.1).terms))
+    budget = Budget(terms=(*FIVE.terms, *Budget.build(0.2, margin=0.1).terms))
     verdict = alone(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, PRIOR)
     assert verdict.budget == "<= 1.05x (margin 0.05) -inf to inf B; <= 1.2x (margin 0.1) -inf to inf B"
 
@@ -172,3 +174,48 @@ def test_numbers(value, text):
 def test_findings(metrics, points, text):
     judged = Interval.build(0.0, -0.1, 0.1, "lower")
     assert range_text(judged, points, metrics["mpi_latency"]) == text
+
+
+# -- verdicts as they are stored
+
+
+@pytest.fixture
+def curve(metrics, make):
+    rows = np.random.default_rng(1).normal(0, 0.02, (8, 12))
+    rows[:, 4:8] += 0.4
+    return make(metrics["mpi_latency"], rows, SIZES, native=2.0)
+
+
+def test_a_record_says_what_was_decided(curve):
+    record = alone(curve, Budget.build(0.05, margin=0.1), WIDE)
+    assert (record.series, record.gate, record.outcome) == ("mpi_latency@here", "overhead", Outcome.OVER)
+    assert (record.unit, record.better, record.pairs, record.waived) == ("us", "lower", 8, False)
+    assert record.judged == record.overhead
+    assert record.overhead.ratio == pytest.approx(np.exp(record.overhead.log))
+    assert [point.size for point in record.points] == list(SIZES)
+    (finding,) = record.findings
+    assert (finding.low, finding.high) == (16, 128)
+    assert finding.text in record.message
+
+
+def test_its_keys_are_a_contract(curve):
+    """No sample stands in it: those are the runs', once."""
+    record = alone(curve, Budget.build(0.05, margin=0.1), WIDE, baseline=curve)
+    plain = json.loads(record.model_dump_json())
+    assert list(plain) == [
+        *("metric", "setting", "gate", "outcome", "unit", "better", "native", "virtual", "overhead"),
+        *("change", "budget", "limit", "margin", "pairs", "next_pairs", "spread", "points", "findings"),
+        *("reasons", "waiver", "waived", "hosts", "native_hosts", "virtual_hosts", "confounded", "message"),
+    ]
+    assert list(plain["overhead"]) == ["log", "lower", "upper", "ratio", "low", "high"]
+    assert (plain["gate"], plain["change"]["log"]) == ("change", 0)
+
+
+def test_an_endless_bound_is_nothing_in_json(metrics, make):
+    """JSON has no infinity; one value bounds nothing."""
+    series = make(metrics["hpl"], [0.1])
+    record = alone(series, Budget.build(0.05, margin=0.1), stated(0.03, df=1))
+    text = record.model_dump_json()
+    assert Verdict.model_validate_json(text) == record
+    assert "NaN" not in text
+    assert "Infinity" not in text

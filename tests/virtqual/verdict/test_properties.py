@@ -32,7 +32,7 @@ noise = st.floats(-0.08, 0.08)
 counts = st.sampled_from((*LOOKS, 3, 5, 10, 20))
 metrics = st.sampled_from(SCALARS)
 priors = st.builds(Prior, sigma=st.floats(0.003, 0.1), df=st.floats(2, 50), source=st.just("drawn"))
-budgets = st.builds(lambda b, m: Budget.of(b, margin=m), st.floats(0, 0.2), st.floats(0.01, 0.3))
+budgets = st.builds(lambda b, m: Budget.build(b, margin=m), st.floats(0, 0.2), st.floats(0.01, 0.3))
 
 
 @st.composite
@@ -85,7 +85,7 @@ def test_swapping_native_and_virtual_turns_the_sign(metric, values, prior):
         ),
     )
     assert swapped.differences == pytest.approx(-there.differences)
-    budget = Budget.of(0.0, margin=0.1)
+    budget = Budget.build(0.0, margin=0.1)
     one, other = alone(there, budget, prior), alone(swapped, budget, prior)
     assert {one.outcome, other.outcome} != {Outcome.OVER}
     # What speaks for the guest is pulled in and what speaks against it is not: both look the worse for it.
@@ -97,7 +97,7 @@ def test_swapping_native_and_virtual_turns_the_sign(metric, values, prior):
 
 @given(differences(), budgets, priors)
 def test_direction_only_changes_words(values, budget, prior):
-    lower = Budget.of(0.0, margin=0.1)
+    lower = Budget.build(0.0, margin=0.1)
     one = alone(series_of(METRICS["hpl"], values), lower, prior)
     other = alone(series_of(METRICS["lammps_loop_time"], values), lower, prior)
     ratio, low, high = one.overhead.ratio, one.overhead.low, one.overhead.high
@@ -128,8 +128,8 @@ def test_making_every_pair_worse_never_makes_it_pass(metric, values, budget, pri
 
 @given(metrics, differences(), st.floats(0, 0.2), st.floats(0, 0.2), priors)
 def test_a_larger_budget_never_turns_within_into_over(metric, values, small, more, prior):
-    tight = alone(series_of(metric, values), Budget.of(small, margin=0.1), prior)
-    loose = alone(series_of(metric, values), Budget.of(small + more, margin=0.1), prior)
+    tight = alone(series_of(metric, values), Budget.build(small, margin=0.1), prior)
+    loose = alone(series_of(metric, values), Budget.build(small + more, margin=0.1), prior)
     assert (tight.outcome, loose.outcome) != (Outcome.WITHIN, Outcome.OVER)
     if tight.outcome is Outcome.WITHIN:
         assert loose.outcome is Outcome.WITHIN
@@ -229,7 +229,7 @@ def drawn_case(rng, setting):
         baseline = drawn_series(rng, name, setting, pairs, earlier, level=0.0, **how)
     return Case(
         series,
-        Budget.of(rng.choice([0.02, 0.05]), margin=rng.choice([0.03, 0.1]), gate=gate),
+        Budget.build(rng.choice([0.02, 0.05]), margin=rng.choice([0.03, 0.1]), gate=gate),
         PRIORS[rng.integers(len(PRIORS))],
         baseline=baseline,
         refused=("because",) if rng.random() < 0.05 else (),
@@ -292,7 +292,7 @@ def test_sessions_of_one_shape_are_judged_as_each_alone(seed, kind, name):
         [
             Case(
                 drawn_series(rng, name, str(index), 8, kind, boots=2, level=rng.choice([0.0, 0.06, 0.3])),
-                Budget.of(rng.choice([0.02, 0.05]), margin=rng.choice([0.03, 0.1])),
+                Budget.build(rng.choice([0.02, 0.05]), margin=rng.choice([0.03, 0.1])),
                 PRIORS[rng.integers(len(PRIORS))],
                 bound=0.01,
             )
@@ -339,6 +339,6 @@ def test_messages_are_short_and_have_no_broken_numbers(metric, values, budget, p
 @given(st.floats(0.01, 0.9), st.floats(0.001, 0.09), st.floats(0.1, 100))
 def test_budget_and_margin_mean_what_they_say(relative, margin, native):
     for metric, sign in ((METRICS["hpl"], -1), (METRICS["lammps_loop_time"], 1)):
-        limit, extra, _ = Budget.of(relative, margin=margin).limits(metric, (), np.array([native]))
+        limit, extra, _ = Budget.build(relative, margin=margin).limits(metric, (), np.array([native]))
         assert math.exp(sign * limit[0]) == pytest.approx(1 + sign * relative)
         assert math.exp(sign * (limit[0] + extra[0])) == pytest.approx(1 + sign * (relative + margin))

@@ -5,33 +5,18 @@ from datetime import date
 
 import numpy as np
 import pytest
-from made_series import judge_session, samples_of
+from made_series import CHANGE, FIVE, PRIOR, at, judge_session, samples_of, stated, steady
 
-from virtqual.verdict import (
-    Case,
-    Need,
-    Outcome,
-    Prior,
-    SessionError,
-    judge_sessions,
-)
+from virtqual.verdict import Case, Need, Outcome, SessionError, judge_sessions
 from virtqual.verdict.budget import Budget, HypervisorClass
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.slow_runs import SlowRuns, slow_runs_of
 from virtqual.verdict.waiver import Waiver
 
-PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
-FIVE = Budget.of(0.05, margin=0.05)
-CHANGE = Budget.of(0.05, margin=0.05, gate="change")
 KVM = HypervisorClass(
     name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
 )
 TODAY = date(2026, 6, 1)
-
-
-def around(level, pairs, spread=0.01):
-    wiggle = spread * np.resize([1, -1], pairs)
-    return level + wiggle - (wiggle.mean() if pairs else 0)
 
 
 def counts(virtual, runs, native):
@@ -46,64 +31,49 @@ def verdict_on(session, series):
 @pytest.fixture
 def case(metrics, make):
     def build(level, pairs, setting="here", budget=FIVE, spread=0.01, prior=PRIOR, how=None, **more):
-        series = make(metrics["hpl"], around(level, pairs, spread), setting=setting, **(how or {}))
+        series = make(metrics["hpl"], steady(level, pairs, spread), setting=setting, **(how or {}))
         return Case(series, budget, prior, **more)
 
     return build
 
 
 def waiver(**change):
-    fields = {
-        "metric": "hpl",
-        "setting": None,
-        "gate": "overhead",
-        "up_to": 0.5,
-        "hypervisor_class": "kvm",
-        "build": "b1",
-        "owner": "ops",
-        "reason": "known",
-        "expires": TODAY,
-    }
-    return Waiver(**{**fields, **change})
+    fields = {"metric": "hpl", "gate": "overhead", "up_to": 0.5, "hypervisor_class": "kvm", "build": "b1"}
+    return Waiver(**{**fields, "owner": "ops", "reason": "known", "expires": TODAY, **change})
+
+
+def waive(case, *waivers):
+    """Judge a case that loses 1 - exp(-0.5) = 39 %."""
+    return judge_session([case(0.5, 8)], hypervisor_class=KVM, waivers=waivers, build="b1", today=TODAY)
 
 
 # -- what is still to be run ---------------------------------------------------------------------------
 
 
-def test_a_clean_session_needs_no_more_pairs(case):
-    session = judge_session([case(0.0, 4, str(i)) for i in range(20)], hypervisor_class=KVM)
-    assert session.outcome is Outcome.WITHIN
-    assert session.needs == ()
-    assert session.qualified == (True, "")
-
-
-def test_the_first_call_asks_for_the_first_four_pairs_of_everything(case):
-    session = judge_session([case(0.0, 0, "a"), case(0.0, 1, "b")])
-    assert session.needs == (Need("hpl@a", 0, 3), Need("hpl@b", 1, 3))
-    assert session.outcome is Outcome.UNDECIDED
-
-
-def test_a_flagged_series_needs_fresh_pairs_and_the_others_nothing(case):
-    session = judge_session([case(0.5, 4, "bad"), case(0.0, 4, "good")])
-    assert verdict_on(session, "hpl@bad").outcome is Outcome.UNDECIDED
-    assert session.needs == (Need("hpl@bad", 4, 7),)
-
-
-def test_fresh_pairs_convict(case):
-    session = judge_session([case(0.5, 8, "bad"), case(0.0, 4, "good")], hypervisor_class=KVM)
-    assert verdict_on(session, "hpl@bad").outcome is Outcome.OVER
-    assert session.outcome is Outcome.OVER
-    assert session.needs == ()
-    assert session.qualified == (False, "over")
+@pytest.mark.parametrize(
+    ("series", "needs", "outcome"),
+    [
+        # Level and pairs of each series: first pairs, a clean session, flagged, convicted.
+        ([(0.0, 0), (0.0, 1)], [Need("hpl@0", 0, 3), Need("hpl@1", 1, 3)], Outcome.UNDECIDED),
+        ([(0.0, 4)] * 20, [], Outcome.WITHIN),
+        ([(0.5, 4), (0.0, 4)], [Need("hpl@0", 4, 7)], Outcome.UNDECIDED),
+        ([(0.5, 8), (0.0, 4)], [], Outcome.OVER),
+    ],
+)
+def test_only_series_without_an_answer_need_pairs(case, series, needs, outcome):
+    cases = [case(level, pairs, str(index)) for index, (level, pairs) in enumerate(series)]
+    session = judge_session(cases, hypervisor_class=KVM)
+    assert (session.outcome, verdict_on(session, "hpl@0").outcome) == (outcome, outcome)
+    assert session.needs == tuple(needs)
+    passes = outcome is Outcome.WITHIN
+    assert session.qualified == (passes, "" if passes else outcome.value.lower())
 
 
 def test_needs_come_to_an_end(case):
     """A driver that runs what is needed comes to an end, whatever it measures."""
     for level in (0.0, 0.05, 0.078, 0.1, 1.0):
         pairs, calls = 0, 0
-        while needs := judge_session(
-            [case(level, pairs, spread=0.05, prior=Prior(sigma=0.05, df=20, source="stated"))]
-        ).needs:
+        while needs := judge_session([case(level, pairs, spread=0.05, prior=stated(0.05))]).needs:
             (need,) = needs
             assert need.first == pairs
             pairs, calls = need.last + 1, calls + 1
@@ -159,14 +129,7 @@ def test_the_outcome_of_a_session_is_its_gravest(case, outcomes, expected):
 
 
 def test_a_class_that_never_qualifies_says_so(case):
-    emulated = HypervisorClass(
-        name="emulated",
-        gate="change",
-        qualifies=False,
-        description="TCG",
-        reason="a reason",
-        accelerators=("kvm",),
-    )
+    emulated = KVM.model_copy(update={"name": "emulated", "gate": "change", "qualifies": False})
     assert judge_session([case(0.0, 4)], hypervisor_class=emulated).qualified == (False, "emulated")
     assert judge_session([case(0.0, 4)]).qualified == (False, "no hypervisor class")
     worded = emulated.model_copy(update={"gate": "overhead", "because": "emulated hosts"})
@@ -183,7 +146,7 @@ def test_a_class_that_never_qualifies_says_so(case):
     ],
 )
 def test_a_build_qualifies_only_where_hosts_are_known(case, native, virtual, bound, why):
-    hosts = {"hosts": {"native": [native] * 8, "virtual": [virtual] * 8}}
+    hosts = {"hosts": at([native] * 8, [virtual] * 8)}
     session = judge_session(
         [case(0.0, 8, "a"), case(0.0, 8, "b", how=hosts, bound=bound)], hypervisor_class=KVM
     )
@@ -191,33 +154,27 @@ def test_a_build_qualifies_only_where_hosts_are_known(case, native, virtual, bou
     assert session.qualified == (not why, why)
 
 
+ROTATED = "hosts confounded: native a, b, virtual x, y, and no survey bounds the difference"
+
+
 def test_a_rotation_without_a_survey_does_not_qualify(case):
-    hosts = {"hosts": {"native": list("ab" * 4), "virtual": list("xyyx" * 2)}}
-    session = judge_session([case(0.0, 8, how=hosts)], hypervisor_class=KVM)
+    session = judge_session([case(0.0, 8, how={"hosts": at("ab" * 4, "xyyx" * 2)})], hypervisor_class=KVM)
     assert session.outcome is Outcome.WITHIN
-    says = "hosts confounded: native a, b, virtual x, y, and no survey bounds the difference"
-    assert session.qualified == (False, says)
+    assert session.qualified == (False, ROTATED)
 
 
 @pytest.mark.parametrize(
-    ("then", "why"),
+    ("hosts", "why"),
     [
-        ((["host"], ["host"]), ""),
-        ((["other"], ["other"]), ""),
-        (([""], [""]), "nobody says which hosts carry the virtual machines"),
-        (
-            (list("ab"), list("xyyx")),
-            "hosts confounded: native a, b, virtual x, y, and no survey bounds the difference",
-        ),
+        (at(["host"] * 12, ["host"] * 12), ""),
+        (at(["other"] * 12, ["other"] * 12), ""),
+        (at([""] * 12, [""] * 12), "nobody says which hosts carry the virtual machines"),
+        (at("ab" * 6, "xyyx" * 3), ROTATED),
     ],
 )
-def test_hosts_of_the_earlier_session_leave_a_change_to_them_as_well(case, metrics, make, then, why):
+def test_hosts_of_the_earlier_session_leave_a_change_to_them_as_well(case, metrics, make, hosts, why):
     """What it called overhead may have been one of hosts, behind which a slower build hides now."""
-    native, virtual = (
-        np.resize([name] if name in ("host", "other", "") else list(name), 12) for name in then
-    )
-    hosts = {"native": [str(name) for name in native], "virtual": [str(name) for name in virtual]}
-    before = make(metrics["hpl"], around(0.0, 12), hosts=hosts)
+    before = make(metrics["hpl"], steady(0.0, 12), hosts=hosts)
     session = judge_session([case(0.0, 8, budget=CHANGE, baseline=before)], hypervisor_class=KVM)
     assert session.outcome is Outcome.WITHIN
     assert session.qualified == (not why, why)
@@ -233,7 +190,7 @@ def test_all_repeated_series_are_named(case):
 
 
 def test_flagged_series_share_the_error_rate_and_convictions_give_theirs_back(case):
-    budget = Budget.of(0.05, margin=0.02)
+    budget = Budget.build(0.05, margin=0.02)
 
     def judged(*company):
         x = case(0.0717, 18, "x", budget, 0.02)
@@ -262,13 +219,13 @@ def test_changes_share_the_error_rate_flagged_or_not(case, metrics, make):
 
 
 def test_sessions_that_share_the_error_rate_convict_less_easily(case):
-    x = case(0.0717, 18, "x", Budget.of(0.05, margin=0.02), 0.02)
+    x = case(0.0717, 18, "x", Budget.build(0.05, margin=0.02), 0.02)
     assert judge_session([x]).outcome is Outcome.OVER
     assert judge_session([x], share=40).outcome is not Outcome.OVER
 
 
 def test_one_case_in_two_sessions_has_the_answer_of_each(case):
-    budget = Budget.of(0.05, margin=0.02)
+    budget = Budget.build(0.05, margin=0.02)
     x = case(0.0717, 18, "x", budget, 0.02)
     crowd = [x, *(case(0.063, 18, str(i), budget, 0.02) for i in range(40))]
     for sessions in ([[x], crowd], [crowd, [x]], [[x], crowd, [x]]):
@@ -278,13 +235,13 @@ def test_one_case_in_two_sessions_has_the_answer_of_each(case):
 
 def test_the_stated_boots_of_one_series_are_not_those_of_another(metrics):
     """A series whose boots nobody states must not take them for known because its neighbour's are."""
-    d = around(0.0, 8, 0.002) + np.repeat([0.06, -0.06], 4)
+    d = steady(0.0, 8, 0.002) + np.repeat([0.06, -0.06], 4)
 
     def torn(setting, prior):
         runs = samples_of(metrics["hpl"], [[value] for value in d], boots=["1"] * 4 + ["2"] * 4)
         return Case(pair_up(metrics["hpl"], setting, (), runs), FIVE, prior)
 
-    mine, other = torn("x", PRIOR), torn("y", Prior(sigma=0.02, df=20, source="stated", between=0.03))
+    mine, other = torn("x", PRIOR), torn("y", stated(0.02, between=0.03))
     alone = verdict_on(judge_session([mine]), "hpl@x")
     assert alone.outcome is Outcome.UNDECIDED
     beside, (apart, _) = judge_session([mine, other]), judge_sessions([[mine], [other]])
@@ -309,7 +266,7 @@ def test_one_session_answers_over_budget_and_worse_than_before(case, metrics, ma
 
 
 def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, metrics, make):
-    budget = Budget.of(0.05, margin=0.05, hypervisor_class="kvm")
+    budget = Budget.build(0.05, margin=0.05, hypervisor_class="kvm")
     session = judge_session([case(5.0, 4, budget=budget, baseline=make(metrics["hpl"], [5.0] * 12))])
     (verdict,) = session.verdicts
     assert (verdict.gate, verdict.outcome) == ("change", Outcome.WITHIN)
@@ -351,20 +308,24 @@ def test_a_run_is_slow_once_however_many_of_its_metrics_are(spiky):
     assert judge_session(twice).slow_runs == session.slow_runs
 
 
-def test_a_steady_overhead_makes_no_run_slow(spiky):
-    assert judge_session([spiky(set(range(12)))]).slow_runs.virtual == 0
-
-
 def test_slow_runs_of_both_sides_are_counted_apart(spiky):
     slow = judge_session([spiky({1}, native={4, 8, 9})]).slow_runs
     assert (slow.virtual, slow.native) == (1, 3)
+    # A steady overhead makes no run slow.
+    assert judge_session([spiky(set(range(12)))]).slow_runs.virtual == 0
 
 
-def of_many(case, series, slow):
-    """A clean session of many series with 4 pairs of their own; the first `slow` of them have a slow run."""
+WIDE = Budget.build(0.5, margin=0.4)
+
+
+def of_many(case, series, slow, budget=WIDE):
+    """A clean session of many series with 4 pairs of their own; the first `slow` of them have a slow run.
+
+    The budget is so wide that no series is flagged.
+    """
     made = []
     for index in range(series):
-        one = case(0.0, 4, str(index), spread=0.001)
+        one = case(0.0, 4, str(index), budget, spread=0.001)
         runs = [run for pair in one.series.pairs for run in (pair.native, pair.virtual)]
         # Each series' runs are at a time of their own.
         runs = [replace(run, start=run.start + 1000 * index, end=run.end + 1000 * index) for run in runs]
@@ -379,10 +340,8 @@ def of_many(case, series, slow):
 
 
 def test_virtual_runs_that_are_slow_more_often_are_found_and_make_it_over(case):
-    wide = Budget.of(0.5, margin=0.4)  # so wide that no series is flagged
     for slow, found in ((8, False), (9, True)):
-        cases = [replace(one, budget=wide) for one in of_many(case, 33, slow)]
-        session = judge_session(cases, hypervisor_class=KVM)
+        session = judge_session(of_many(case, 33, slow), hypervisor_class=KVM)
         assert {verdict.outcome for verdict in session.verdicts} == {Outcome.WITHIN}
         assert (session.slow_runs.virtual, session.slow_runs.virtual_runs) == (slow, 132)
         assert session.slow_runs.found == found
@@ -391,7 +350,7 @@ def test_virtual_runs_that_are_slow_more_often_are_found_and_make_it_over(case):
 
 
 def test_slow_runs_of_earlier_sessions_are_added(case):
-    cases = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 5)]
+    cases = of_many(case, 20, 5)
     before = counts(5, 88, 0)
     alone, together = judge_session(cases), judge_session(cases, slow_before=before)
     assert (alone.slow_runs.found, together.slow_runs.found) == (False, True)
@@ -405,16 +364,14 @@ def test_slow_runs_of_earlier_sessions_are_added(case):
     native = judge_session(cases, slow_before=counts(5, 88, 8))
     assert not native.slow_runs.found
     # A session without any is not OVER for those before it.
-    quiet = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 20, 0)]
     many = counts(20, 88, 0)
-    after = judge_session(quiet, slow_before=many)
+    after = judge_session(of_many(case, 20, 0), slow_before=many)
     assert (after.slow_runs + many).p < 0.001
     assert after.outcome is Outcome.WITHIN
 
 
 def test_slow_runs_are_asked_for_once_when_nothing_is_left_to_run(case):
-    cases = of_many(case, 33, 12)
-    session = judge_session(cases)
+    session = judge_session(of_many(case, 33, 12, FIVE))
     assert session.needs
     assert session.slow_runs.p < 0.001
     assert not session.slow_runs.found
@@ -422,7 +379,7 @@ def test_slow_runs_are_asked_for_once_when_nothing_is_left_to_run(case):
 
 
 def test_sessions_that_share_the_error_rate_share_that_of_slow_runs(case):
-    cases = [replace(one, budget=Budget.of(0.5, margin=0.4)) for one in of_many(case, 33, 9)]
+    cases = of_many(case, 33, 9)
     assert judge_session(cases).slow_runs.found
     assert not judge_session(cases, share=2).slow_runs.found
 
@@ -431,7 +388,7 @@ def test_sessions_that_share_the_error_rate_share_that_of_slow_runs(case):
 
 
 def test_a_waived_over_stays_over_and_no_longer_stops_the_session(case):
-    session = judge_session([case(0.5, 8)], hypervisor_class=KVM, waivers=[waiver()], build="b1", today=TODAY)
+    session = waive(case, waiver())
     (verdict,) = session.verdicts
     assert verdict.outcome is Outcome.OVER
     assert verdict.passes
@@ -440,41 +397,25 @@ def test_a_waived_over_stays_over_and_no_longer_stops_the_session(case):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"build": "b2"},
-        {"hypervisor_class": "esxi"},
-        {"metric": "dgemm"},
-        {"setting": "there"},
-        {"gate": "change"},
-    ],
+    "change", ["build b2", "hypervisor_class esxi", "metric dgemm", "setting there", "gate change"]
 )
 def test_a_waiver_for_something_else_does_not_apply(case, change):
-    session = judge_session(
-        [case(0.5, 8)], hypervisor_class=KVM, waivers=[waiver(**change)], build="b1", today=TODAY
-    )
+    session = waive(case, waiver(**dict([change.split()])))
     assert session.outcome is Outcome.OVER
     assert session.verdicts[0].waiver is None
 
 
 def test_an_expired_waiver_is_shown_and_does_not_apply(case):
-    expired = waiver(expires=date(2026, 5, 31))
-    session = judge_session([case(0.5, 8)], hypervisor_class=KVM, waivers=[expired], build="b1", today=TODAY)
+    session = waive(case, waiver(expires=date(2026, 5, 31)))
     assert session.outcome is Outcome.OVER
-    assert (
-        "not accepted: the waiver is for up to 0.5x by ops until 2026-05-31: known"
-        in session.verdicts[0].message
-    )
+    says = "not accepted: the waiver is for up to 0.5x by ops until 2026-05-31: known"
+    assert says in session.verdicts[0].message
 
 
 def test_what_is_worse_than_a_waiver_accepts_is_over_in_spite_of_it(case):
-    """The cases lose 1 - exp(-0.5) = 39 %."""
     outcomes = {}
     for up_to in (0.6, 0.61):
-        waivers = [waiver(up_to=up_to)]
-        session = judge_session(
-            [case(0.5, 8)], hypervisor_class=KVM, waivers=waivers, build="b1", today=TODAY
-        )
+        session = waive(case, waiver(up_to=up_to))
         outcomes[up_to] = session.outcome, session.qualified[0], session.accepted
     assert outcomes == {0.6: (Outcome.WITHIN, True, 1), 0.61: (Outcome.OVER, False, 0)}
     assert "not accepted: the waiver is for up to 0.61x by ops until" in session.verdicts[0].message
@@ -495,23 +436,18 @@ def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
     assert (verdict.outcome, verdict.waived) == (Outcome.OVER, False)
 
 
-def test_waivers_are_shown_even_where_they_are_not_needed(case):
+def test_waivers_of_the_class_and_build_are_shown_even_where_they_are_not_needed(case):
     session = judge_session([case(0.0, 4)], hypervisor_class=KVM, waivers=[waiver()], build="b1", today=TODAY)
     assert session.waivers == (waiver(),)
     assert session.verdicts[0].waiver is None
+    assert judge_session([case(0.5, 8)], waivers=[waiver()], today=TODAY).waivers == ()
 
 
 def test_the_waiver_that_lasts_longest_is_shown(case):
     short, long = waiver(expires=date(2026, 1, 1)), waiver(setting="here", owner="boss")
-    session = judge_session(
-        [case(0.5, 8)], hypervisor_class=KVM, waivers=[short, long], build="b1", today=TODAY
-    )
+    session = waive(case, short, long)
     assert session.verdicts[0].waiver == f"{long.accepted}: {long.reason}"
     assert session.outcome is Outcome.WITHIN
-
-
-def test_waivers_of_no_class_and_build_do_not_leak(case):
-    assert judge_session([case(0.5, 8)], waivers=[waiver()], today=TODAY).waivers == ()
 
 
 def test_waivers_as_a_report_shows_them():
