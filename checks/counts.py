@@ -66,7 +66,7 @@ def several_nodes():
 def vms():
     """Return the numbers of VMs of one host that run at once: 2, 4, ... all that share a host; at least 2."""
     hosts = [p.extras.get("nodes_of_hosts", {}) for p in compared_partitions() if "virtual" in p.features]
-    most = max(map(shared_hosts.most, hosts), default=0)
+    most = max(map(shared_hosts.count_max_nodes, hosts), default=0)
     return sizes.doublings(most, most)[1:] if most > 1 else [2]
 
 

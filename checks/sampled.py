@@ -26,8 +26,8 @@ from virtqual.programs.text import OutputError
 from virtqual.references import project_references
 from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm
-from virtqual.site.hosts import hosts_of
-from virtqual.site.systems import VirtualExtras, host_of
+from virtqual.site.extras import VirtualExtras
+from virtqual.site.hosts import find_hosts
 
 from .selection import Selection
 
@@ -89,11 +89,11 @@ class Sampled(Selection):
     @run_after("setup")
     def take_place(self):
         """Take the nodes of its place if the runs of a session rotate."""
-        nodes = held.nodes_of_places(self.current_partition.name, self.nodes)
+        nodes = held.list_places(self.current_partition.name, self.nodes)
         self.named_nodes = order.choose_nodes(self.slot, nodes, self.rotation) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
-            if self.nodes > 1 and not held.steps():
+            if self.nodes > 1 and not held.has_steps():
                 # They share the network: of jobs with one name Slurm runs one at a time.
                 self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
         # `StepScheduler` sorts the waiting cases by this tuple.
@@ -151,7 +151,7 @@ class Sampled(Selection):
             raise SanityError(f"job exited with exit code {self.job.exitcode}")
         host = None
         if self.slot.side == "virtual":
-            host = host_of(VirtualExtras.of_reframe(self.partition_extras), "system file")
+            host = VirtualExtras.from_reframe(self.partition_extras).read_host()
         try:
             self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
             identity = notes.identify_nodes(self.noted, host)
@@ -201,7 +201,7 @@ class Sampled(Selection):
             clock=span.clock,
             job=str(self.job.jobid),
             nodes=nodes,
-            hosts=hosts_of(self.partition_extras.get("nodes_of_hosts", {}), nodes, self.slot.side),
+            hosts=find_hosts(self.partition_extras.get("nodes_of_hosts", {}), nodes, self.slot.side),
             results=measured.results,
             answers=measured.answers,
             inputs={name: ready.sha256 for name, ready in self.fetched.items()},

@@ -5,8 +5,8 @@ import reframe.core.runtime as rt
 
 from virtqual.job import notes
 from virtqual.site import hosts as shared_hosts
+from virtqual.site.extras import VirtualExtras
 from virtqual.site.hosts import Size
-from virtqual.site.systems import VirtualExtras
 
 from . import counts
 
@@ -47,19 +47,20 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     @property
     def hosts(self):
         """The VMs by their hosts."""
-        return VirtualExtras.of_reframe(self.partition_extras).nodes_of_hosts
+        return VirtualExtras.from_reframe(self.partition_extras).nodes_of_hosts
 
     @run_after("setup")
     def take_vms_of_one_host(self):
         """Ask Slurm for VMs of one host; the option follows any nodes in ``access``, and replaces them."""
         if self.slot.side == "virtual":
-            self.job.options.append(f"--nodelist={','.join(shared_hosts.beside(self.hosts, self.vms))}")
+            vms = shared_hosts.select_nodes_of_one_host(self.hosts, self.vms)
+            self.job.options.append(f"--nodelist={','.join(vms)}")
 
     def check_topology(self, noted):
         """Assert that the VMs are of one host, by their names in the system file."""
         super().check_topology(noted)
         names = sorted({task.node for task in noted.tasks})
-        if self.slot.side == "virtual" and shared_hosts.host_of(self.hosts, names) is None:
+        if self.slot.side == "virtual" and shared_hosts.find_host(self.hosts, names) is None:
             raise notes.NotesError(f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts")
 
 
@@ -71,12 +72,12 @@ def _explain_unfit_vms(count):
     partitions = rt.runtime().system.partitions
     reasons = []
     for virtual in (p for p in partitions if "virtual" in p.features):
-        if not shared_hosts.beside(virtual.extras.get("nodes_of_hosts", {}), count):
+        if not shared_hosts.select_nodes_of_one_host(virtual.extras.get("nodes_of_hosts", {}), count):
             return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"
         if count > virtual.extras["nodes"]:
             return f"needs {count} nodes of the virtual partition"
         for native in (p for p in partitions if "native" in p.features):
-            reasons += shared_hosts.overcommitted([_node_size(virtual)] * count, _node_size(native))
+            reasons += shared_hosts.find_overcommitment([_node_size(virtual)] * count, _node_size(native))
     return f"overcommitted, or native nodes are not whole hosts: {'; '.join(reasons)}" if reasons else ""
 
 

@@ -14,7 +14,7 @@ from virtqual import cli
 from virtqual.harness.progress import CaseEvent
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.session.session import Session
-from virtqual.site.systems import HypervisorBuild
+from virtqual.site.extras import HypervisorBuild
 from virtqual.verdict import Case, Prior
 from virtqual.verdict.budget import Budget, HypervisorClass
 from virtqual.verdict.waiver import Waiver

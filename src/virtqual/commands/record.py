@@ -20,7 +20,7 @@ from virtqual.references import References, load_references
 from virtqual.session import store
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.site.configuration import load_system
-from virtqual.site.hosts import names_of
+from virtqual.site.hosts import shorten
 
 
 def recorded(path: Path, references: References, policy: Policy, *, survey: bool = False) -> Recorded:
@@ -118,7 +118,7 @@ def carrying_vms(system: str) -> frozenset[str]:
     UsageError
         The file does not say it, or there is no such system.
     """
-    named = names_of(load_system(system).virtual.nodes_of_hosts)
+    named = frozenset(map(shorten, load_system(system).virtual.nodes_of_hosts))
     if not named:
         raise UsageError(
             f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "

@@ -44,7 +44,7 @@ from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.process import PARENT_VARIABLE
 from virtqual.harness.progress import ErrorEvent, send
-from virtqual.site.configuration import ABSENT
+from virtqual.site.configuration import ABSENT_PARTITION
 
 Wrapped = Callable[..., Any]
 RunCases = Callable[[list[Any]], Any]
@@ -134,7 +134,7 @@ def _group_of(case: Any) -> str:
 def _refuse_absent_system() -> None:
     """End ReFrame if its system is not there at the moment: every check would lack a program."""
     system = runtime.runtime().system
-    if any(partition.name == ABSENT for partition in system.partitions):
+    if any(partition.name == ABSENT_PARTITION for partition in system.partitions):
         _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 

@@ -9,7 +9,7 @@ from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
 from virtqual.preflight import shares
 from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, sides
-from virtqual.site.hosts import overcommitted
+from virtqual.site.hosts import find_overcommitment
 
 
 def _find_spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
@@ -231,7 +231,7 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
     if seen(host.vms_per_host):
         # Its host is taken to be what native nodes are.
         together = [shares.size(virtual)] * host.vms_per_host
-        yield from (f"of one host, {clause}" for clause in overcommitted(together, shares.size(native)))
+        yield from (f"of one host, {clause}" for clause in find_overcommitment(together, shares.size(native)))
 
 
 @rule("nodes", "memory-pages")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.record import Identity, seen
 from virtqual.preflight.rules import Limits, rule
-from virtqual.site.hosts import Size, overcommitted
+from virtqual.site.hosts import Size, find_overcommitment
 
 
 def size(node: Identity) -> Size:
@@ -23,7 +23,7 @@ def size(node: Identity) -> Size:
 @rule("shares", "host-share")
 def host_share(virtual: Sequence[Identity], native: Identity, limits: Limits) -> Iterator[str]:
     """VMs that ran together on a host of which they are said to be shares."""
-    yield from overcommitted([size(node) for node in virtual], size(native))
+    yield from find_overcommitment([size(node) for node in virtual], size(native))
 
 
 def divided(native: Identity, count: int) -> list[Identity]:

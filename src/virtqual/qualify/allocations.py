@@ -14,7 +14,7 @@ from virtqual.files.records import write_file
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
-from virtqual.site.hosts import hosts_of, separate
+from virtqual.site.hosts import are_separate, find_hosts
 from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
 
@@ -173,10 +173,10 @@ def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> 
     VMs are left out if the system file does not name their host.
     """
     of_vms, names = system.virtual.nodes_of_hosts, [system.partition(side).name for side in SIDES]
-    native, virtual = nodes[names[0]], list(hosts_of(of_vms, nodes[names[1]], "virtual"))
+    native, virtual = nodes[names[0]], list(find_hosts(of_vms, nodes[names[1]], "virtual"))
     count = min(system.native.nodes, system.virtual.nodes, len(native), len(virtual))
     native, virtual = list(native[:count]), virtual[:count]
-    if count < 2 or not separate(system.native.nodes_of_hosts, native, of_vms, virtual):
+    if count < 2 or not are_separate(system.native.nodes_of_hosts, native, of_vms, virtual):
         return {}
     return dict(zip(names, (native, virtual), strict=True))
 

@@ -11,7 +11,8 @@ from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.files import execute
 from virtqual.site import host_records
 from virtqual.site.configuration import load_system
-from virtqual.site.systems import NOT_ASKED, System
+from virtqual.site.extras import NOT_ASKED
+from virtqual.site.systems import System
 
 ASK_HOSTS_TIMEOUT_S = 600
 #: A file server's clock may be behind by so much.
@@ -46,7 +47,7 @@ def ask_hosts(system: System) -> System:
             raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if isinstance(directory, Path) and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
-        if differences := host_records.mixed(records):
+        if differences := host_records.find_different_builds(records):
             raise RefusedError(
                 f"the hosts of {system.name} run different builds: {'; '.join(differences)}. "
                 "Bring all to one build, or leave the others' nodes out"
@@ -58,5 +59,5 @@ def _find_old_records(directory: object, begin: float) -> list[str]:
     """Return the hosts whose records are older than the begin of a command."""
     if not isinstance(directory, Path):
         return []
-    files = host_records.files(directory) if directory.is_dir() else {directory.name: directory}
+    files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
     return [name for name, file in files.items() if file.stat().st_mtime < begin]

@@ -84,7 +84,7 @@ def forecast(request: Request) -> Forecast:
         PlannedCase(
             name=entry.name,
             nodes=entry.nodes,
-            runs=2 * (turns + 1) * held.places_among(rotated, entry.nodes),
+            runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),
             seconds=(took.get("native"), took.get("virtual")),
         )
         for entry in runnable
@@ -102,7 +102,7 @@ def forecast(request: Request) -> Forecast:
         most=most,
         held_nodes=held_nodes,
         node_seconds=(held_nodes * least if held_nodes else of_jobs) if least else None,
-        rotated=held.places_among(rotated, 1),
+        rotated=held.count_places(rotated, 1),
     )
 
 

@@ -355,7 +355,7 @@ def _find_earlier(against: str, system: System) -> Session | None:
     earlier = store.load_earlier(directory)
     if earlier.system != system.name:
         raise RefusedError(f"session {earlier.session} was measured on system {earlier.system!r}")
-    if differences := placement.differences(earlier.placement, placement.of(system)):
+    if differences := placement.find_differences(earlier.placement, placement.read_placement(system)):
         raise RefusedError(
             f"session {earlier.session} was measured with the VMs placed otherwise "
             f"({', '.join(differences)}): what changes would not be the hypervisor's; "
@@ -394,9 +394,7 @@ def probe_nodes(job: Qualification) -> Session | None:
     names = {side: job.system.partition(side).name for side in systems.SIDES}
     if not (job.held or job.system.native.own_scheduler):
         job.screen.note("looking at a node of each partition first, by a job of a moment")
-    nodes = {
-        side: probe.probe_node(job.system, side, job.held.get(names[side], "")) for side in systems.SIDES
-    }
+    nodes = {side: probe.probe_node(job.system, side, job.held.get(names[side])) for side in systems.SIDES}
     native, virtual = nodes["native"], nodes["virtual"]
     job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
     findings = compare(native, virtual, policy(), job.head.hypervisor_class)
@@ -416,12 +414,12 @@ def _identity(system: System) -> BothPartitions:
         sides[side] = {
             "partition": partition.name,
             "processor": partition.processor,
-            "features": systems.offers(partition.features, partition.extras),
+            "features": systems.list_features(partition.features, partition.extras),
         }
     sides["virtual"] |= {
         "hypervisor": virtual.hypervisor.model_dump(),
         "guest": virtual.guest,
-        "placement": placement.of(system),
+        "placement": placement.read_placement(system),
     }
     return TypeAdapter(BothPartitions).validate_python(sides)
 

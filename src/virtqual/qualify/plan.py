@@ -152,7 +152,7 @@ class Durations(NamedTuple):
         for case, sides in self.seconds.items():
             nodes = self.nodes.get(case, 1)
             # If nodes work at once, two cases take turns on them: one runs natively while the other in VMs.
-            runs = 0.5 if nodes == 1 and rotated else held.places_among(rotated, nodes)
+            runs = 0.5 if nodes == 1 and rotated else held.count_places(rotated, nodes)
             total += runs * sum(seconds + RUN_OVERHEAD_S for seconds in sides.values())
         return REFRAME_START_S + turns * total if self.seconds else None
 

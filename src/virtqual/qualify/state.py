@@ -85,7 +85,7 @@ class Qualification:
 
     def rotation(self, nodes: int) -> Rotation:
         """Return among how many places the runs of a case that takes so many nodes rotate."""
-        return held.rotation_among(self.rotated, self.stated, nodes)
+        return held.rotate(self.rotated, self.stated, nodes)
 
     @property
     def has(self) -> tuple[set[str], int]:

@@ -18,7 +18,7 @@ from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
-from virtqual.site.placement import word
+from virtqual.site.placement import format_setting
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.outcome import format_range, format_ratio, format_value
 from virtqual.verdict.outliers import outliers
@@ -226,7 +226,7 @@ def describe_head(head: Head) -> dict[str, str]:
             facts[key.replace("_", " ")] = text
     if guest.get("kernel"):
         facts["guest kernel"] = str(guest["kernel"])
-    placement = (f"{key.replace('_', ' ')} {word(value)}" for key, value in head.placement.items())
+    placement = (f"{key.replace('_', ' ')} {format_setting(value)}" for key, value in head.placement.items())
     programs = (f"{program['name']} {program['version']}" for program in head.stack["programs"])
     return {
         **facts,

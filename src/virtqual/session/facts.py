@@ -7,7 +7,7 @@ from typing import Any
 
 from virtqual.identity import Host, seen
 from virtqual.session.session import Session
-from virtqual.site.host_records import BUILD, text_of
+from virtqual.site.host_records import BUILD_FIELDS, format_value
 
 
 def facts(session: Session) -> dict[str, str]:
@@ -43,10 +43,10 @@ def _list_node_facts(session: Session) -> Iterator[tuple[str, str]]:
                 if seen(value):
                     values_by_name.setdefault(f"{run.side} {name}", {})[str(value)] = None
             # The settings of the hosts of VMs are part of the build.
-            for field in BUILD if isinstance(node.host, Host) and run.side == "virtual" else ():
+            for field in BUILD_FIELDS if isinstance(node.host, Host) and run.side == "virtual" else ():
                 if seen(value := getattr(node.host, field)):
                     name = f"hypervisor host {field.replace('_', ' ')}"
-                    values_by_name.setdefault(name, {})[text_of(value)] = None
+                    values_by_name.setdefault(name, {})[format_value(value)] = None
     for name, values in values_by_name.items():
         yield name, ", ".join(sorted(values))
 

@@ -13,7 +13,7 @@ from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.session.session import Provenance
-from virtqual.site.configuration import system_files
+from virtqual.site.configuration import find_system_files
 
 
 @cache
@@ -27,7 +27,7 @@ def provenance() -> Provenance:
         commit=_ask_git("rev-parse", "--verify", "HEAD"),
         modified=bool(_ask_git("status", "--porcelain", "--untracked-files=no")),
         references=_digest(paths.references().rglob("*.yaml")),
-        site=_digest([*system_files(root / "reframe" / "systems"), *site_checks.rglob("*.py")]),
+        site=_digest([*find_system_files(root / "reframe" / "systems"), *site_checks.rglob("*.py")]),
         packages=hashlib.sha256("\n".join(packages).encode()).hexdigest(),
     )
 

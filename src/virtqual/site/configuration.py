@@ -1,13 +1,10 @@
-"""ReFrame's site configuration, made from the system files and the stacks that are set up.
-
-``reframe/settings.py`` calls :func:`configuration`; nothing else does.
-"""
+"""ReFrame's site configuration, made from the system files and the stacks for ``reframe/settings.py``."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
@@ -21,34 +18,34 @@ from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 
-# One that no check asks for: ReFrame wants at least one, also before any stack is set up.
+#: The environment without programs: ReFrame needs one before any stack is set up.
 NO_STACK = "no-stack"
+#: The partition of a system that is not available at the moment: nothing runs on it.
+ABSENT_PARTITION = "absent"
 #: A command of job scripts: the first command that fails ends the script with its exit code.
 EXIT_ON_ERROR = "trap 'code=$?; echo \"exit code $code of: $BASH_COMMAND\" >&2; exit $code' ERR"
+#: Options with which ReFrame only lists checks: nothing is written then.
+_LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
-#: The partition of a system that is not there at the moment: nothing runs on it.
-ABSENT = "absent"
 
-
-def system_files(directory: Path) -> list[Path]:
-    """Return the system files: those of the project, then those that ``VIRTQUAL_SYSTEMS`` names.
-
-    ``VIRTQUAL_SYSTEMS`` holds paths separated by colons, for sites that keep their file elsewhere.
-    """
+def find_system_files(directory: Path) -> list[Path]:
+    """Return the system files of the project, then those in ``VIRTQUAL_SYSTEMS`` (separated by colons)."""
     extra = [Path(part) for part in os.environ.get("VIRTQUAL_SYSTEMS", "").split(":") if part]
     return sorted(directory.glob("[a-z]*.py")) + extra
 
 
-def known_systems(directory: Path) -> dict[str, SystemFile]:
-    """Return every system file by the name of its system; one that is broken stands for itself alone."""
-    found: dict[str, SystemFile] = {}
-    # A file that broke before it stated a name has its own, which is no reason to hide a system.
-    for file in sorted(map(systems.read, system_files(directory)), key=lambda file: not file.stated):
-        other = found.setdefault(file.name, file)
-        if other is not file and file.stated:
-            twice = UsageError(f"system {file.name!r} is defined twice, by {other.file} and by {file.file}")
-            found[file.name] = replace(other, found=twice)
-    return found
+def read_systems(directory: Path) -> dict[str, SystemFile]:
+    """Return every system file by the name of its system."""
+    files: dict[str, SystemFile] = {}
+    # A broken file that has only its own name hides no system of that name.
+    for file in sorted(
+        map(systems.read, find_system_files(directory)), key=lambda file: not file.states_name
+    ):
+        other = files.setdefault(file.name, file)
+        if other is not file and file.states_name:
+            error = UsageError(f"system {file.name!r} is defined twice, by {other.path} and by {file.path}")
+            files[file.name] = replace(other, content=error)
+    return files
 
 
 def load_system(name: str) -> System:
@@ -57,28 +54,23 @@ def load_system(name: str) -> System:
     Raises
     ------
     UsageError
-        No file defines it, and those that are there are named; or its file is wrong.
+        No file defines the system, or its file is wrong.
     InfrastructureError
-        The system is not there at the moment; the message says why.
+        The system is not available at the moment; the message says why.
     """
-    known = known_systems(paths.root() / "reframe/systems")
-    if name not in known:
-        nameless = [file.found for file in known.values() if not file.stated]
+    files = read_systems(paths.root() / "reframe/systems")
+    if name not in files:
+        nameless = [file.content for file in files.values() if not file.states_name]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
         raise UsageError(
-            f"no system {shorten(repr(name), 60)} (there are: {', '.join(known)}): {suggest(name, known)} "
+            f"no system {shorten(repr(name), 60)} (there are: {', '.join(files)}): {suggest(name, files)} "
             f"See docs/add-a-system.md{''.join(broken)}"
         )
-    return known[name].checked()
+    return files[name].load()
 
 
 def configuration(directory: Path) -> dict[str, Any]:
-    """Build ReFrame's ``site_configuration``.
-
-    Parameters
-    ----------
-    directory
-        Directory of the system files.
+    """Build ReFrame's ``site_configuration`` from a directory of system files.
 
     Raises
     ------
@@ -87,12 +79,12 @@ def configuration(directory: Path) -> dict[str, Any]:
     """
     stacks = manifest.load_all(paths.stacks())
     state = paths.state()
-    known = known_systems(directory).values()
+    files = read_systems(directory).values()
     return {
-        "systems": [_for_reframe(file, stacks) for file in known],
+        "systems": [_configure_system(file, stacks) for file in files],
         "environments": [
             {"name": NO_STACK, "extras": {"programs": {}, "stack_hash": "none"}},
-            *map(_environment, stacks),
+            *map(_configure_environment, stacks),
         ],
         "general": [
             {
@@ -104,51 +96,59 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
             },
-            *_polling(known),
+            *_configure_polling(files),
         ],
-        # Which cases there are: `reframe --mode=full` (see checks/guarded.py).
+        # All cases: `reframe --mode=full` (see checks/guarded.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
         "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(paths.database())}],
-        "logging": [_logging(state)],
+        "logging": [_configure_logging(state)],
     }
 
 
-def _polling(known: Collection[SystemFile]) -> list[dict[str, Any]]:
-    """Return settings by which ReFrame asks for jobs often where that disturbs nobody; else ever less."""
-    own = [
+def _configure_polling(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
+    """Return settings by which ReFrame asks often for steps and for jobs of a scheduler of our own."""
+    polled = [
         file.name
-        for file in known
-        if not isinstance(file.found, VirtqualError)
-        and (file.found[1].native.own_scheduler or (held.steps() and file.name == held.system()))
+        for file in files
+        if not isinstance(file.content, VirtqualError)
+        and (file.content[1].native.own_scheduler or (held.has_steps() and file.name == held.read_system()))
     ]
-    # A case of a few seconds must not wait for a poll that backed off.
-    return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": own}] if own else []
+    # ReFrame's own rate falls, and a case of a few seconds would wait for it.
+    return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": polled}] if polled else []
 
 
-def _for_reframe(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
-    """Return a system with what follows from its own words and from the stacks.
+def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
+    """Return a system with the stacks and its derived features.
 
-    One that cannot be used has nothing to run on; ReFrame says why when somebody selects it.
+    ReFrame says why a system is not available if it is selected.
     """
-    if isinstance(file.found, VirtqualError):
-        nowhere = {"name": ABSENT, "scheduler": "local", "launcher": "local", "environs": [NO_STACK]}
-        why = str(file.found).removeprefix(f"system {file.name!r}: ")
-        return {"name": file.name, "descr": why, "hostnames": ["$^"], "partitions": [nowhere]}
-    raw, system = file.found
-    names = [stack.name for stack in stacks] or [NO_STACK]
+    if isinstance(file.content, VirtqualError):
+        absent = {
+            "name": ABSENT_PARTITION,
+            "scheduler": "local",
+            "launcher": "local",
+            "environs": [NO_STACK],
+        }
+        reason = str(file.content).removeprefix(f"system {file.name!r}: ")
+        return {"name": file.name, "descr": reason, "hostnames": ["$^"], "partitions": [absent]}
+    raw, system = file.content
+    environments = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
-    for partition, known in zip(raw["partitions"], system.partitions, strict=True):
-        if isinstance(known, Partition):
-            features = systems.offers(known.features, known.extras)
-            commands = [*partition.get("prepare_cmds", ()), EXIT_ON_ERROR]
-            partition = {"environs": names, **partition, "features": features, "prepare_cmds": commands}
-            # As virtqual started this ReFrame for a session that holds allocations.
-            partition |= held.changes(known.name) if system.name == held.system() else {}
-        partitions.append(partition)
+    for keys, partition in zip(raw["partitions"], system.partitions, strict=True):
+        if isinstance(partition, Partition):
+            keys = {
+                "environs": environments,
+                **keys,
+                "features": systems.list_features(partition.features, partition.extras),
+                "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
+            }
+            if system.name == held.read_system():
+                keys |= held.list_changed_keys(partition.name)
+        partitions.append(keys)
     return {**raw, "partitions": partitions}
 
 
-def _environment(stack: Manifest) -> dict[str, Any]:
+def _configure_environment(stack: Manifest) -> dict[str, Any]:
     programs = {
         feature: program.model_dump(mode="json") for program in stack.programs for feature in program.features
     }
@@ -159,28 +159,23 @@ def _environment(stack: Manifest) -> dict[str, Any]:
     }
 
 
-#: Options with which ReFrame only says what there is: then nothing is written.
-_LISTING = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
-
-
-def _logging(state: Path) -> dict[str, Any]:
-    line = "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s"
+def _configure_logging(state: Path) -> dict[str, Any]:
     file = {
         "type": "file",
         "name": str(state / "log" / "reframe.log"),
         "level": "debug",
-        "format": line,
+        "format": "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s",
         "append": False,
     }
-    lists_only = bool(_LISTING.intersection(sys.argv[1:]))
-    if not lists_only:
+    only_lists = bool(_LISTING_OPTIONS.intersection(sys.argv[1:]))
+    if not only_lists:
         paths.make(state / "log")
     return {
         "level": "debug",
         # A record for each value: the columns are the same for all checks.
         "perflog_multiline": True,
         "handlers$": [{"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"}],
-        "handlers": [] if lists_only else [file],
+        "handlers": [] if only_lists else [file],
         "handlers_perflog": [
             {
                 "type": "filelog",

@@ -1,9 +1,8 @@
-"""The allocations that a session holds, as the ReFrame that it starts is told of them.
+"""The allocations that a session holds, handed to the ReFrame processes that it starts.
 
-``VIRTQUAL_ALLOCATIONS``
-    JSON: ``system``; ``jobs``, the id of the allocation's job by partition, none where each run is a job of
-    its own; ``round``, the number of the session's round; ``rotated``, by partition the nodes among which
-    runs rotate, none where they do not; and ``of``, how many of them a side there were at its beginning.
+The variable ``VIRTQUAL_ALLOCATIONS`` is JSON: ``system``; ``jobs``, the id of the allocation's job by
+partition (empty if each run is a job); ``round``, the number of the session's round; ``rotated``, by
+partition the nodes among which runs rotate (empty if they do not); ``of``, how many there were at first.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-ALLOCATIONS = "VIRTQUAL_ALLOCATIONS"
+ALLOCATIONS_VARIABLE = "VIRTQUAL_ALLOCATIONS"
 #: The scheduler and the launcher of partitions whose allocation is held (``virtqual.harness.steps``).
 STEP = "step"
-#: So many cases may be given to that scheduler at once, which starts each when its nodes are free.
-MOST_WAITING = 10_000
+#: The scheduler takes all cases at once, and starts each when its nodes are free.
+MAX_WAITING_CASES = 10_000
 
 Nodes = Mapping[str, Sequence[str]]
 
 
 class Rotation(NamedTuple):
-    """Among how many places runs of a case rotate: a place is a node of either side, or as many as it takes.
+    """The places among which runs of a case rotate; a place is as many nodes of either side as a run takes.
 
     Attributes
     ----------
     places
-        How many there are: 0 where too few nodes are left for one.
+        Number of places; 0 if too few nodes are left for one.
     width
-        How many there were before any node was lost: so many numbers of pairs a turn has, all its session.
+        Number of places before any node was lost, which is the number of pairs in a turn.
     """
 
     places: int = 1
@@ -44,90 +43,91 @@ class Rotation(NamedTuple):
 def environment(
     system: str, allocations: Mapping[str, str], number: int, rotated: Nodes | None = None, of: int = 1
 ) -> dict[str, str]:
-    """Return the variable by which ReFrame is told of allocations, for the round of a number."""
-    told: dict[str, Any] = {"system": system, "round": str(number), "jobs": dict(allocations)}
-    told |= {"rotated": dict(rotated or {}), "of": of}
-    return {ALLOCATIONS: json.dumps(told)} if allocations or rotated else {}
+    """Return the variable that hands allocations to ReFrame, for the round of a number."""
+    if not (allocations or rotated):
+        return {}
+    content = {
+        "system": system,
+        "round": str(number),
+        "jobs": dict(allocations),
+        "rotated": dict(rotated or {}),
+        "of": of,
+    }
+    return {ALLOCATIONS_VARIABLE: json.dumps(content)}
 
 
-def _told() -> dict[str, Any]:
-    return dict(json.loads(os.environ.get(ALLOCATIONS) or "{}"))
+def _read_variable() -> dict[str, Any]:
+    return dict(json.loads(os.environ.get(ALLOCATIONS_VARIABLE) or "{}"))
 
 
-def number() -> str:
+def read_round() -> str:
     """Return the number of the session's round."""
-    return str(_told()["round"])
+    return str(_read_variable()["round"])
 
 
-def places_among(rotated: Nodes, nodes: int) -> int:
-    """Return among how many places the runs of a case that takes so many nodes rotate; 0 for too few nodes.
+def count_places(rotated: Nodes, nodes: int) -> int:
+    """Return among how many places the runs of a case on so many nodes rotate; 0 if nodes are too few.
 
     Examples
     --------
     >>> rotated = {"bare": ["n1", "n2", "n3", "n4"], "vm": ["v1", "v2", "v3", "v4", "v5"]}
-    >>> [places_among(rotated, nodes) for nodes in (1, 2, 3, 5)], places_among({}, 1)
+    >>> [count_places(rotated, nodes) for nodes in (1, 2, 3, 5)], count_places({}, 1)
     ([4, 2, 1, 0], 1)
     """
     return min((len(names) // nodes for names in rotated.values()), default=1)
 
 
-def rotation_among(rotated: Nodes, of: int, nodes: int) -> Rotation:
-    """Return among how many places the runs of a case that takes so many nodes rotate.
-
-    Parameters
-    ----------
-    rotated
-        The nodes that are left, by partition; none where runs do not rotate.
-    of
-        How many nodes of a side there were when the session began.
-    nodes
-        How many a run takes.
+def rotate(rotated: Nodes, of: int, nodes: int) -> Rotation:
+    """Return the rotation of a case on so many nodes, if a side had `of` nodes at the beginning.
 
     Examples
     --------
     >>> rotated = {"bare": ["n1", "n2", "n3"], "vm": ["v1", "v2", "v3", "v4"]}
-    >>> [tuple(rotation_among(rotated, 4, nodes)) for nodes in (1, 2, 4)]
+    >>> [tuple(rotate(rotated, 4, nodes)) for nodes in (1, 2, 4)]
     [(3, 4), (1, 2), (0, 1)]
-    >>> tuple(rotation_among({}, 4, 2))
+    >>> tuple(rotate({}, 4, 2))
     (1, 1)
     """
-    return Rotation(places_among(rotated, nodes), max(of // nodes, 1) if rotated else 1)
+    return Rotation(count_places(rotated, nodes), max(of // nodes, 1) if rotated else 1)
 
 
-def rotation(nodes: int) -> Rotation:
-    """Return the same in the ReFrame that a session started."""
-    told = _told()
-    return rotation_among(told.get("rotated", {}), told.get("of", 1), nodes)
+def read_rotation(nodes: int) -> Rotation:
+    """Return the rotation of a case on so many nodes, in a ReFrame that a session started."""
+    content = _read_variable()
+    return rotate(content.get("rotated", {}), content.get("of", 1), nodes)
 
 
-def widths() -> list[int]:
-    """Return all widths that a case may have in that ReFrame; see `Rotation`."""
-    told = _told()
-    most = told.get("of", 1) if told.get("rotated") else 1
-    return sorted({most // nodes for nodes in range(1, most + 1)}, reverse=True)
+def list_widths() -> list[int]:
+    """Return all widths that a case may have in a ReFrame that a session started; see `Rotation`."""
+    content = _read_variable()
+    count = content.get("of", 1) if content.get("rotated") else 1
+    return sorted({count // nodes for nodes in range(1, count + 1)}, reverse=True)
 
 
-def nodes_of_places(partition: str, nodes: int) -> list[list[str]]:
-    """Return the nodes of each place of a partition, so many a place; none where runs do not rotate.
-
-    Nodes that are left over, being too few for a place, are not used.
-    """
-    names: Sequence[str] = _told().get("rotated", {}).get(partition, ())
-    return [list(names[k * nodes : (k + 1) * nodes]) for k in range(rotation(nodes).places if names else 0)]
+def list_places(partition: str, nodes: int) -> list[list[str]]:
+    """Return the nodes of each place of a partition; none if runs do not rotate."""
+    names: Sequence[str] = _read_variable().get("rotated", {}).get(partition, ())
+    count = read_rotation(nodes).places if names else 0
+    return [list(names[place * nodes : (place + 1) * nodes]) for place in range(count)]
 
 
-def system() -> str:
-    """Return the system of a session that says where its runs are; empty for none."""
-    return str(_told().get("system", ""))
+def read_system() -> str | None:
+    """Return the system of the session that started this process; None without such a session."""
+    return _read_variable().get("system")
 
 
-def steps() -> bool:
-    """Return whether runs are steps of allocations that are held; else each is a job."""
-    return bool(_told().get("jobs"))
+def has_steps() -> bool:
+    """Return whether runs are steps of held allocations; otherwise each run is a job."""
+    return bool(_read_variable().get("jobs"))
 
 
-def changes(partition: str) -> dict[str, Any]:
-    """Return what of the configuration of that system's partition is otherwise."""
-    if job := _told()["jobs"].get(partition):
-        return {"scheduler": STEP, "launcher": STEP, "access": [f"--jobid={job}"], "max_jobs": MOST_WAITING}
+def list_changed_keys(partition: str) -> dict[str, Any]:
+    """Return the keys of a partition's configuration that a held allocation changes."""
+    if job := _read_variable()["jobs"].get(partition):
+        return {
+            "scheduler": STEP,
+            "launcher": STEP,
+            "access": [f"--jobid={job}"],
+            "max_jobs": MAX_WAITING_CASES,
+        }
     return {}

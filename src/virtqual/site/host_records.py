@@ -1,7 +1,7 @@
-"""What each host of VMs says of itself: one record a host, in the directory that ``extras.host`` names.
+"""The records of VMs' hosts: one file a host, in the directory that ``extras.host`` names.
 
-A record is a ``virtqual-host/1`` file (``HOST.json``) or what ``virtqual host --script`` printed there
-(``HOST.txt``).  The build is read from them, and a host with another one is named.
+A record is a ``virtqual-host/1`` file (``HOST.json``) or the output of ``virtqual host --script``
+(``HOST.txt``).
 """
 
 from __future__ import annotations
@@ -15,115 +15,108 @@ from typing import Any
 from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.identity import Host, gather, kvm_host, seen
-from virtqual.identity import host as hosts
+from virtqual.identity import host as host_facts
 from virtqual.identity.record import NotObservable
 
-#: What must be alike on all hosts of a partition: with another one it is another build.
-BUILD = (
+#: Hosts that differ in one of these have different builds.
+BUILD_FIELDS = (
     *("vendor", "build", "accelerator", "hardware", "kernel", "qemu_package"),
     *("module_parameters", "iommu_options"),
 )
 
 
-def files(directory: Path) -> dict[str, Path]:
+def find_files(directory: Path) -> dict[str, Path]:
     """Return the record of each host by its name.
 
     Raises
     ------
     UsageError
-        A host has two.
+        A host has two records.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(directory.glob("*")):
         if path.suffix in (".json", ".yaml", ".txt"):
-            other = found.setdefault(path.stem, path)
+            other = files.setdefault(path.stem, path)
             if other != path:
                 raise UsageError(f"{directory}: two records of host {path.stem}: {other.name}, {path.name}")
-    return found
+    return files
 
 
-def read(directory: Path, of: Iterable[str] = ()) -> dict[str, Host]:
+def read(directory: Path, required_hosts: Iterable[str] = ()) -> dict[str, Host]:
     """Read the records of a directory.
-
-    Parameters
-    ----------
-    directory
-        See the module's text.
-    of
-        Hosts that must have one.
 
     Raises
     ------
     UsageError
-        A host has none, or a record is not of its form.
+        A required host has no record, no host has one, or a record is not of its form.
     """
-    found = files(directory)
-    if lacking := sorted(set(of) - found.keys()):
-        raise UsageError(f"{directory}: no record of host {', '.join(lacking)} (HOST.json or HOST.txt)")
-    if not found:
-        raise UsageError(f"{directory}: no record of any host (HOST.json or HOST.txt)")
-    return {name: _record(path, path.stat().st_mtime_ns) for name, path in found.items()}
+    files = find_files(directory)
+    missing_hosts = sorted(set(required_hosts) - files.keys())
+    if missing_hosts or not files:
+        hosts = f"host {', '.join(missing_hosts)}" if missing_hosts else "any host"
+        raise UsageError(f"{directory}: no record of {hosts} (HOST.json or HOST.txt)")
+    return {name: _read_record(path, path.stat().st_mtime_ns) for name, path in files.items()}
 
 
 @lru_cache(maxsize=1024)
-def _record(path: Path, written: int) -> Host:
-    """Return a record as it was written at some time (ns): every run of a session asks for all of them."""
+def _read_record(path: Path, written_ns: int) -> Host:
+    """Return a record; `written_ns` is part of the cache's key, because every run reads all records."""
     if path.suffix != ".txt":
-        return hosts.load(path)
+        return host_facts.load(path)
     text = reading.read_bytes(path).decode("utf-8", "replace")
     try:
-        return hosts.of(kvm_host.of_script(gather.parse(text)), str(path))
+        return host_facts.of(kvm_host.of_script(gather.parse(text)), str(path))
     except gather.GatherError as error:
         raise UsageError(f"{path}: {error}") from error
 
 
-def together(records: Mapping[str, Host]) -> Host:
-    """Return what all hosts say alike; what differs is not observable."""
+def merge(records: Mapping[str, Host]) -> Host:
+    """Return the facts that all hosts have in common; facts that differ are not observable."""
     names = ", ".join(records)
     differs = NotObservable(not_observable=f"differs between the hosts {names}")
-    first, *others = records.values()
+    first, *other_records = records.values()
     update: dict[str, Any] = {
-        name: differs
-        for name in Host.model_fields
-        if any(getattr(other, name) != getattr(first, name) for other in others)
+        field: differs
+        for field in Host.model_fields
+        if any(getattr(record, field) != getattr(first, field) for record in other_records)
     }
     return first.model_copy(update={**update, "source": f"hosts {names}"})
 
 
-def mixed(records: Mapping[str, Host]) -> list[str]:
-    """Return a clause for each thing of the build that hosts say differently, with their names.
+def find_different_builds(records: Mapping[str, Host]) -> list[str]:
+    """Return a clause for each field of the build in which hosts differ, with their names.
 
     Examples
     --------
     >>> old, new = (Host(source="x", build=build) for build in ("8.0.2", "8.0.3"))
-    >>> mixed({"esx1": new, "esx2": old, "esx3": new})
+    >>> find_different_builds({"esx1": new, "esx2": old, "esx3": new})
     ['build is 8.0.2 on esx2, and 8.0.3 on esx1, esx3']
     """
-    found = []
-    for field in BUILD:
-        names = defaultdict(list)
+    clauses = []
+    for field in BUILD_FIELDS:
+        hosts_by_value = defaultdict(list)
         for host, record in records.items():
             if seen(value := getattr(record, field)):
-                names[text_of(value)].append(host)
-        if len(names) > 1:
-            each = sorted((f"{value} on {', '.join(said)}" for value, said in names.items()), key=len)
-            found.append(f"{field} is {', and '.join(each)}")
-    return found
+                hosts_by_value[format_value(value)].append(host)
+        if len(hosts_by_value) > 1:
+            values = [f"{value} on {', '.join(hosts)}" for value, hosts in hosts_by_value.items()]
+            clauses.append(f"{field} is {', and '.join(sorted(values, key=len))}")
+    return clauses
 
 
-def text_of(value: object) -> str:
-    """Return a value of a record in words; of several, name by name."""
+def format_value(value: object) -> str:
+    """Return a value of a record in words; a mapping name by name."""
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={one}" for name, one in sorted(value.items()))
+        return " ".join(f"{name}={part}" for name, part in sorted(value.items()))
     return str(value)
 
 
-def build(host: Host) -> str | None:
-    """Return a hypervisor's build as a host says it: its own word, or QEMU's package and the kernel of KVM.
+def find_build(host: Host) -> str | None:
+    """Return the hypervisor's build that a host states, or QEMU's package with the kernel of KVM.
 
     Examples
     --------
-    >>> build(Host(source="x", qemu_package="qemu-kvm 8.2.0-11.el9", kernel="5.14.0-427.el9.x86_64"))
+    >>> find_build(Host(source="x", qemu_package="qemu-kvm 8.2.0-11.el9", kernel="5.14.0-427.el9.x86_64"))
     'qemu-kvm 8.2.0-11.el9, KVM of kernel 5.14.0-427.el9.x86_64'
     """
     if seen(host.build):

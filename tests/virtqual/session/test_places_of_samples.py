@@ -8,7 +8,7 @@ from virtqual.identity import gather, readers
 from virtqual.references import load_references
 from virtqual.runs import Result, Run
 from virtqual.session.pairing import series_of
-from virtqual.site.hosts import hosts_of
+from virtqual.site.hosts import find_hosts
 
 HPL = Result.scalar("hpl", "here", 10.0)
 TABLE = {"n1.cluster.example": ("vm1", "vm2"), "n2": ("vm3",)}
@@ -26,7 +26,7 @@ def booted(**boots):
 
 
 def sample(references, side, nodes, table, **more):
-    hosts = hosts_of(table, nodes, side)
+    hosts = find_hosts(table, nodes, side)
     run = made_run(side, 0, nodes=nodes, hosts=hosts, results=(HPL,), **more)
     (pair,) = series_of([Run.model_validate_json(run.dump())], references)["hpl@here"].pairs
     return getattr(pair, side)

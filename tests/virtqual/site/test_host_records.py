@@ -26,13 +26,15 @@ def write(directory, **builds):
 
 def test_what_hosts_say_alike_is_said_of_them_and_what_differs_is_not(tmp_path):
     records = host_records.read(write(tmp_path, a=QEMU, b=QEMU))
-    host = host_records.together(records)
+    host = host_records.merge(records)
     assert host.qemu_package == QEMU
-    assert host_records.build(host) == f"{QEMU}, KVM of kernel 6.1.0-40"
-    assert host_records.mixed(records) == []
+    assert host_records.find_build(host) == f"{QEMU}, KVM of kernel 6.1.0-40"
+    assert host_records.find_different_builds(records) == []
     records = host_records.read(write(tmp_path, b="another 8.2"))
-    assert host_records.build(host_records.together(records)) is None
-    assert host_records.mixed(records) == [f"qemu_package is another 8.2 on b, and {QEMU} on a"]
+    assert host_records.find_build(host_records.merge(records)) is None
+    assert host_records.find_different_builds(records) == [
+        f"qemu_package is another 8.2 on b, and {QEMU} on a"
+    ]
 
 
 def test_a_host_without_a_record_is_named(tmp_path):

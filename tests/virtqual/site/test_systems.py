@@ -12,20 +12,21 @@ from typer.testing import CliRunner
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.site import configuration, placement, systems
+from virtqual.site.extras import HplSize
 
 EXAMPLE = Path(__file__).parents[3] / "reframe/systems/example.py"
 
 
 @pytest.fixture
 def example() -> dict:
-    return copy.deepcopy(systems.read(EXAMPLE).found[0])
+    return copy.deepcopy(systems.read(EXAMPLE).content[0])
 
 
 def test_the_worked_example_is_right(example):
     system = systems.check(example, "example.py")
     assert system.virtual.hypervisor.build == "8.0.3-24022510"
     assert system.partition("native").name == "bare"
-    assert systems.host_of(system.virtual).link_gbit == 100
+    assert system.virtual.read_host().link_gbit == 100
 
 
 def both(system):
@@ -102,7 +103,6 @@ def put(value, *keys):
         (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.nodes_of_hosts says that several"),
         (put("small", "partitions", 1, "extras", "scale"), "extras.scale differs"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "[vm].extras.numa_hiden: is not a key"),
-        (put(300, "partitions", 1, "extras", "node_returns_within"), "`virtqual qualify --resume`"),
         (put(True, "partitions", 1, "extras", "numa_hiden"), "did you mean numa_hidden"),
         (put(100, "partitions", 0, "extras", "link_gbits"), "did you mean link_gbit"),
         (put("no", "partitions", 1, "extras", "numa_hidden"), "[vm].extras.numa_hidden: Input should be a"),
@@ -161,7 +161,7 @@ def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example
     vm["extras"] = {**vm["extras"], "nodes_of_hosts": {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}}
     vm["processor"] = {**vm["processor"], "num_cpus": 16}
     system = systems.check(example, "mysite.py")
-    assert placement.of(system)["vms_per_host"] == 4
+    assert placement.read_placement(system)["vms_per_host"] == 4
     bare["processor"] = {**bare["processor"], "num_cpus": 8}
     with pytest.raises(UsageError, match="must be the same for both partitions"):
         systems.check(example, "mysite.py")
@@ -171,14 +171,14 @@ def test_a_file_without_a_system(tmp_path):
     file = tmp_path / "mysite.py"
     file.write_text("sistem = {}\n")
     with pytest.raises(UsageError, match=r"mysite\.py: defines no dictionary named 'system'"):
-        systems.read(file).checked()
+        systems.read(file).load()
 
 
 def test_a_system_that_is_not_there_says_why(tmp_path):
     file = tmp_path / "mysite.py"
     file.write_text("system = 'down for maintenance'\n")
     with pytest.raises(InfrastructureError, match="system 'mysite': down for maintenance"):
-        systems.read(file).checked()
+        systems.read(file).load()
 
 
 def test_a_size_of_hpl_that_no_node_can_hold(example):
@@ -188,7 +188,7 @@ def test_a_size_of_hpl_that_no_node_can_hold(example):
         systems.check(example, "mysite.py")
     for partition in example["partitions"]:
         partition["extras"]["hpl"] = {"order": 110_000, "block": 168}
-    assert systems.check(example, "mysite.py").virtual.hpl == systems.HplSize(order=110_000, block=168)
+    assert systems.check(example, "mysite.py").virtual.hpl == HplSize(order=110_000, block=168)
 
 
 GPU = {"name": "gpu", "scheduler": "local", "launcher": "local", "extras": {"memory_mib": "of a card"}}
@@ -326,10 +326,10 @@ def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
 def test_a_broken_state_of_the_cluster_names_its_file_and_is_no_verdict(tmp_path, monkeypatch, text, says):
     monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path))
     file = tmp_path / "state.json"
-    assert "is not up" in str(systems.read(EXAMPLE.with_name("vcluster.py")).found)
+    assert "is not up" in str(systems.read(EXAMPLE.with_name("vcluster.py")).content)
     file.write_text(text)
     with pytest.raises(InfrastructureError, match=re.escape(says)) as error:
-        systems.read(EXAMPLE.with_name("vcluster.py")).checked()
+        systems.read(EXAMPLE.with_name("vcluster.py")).load()
     assert str(file) in str(error.value)
     assert error.value.exit_code == 5
 

@@ -1,0 +1,160 @@
+"""The ``extras`` of both partitions in a system file; docs/system-file.md explains each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+
+from virtqual.errors import UsageError
+from virtqual.identity import Host, seen
+from virtqual.identity import host as host_facts
+from virtqual.identity.rates import LinkRate
+from virtqual.site import host_records
+from virtqual.site.hosts import NodesOfHosts, count_max_nodes
+
+#: The build of a hypervisor before `ask_hosts` has brought the records of its hosts.
+NOT_ASKED = "not asked yet"
+
+# A number in quotes would reach the checks as text.
+Count = Annotated[int, Field(strict=True, ge=1)]
+Command = tuple[Annotated[str, Field(min_length=1)], ...]
+
+
+class HypervisorBuild(BaseModel):
+    """The hypervisor below the VMs; results are kept by its exact build, such as ``8.0.3-24022510``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vendor: str = Field(min_length=1)
+    build: str = Field(min_length=1)
+    accelerator: str = Field(min_length=1)
+    #: The virtual hardware, such as ``vmx-21``.
+    machine: str | None = None
+    #: Further properties: options, firmware, microcode.
+    details: dict[str, Any] = {}
+
+
+class HplSize(BaseModel):
+    """The order and the block of HPL's matrix."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    order: int = Field(ge=1)
+    block: int = Field(ge=1)
+
+
+class PartitionExtras(BaseModel):
+    """The ``extras`` of either partition."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: Count
+    memory_mib: Annotated[Count, Field(ge=256)]
+    #: All last-level caches of a node, as the hardware has them.
+    llc_bytes: Count
+    scale: Literal["small", "standard"]
+    numa_nodes: Count = 1
+    node_interleaving: Literal["on", "off"] | None = None
+    link_gbit: LinkRate | None = None
+    mpi_options: tuple[str, ...] = ()
+    rdma_options: tuple[str, ...] = ()
+    hpl: HplSize | None = None
+    #: Time of the programs in a run, s; 0 for one repetition, None if it follows from the scale.
+    run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
+    own_scheduler: StrictBool = False
+    #: s
+    least_time_limit: Count | None = None
+    session_access: tuple[str, ...] = ()
+    nodes_of_hosts: NodesOfHosts = {}
+    #: For a site's own checks.
+    site: dict[str, Any] = {}
+
+
+class VirtualExtras(PartitionExtras):
+    """The ``extras`` of the virtual partition."""
+
+    hypervisor: HypervisorBuild
+    hypervisor_class: str = Field(min_length=1)
+    guest: dict[str, Any] = {}
+    numa_hidden: StrictBool = False
+    #: A ``virtqual-host/1`` record, its file, or a directory with a record of each host.
+    host: dict[str, Any] | Path = {}
+    ask_hosts: Command = ()
+    recreate_vms: Command = ()
+
+    @classmethod
+    def from_reframe(cls, extras: Mapping[str, Any]) -> Self:
+        """Return the extras of ReFrame's partition, to which ReFrame adds its scheduler and launcher."""
+        return cls.model_validate({key: value for key, value in extras.items() if key in cls.model_fields})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_build_from_hosts(cls, raw: Any) -> Any:
+        hypervisor = raw.get("hypervisor") if isinstance(raw, Mapping) else None
+        if not isinstance(hypervisor, Mapping) or "build" in hypervisor:
+            return raw
+        if not isinstance(raw.get("host"), str | Path):
+            return raw
+        directory = Path(raw["host"])
+        build = NOT_ASKED if raw.get("ask_hosts") else None
+        try:
+            if directory.is_dir() and (host_records.find_files(directory) or build is None):
+                records = host_records.read(directory)
+                build = host_records.find_build(host_records.merge(records))
+                # A session on hosts of several builds is refused when it begins.
+                build = build or "; ".join(host_records.find_different_builds(records))
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return {**raw, "hypervisor": {**hypervisor, "build": build}} if build else raw
+
+    @model_validator(mode="after")
+    def _check_host(self) -> Self:
+        try:
+            self.read_host()
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def read_host(self) -> Host:
+        """Return the facts of the hypervisor's host: its records, and the keys that the system file states.
+
+        Raises
+        ------
+        UsageError
+            A record is not of its form, or states another build than the system file.
+        """
+        host = self._read_records()
+        stated: dict[str, Any] = {
+            "accelerator": self.hypervisor.accelerator,
+            "build": self.hypervisor.build,
+        }
+        for key, value in stated.items():
+            recorded = getattr(host, key)
+            if seen(recorded) and recorded != value:
+                raise UsageError(f"host: {key} is {recorded!r}, but extras.hypervisor.{key} says {value!r}")
+        stated["vendor"] = self.hypervisor.vendor
+        if self.hypervisor.machine:
+            stated["hardware"] = self.hypervisor.machine
+        if self.node_interleaving:
+            stated["node_interleaving"] = self.node_interleaving == "on"
+        if self.numa_hidden:
+            stated["numa_hidden"] = True
+        if self.nodes_of_hosts:
+            stated["vms_per_host"] = count_max_nodes(self.nodes_of_hosts)
+        if self.link_gbit:
+            stated["link_gbit"] = self.link_gbit
+        return host.model_copy(update=stated)
+
+    def _read_records(self) -> Host:
+        if not isinstance(self.host, Path):
+            return host_facts.of(self.host, "system file")
+        # A host whose records `ask_hosts` is still to bring may have none.
+        if self.ask_hosts and not (self.host.is_file() or host_records.find_files(self.host)):
+            return host_facts.of({}, "system file")
+        if self.host.is_dir():
+            required = () if self.ask_hosts else self.nodes_of_hosts
+            return host_records.merge(host_records.read(self.host, required))
+        return host_facts.load(self.host)
