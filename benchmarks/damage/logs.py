@@ -134,10 +134,8 @@ def scale_value(rng: random.Random, lines: Lines, _: Original) -> None:
     values[rng.randrange(len(values))] *= rng.choice((0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 10.0))
 
 
-def change_side(rng: random.Random, lines: Lines, original: Original) -> None:
-    number = rng.choice(numbers_of_runs(lines))
-    # With its setup in full, which runs share otherwise.
-    run = lines[number]["run"] = original.events[number].model_dump(mode="json", exclude_defaults=True)["run"]
+def change_side(rng: random.Random, lines: Lines, _: Original) -> None:
+    (run,) = choose_runs(rng, lines)
     run["side"] = "native" if run["side"] == "virtual" else "virtual"
 
 
@@ -175,7 +173,7 @@ def change_type(rng: random.Random, lines: Lines, _: Original) -> None:
 
 
 def conclusion_of(lines: Lines, original: Original) -> dict[str, Any]:
-    """Return the conclusion of the last line, without references."""
+    """Return the conclusion of the last line, with its defaults."""
     lines[-1] = original.events[-1].model_dump(mode="json", by_alias=True)
     return dict(lines[-1])["conclusion"]
 

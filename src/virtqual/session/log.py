@@ -24,7 +24,7 @@ from virtqual.files import reading
 from virtqual.files.locking import hold_lock
 from virtqual.files.records import sync_directory, write_file
 from virtqual.files.wording import describe_first_mistake
-from virtqual.identity import Identity, Load
+from virtqual.identity import Identity
 from virtqual.runs import Run
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
@@ -38,7 +38,7 @@ from virtqual.session.session import (
     Session,
     SessionDocument,
 )
-from virtqual.session.shared import Facts, compact, load_strictly, packed, shorten, unpacked
+from virtqual.session.shared import Facts, compact, expect, load_strictly, packed, refer, unpacked
 from virtqual.stack.loaded import LoadedSoftware
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
@@ -162,7 +162,7 @@ Event = (
 EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
 #: Fields that the runs of a case have alike on the same nodes.
 _SETUP = (
-    *("check", "side", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
+    *("check", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
     *("clock", "repetitions", "stack", "stack_hash", "reference"),
 )
 
@@ -423,15 +423,15 @@ def _encode(event: Event, facts: dict[str, str]) -> bytes:
     if isinstance(event, Finished):
         run = content["run"]
         run["values"] = [result.pop("values") for result in run["results"]]
-        if "load" in run:
-            # Most of them are 0 in most runs.
-            run["load"] = {name: value for name, value in run["load"].items() if value != 0}
-        run["setup"] = shorten({name: run.pop(name) for name in _SETUP if name in run}, facts)
+        setup = {name: run.pop(name) for name in _SETUP if name in run}
+        setup["results"] = refer(setup["results"], facts)
+        setup["identity"] = {node: refer(part, facts) for node, part in setup.get("identity", {}).items()}
+        setup["software"] = [
+            {"node": part.pop("node"), "loaded": refer(part, facts)} for part in setup.get("software", ())
+        ]
+        run["setup"] = refer(setup, facts)
     elif isinstance(event, Probed):
-        content["nodes"] = shorten(content["nodes"], facts)
-    elif isinstance(event, Concluded):
-        conclusion = content["conclusion"]
-        content["conclusion"] = {name: shorten(part, facts) for name, part in conclusion.items()}
+        content["nodes"] = {side: refer(node, facts) for side, node in content["nodes"].items()}
     return compact({"event": event.event, **content}).encode()
 
 
@@ -448,12 +448,12 @@ def _decode(line: bytes, facts: Facts) -> Event:
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
-    facts.count_values(content)
-    if model is Finished and isinstance(content.get("run"), dict):
-        content["run"] = _run_of(content["run"], facts)
-    elif model in (Probed, Concluded):
-        content = facts.resolve(content)
     try:
+        if model is Finished:
+            content["run"] = _decode_run(content.get("run"), facts)
+        elif model is Probed:
+            nodes = expect(content.get("nodes"), dict)
+            content["nodes"] = {side: facts.make(_make_identity, node) for side, node in nodes.items()}
         event = model.model_validate(content)
     except ValidationError as error:
         raise ValueError(describe_first_mistake(error, model, content)) from None
@@ -462,24 +462,31 @@ def _decode(line: bytes, facts: Facts) -> Event:
     return event
 
 
-def _run_of(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """Return the arguments of `Run`; `_encode` is the reverse."""
-    run = {**line}
-    if isinstance(setup := facts.look_up(run.pop("setup", None)), dict):
-        run |= setup
-    if isinstance(nodes := facts.look_up(run.get("identity")), dict):
-        run["identity"] = {node: facts.make_model(Identity, part) for node, part in nodes.items()}
-    if isinstance(seen := facts.look_up(run.get("software")), list):
-        run["software"] = [facts.make_model(LoadedSoftware, part) for part in seen]
-    if isinstance(load := run.get("load"), dict):
-        run["load"] = dict.fromkeys(Load.model_fields, 0) | load
-    for name in ("answers", "hosts", "inputs", "nodes", "results"):
-        if name in run:
-            run[name] = facts.resolve(run[name])
-    if isinstance(values := run.pop("values", None), list) and isinstance(run.get("results"), list):
-        # A value without a result, or the reverse, is refused.
-        run["results"] = [
-            {**result, "values": value} if isinstance(result, dict) else result
-            for result, value in zip_longest(run["results"], values)
-        ]
+def _decode_run(line: Any, facts: Facts) -> dict[str, Any]:
+    """Return the arguments of `Run` for the content of a line."""
+    run = {**expect(line, dict)}
+    run |= facts.make(_make_setup, run.pop("setup", None))
+    # A value without a result, or the reverse, is refused.
+    run["results"] = [
+        {**expect(result, dict), "values": values}
+        for result, values in zip_longest(expect(run["results"], list), expect(run.pop("values", None), list))
+    ]
     return run
+
+
+def _make_setup(content: Any, facts: Facts) -> dict[str, Any]:
+    """Return the fields of `Run` that the runs of a case have alike, with results that lack values."""
+    setup = {**expect(content, dict)}
+    setup["results"] = facts.look_up(setup.get("results"))
+    nodes = expect(setup.get("identity"), dict)
+    setup["identity"] = {node: facts.make(_make_identity, part) for node, part in nodes.items()}
+    programs = [expect(part, dict) for part in expect(setup.get("software"), list)]
+    setup["software"] = [
+        LoadedSoftware(**{**expect(facts.look_up(part.get("loaded")), dict), "node": part.get("node")})
+        for part in programs
+    ]
+    return setup
+
+
+def _make_identity(content: Any, facts: Facts) -> Identity:
+    return Identity.model_validate(content)

@@ -292,7 +292,7 @@ def test_the_intact_part_is_a_session_that_can_go_on(session, damaged):
     assert (session / LOG).read_bytes() == before
     made = Log(session.parent / f"{session.name}-repaired").session()
     assert (made.outcome, len(made.runs)) == ("BROKEN", 3)
-    assert f"repaired from session {session.name}: lines 10 to 16 of its log cannot be" in made.conclusion
+    assert f"repaired from session {session.name}: lines 10 to 15 of its log cannot be" in made.conclusion
     assert "4 runs and 1 conclusion of it can still be read" in made.conclusion
     assert run("check", made.session)[0] == 0
     assert run("repair", made.session)[0] == 2
