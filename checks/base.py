@@ -1,7 +1,6 @@
 """A measurement: one program of a stack, which virtqual sizes, binds, runs once on one side, and reads.
 
-The verdict is said by :class:`~checks.overhead.Overhead`.  Reading numbers and deciding are calls into
-``virtqual``.
+The verdict is :class:`~checks.overhead.Overhead`.  Reading numbers and deciding are calls into ``virtqual``.
 """
 
 import shlex
@@ -63,7 +62,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
 
     @classmethod
     def nodes_of(cls, case):
-        """Return the number of nodes that a case takes, which its parameters may say."""
+        """Return the number of nodes that a case takes, which may be a parameter."""
         return case.nodes
 
     @property
@@ -166,7 +165,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
 
     @run_after("init")
     def take_nodes(self):
-        """Take as many nodes as the case says."""
+        """Take the nodes of the case."""
         self.nodes = self.nodes_of(self)
 
     @run_after("setup")
@@ -191,7 +190,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
 
     @sanity_function
     def prove(self):
-        """Read the run, or say why its numbers do not count."""
+        """Read the run, and keep the time of a warm-up."""
         self.measure()
         self.keep_time()
         return True

@@ -21,7 +21,7 @@ class Guarded(rfm.RegressionTestPlugin):
     warm_up = False
 
     def expected_values(self):
-        """Return the names of the performance variables that must be there."""
+        """Return the names of the performance variables that must have a value."""
         raise NotImplementedError
 
     def disable_hooks(self, stages):

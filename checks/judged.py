@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import reframe as rfm
 import reframe.core.runtime as rt
@@ -25,36 +24,6 @@ from .sampled import Sampled
 from .selection import find_features
 
 
-class JudgedValue(NamedTuple):
-    """A performance variable that is judged.
-
-    Attributes
-    ----------
-    metric
-        A name in ``references/metrics/``, or of a metric that is declared here.
-    unit
-        Unit of the metric, if the check itself states none.
-    declared
-        Direction, budget and margin of a metric that is declared here; None for one of ``references/``.
-    """
-
-    metric: str
-    unit: str | None
-    declared: dict | None
-
-    def make_result(self, setting, number, unit):
-        """Return the result of a run in which the check printed a number in a unit, which may be None."""
-        unit = unit or self.unit
-        if self.declared is None:
-            metric_unit = project_references().metrics[self.metric].unit
-            if unit != metric_unit:
-                raise SanityError(f"{self.metric} is in {metric_unit!r}, but the check's value in {unit!r}")
-            return Result.scalar(self.metric, setting, number)
-        if not unit:
-            raise SanityError(f"the check states no unit for {self.metric}: judge(..., units=...) does")
-        return Result.scalar(self.metric, setting, number, declared=Declared(unit=unit, **self.declared))
-
-
 class Foreign(Sampled):
     """The pairing of a check that others wrote; goes before it, and leaves it as it is.
 
@@ -62,8 +31,13 @@ class Foreign(Sampled):
     Its binding is its own, which is noted with the run and not judged.
     """
 
-    #: By performance variable: the metric as which it is judged.
-    judged_values = {}
+    #: By performance variable that is judged: the name of its metric.
+    judged_metrics = {}
+    #: By performance variable: direction, budget and margin of a metric that `judge` declares; other metrics
+    #: are those of ``references/``.
+    declared_metrics = {}
+    #: By performance variable: its unit, if the check itself states none.
+    stated_units = {}
     #: The check's own ``valid_systems`` and ``valid_prog_environs``.
     own_systems = own_environments = ()
     #: It asks nothing of a stack.
@@ -120,7 +94,7 @@ class Foreign(Sampled):
     def report_values(self):
         """Evaluate the check's values once, by its own functions, and record the run."""
         functions = self.find_functions()
-        if missing := sorted(self.judged_values.keys() - functions.keys()):
+        if missing := sorted(self.judged_metrics.keys() - functions.keys()):
             raise SanityError(
                 f"the check has no performance variable {', '.join(missing)}; it has {', '.join(functions)}"
             )
@@ -133,11 +107,7 @@ class Foreign(Sampled):
                     raise SanityError(f"no value for {name}: {error}") from error
         self.refuse_no_numbers(self.values)
         units = {name: function.unit for name, function in functions.items()}
-        setting = self.case.replace(" %", ", ")
-        self.own_results = [
-            judged.make_result(setting, self.values[name], units[name])
-            for name, judged in self.judged_values.items()
-        ]
+        self.own_results = [self.make_result(name, units[name]) for name in self.judged_metrics]
         self.measure()
         self.perf_variables = {}
         if not self.warm_up:
@@ -160,6 +130,20 @@ class Foreign(Sampled):
             functions[name] = sn.make_performance_function(expression, unit or "")
         self.perf_patterns = None
         return functions
+
+    def make_result(self, name, unit):
+        """Return the result of a performance variable, in the unit of the check if it states one."""
+        metric, setting, value = self.judged_metrics[name], self.case.replace(" %", ", "), self.values[name]
+        unit = unit or self.stated_units.get(name)
+        if name in self.declared_metrics:
+            if not unit:
+                raise SanityError(f"the check states no unit for {metric}: judge(..., units=...) does")
+            declared = Declared(unit=unit, **self.declared_metrics[name])
+            return Result.scalar(metric, setting, value, declared=declared)
+        metric_unit = project_references().metrics[metric].unit
+        if unit != metric_unit:
+            raise SanityError(f"{metric} is in {metric_unit!r}, but the check's value in {unit!r}")
+        return Result.scalar(metric, setting, value)
 
     def read(self):
         """Return the check's own values: it has proven its sanity itself."""
@@ -226,7 +210,8 @@ def judge(
     name = name or check.__name__
     body = {
         "descr": get_class_value(check, "descr", "") or name,
-        "judged_values": _make_values(name, better or {}, budget, margin, metrics or {}, units or {}),
+        **_find_metrics(name, better or {}, budget, margin, metrics or {}),
+        "stated_units": units or {},
         "own_systems": tuple(systems or get_class_value(check, "valid_systems", ["*"])),
         "own_environments": tuple(environments or get_class_value(check, "valid_prog_environs", ["*"])),
         "tags": set(get_class_value(check, "tags", ())) | set(tags),
@@ -260,8 +245,8 @@ def _find_own_names(check):
     return {name for name in names - reframe_names if not name.startswith("_")}
 
 
-def _make_values(check, better, budget, margin, metrics, units):
-    """Return the judged values by performance variable."""
+def _find_metrics(check, better, budget, margin, metrics):
+    """Return the metric of each performance variable, and what is declared of it; see `Foreign`."""
     if twice := sorted(better.keys() & metrics.keys()):
         raise ValueError(
             f"{', '.join(twice)}: metrics of references/ have a direction; leave them out of `better`"
@@ -273,14 +258,11 @@ def _make_values(check, better, budget, margin, metrics, units):
     if better and (budget is None or margin is None):
         raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as 1.05) and `margin` (0.03)")
     reviewed = project_references().metrics
-    values = {
-        variable: JudgedValue(reviewed[metric].name, units.get(variable), None)
-        for variable, metric in metrics.items()
-    }
+    names = {variable: reviewed[metric].name for variable, metric in metrics.items()}
+    declared = {}
     for variable, direction in better.items():
-        declared = {"better": direction, "budget": budget, "margin": margin}
+        names[variable] = re.sub(r"\W+", "_", f"{check}_{variable}").lower()
+        declared[variable] = {"better": direction, "budget": budget, "margin": margin}
         # At once: a mistake must not wait for the first run.
-        Declared(unit="any", **declared)
-        metric = re.sub(r"\W+", "_", f"{check}_{variable}").lower()
-        values[variable] = JudgedValue(metric, units.get(variable), declared)
-    return values
+        Declared(unit="any", **declared[variable])
+    return {"judged_metrics": names, "declared_metrics": declared}

@@ -137,7 +137,7 @@ class namd_water_nodes(Water):
 
     @classmethod
     def nodes_of(cls, case):
-        """Return as many nodes as the parameter says."""
+        """Return the parameter."""
         return case.count
 
     @property
@@ -200,7 +200,7 @@ class namd_stmv_nodes(Stmv):
 
     @classmethod
     def nodes_of(cls, case):
-        """Return as many nodes as the parameter says."""
+        """Return the nodes of the layout."""
         return counts.parse_layout(case.layout)[0]
 
     @property

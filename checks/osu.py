@@ -11,50 +11,33 @@ from .base import Measurement
 
 
 class Benchmark(NamedTuple):
-    """One of the programs.
+    """One of the programs: its title in the output, its metric, kind of messages, and ranks.
 
-    Attributes
-    ----------
-    title
-        Title in the program's output.
-    metric, column
-        The metric, and the column of the output that holds it.
-    kind
-        Kind of messages: ``latency``, ``bandwidth`` or ``collective``.
-    ranks
-        ``two`` ranks, ``pairs`` of ranks, or ``all``.
-    percentiles
-        Whether it can print them.
+    Kinds are ``latency``, ``bandwidth`` and ``collective``; ranks ``two``, ``pairs`` and ``all``.
     """
 
     title: str
     metric: str
-    column: str
     kind: str
     ranks: str
     # 7.4 announces percentiles in osu_multi_lat's header and prints none.
     percentiles: bool = True
 
 
-def make_collective(title, metric):
-    """Return a benchmark of all ranks."""
-    return Benchmark(f"{title} Latency Test", metric, "latency", "collective", "all")
-
-
 BENCHMARKS = {
-    "latency": Benchmark("Latency Test", "osu_latency", "latency", "latency", "two"),
-    "bw": Benchmark("Bandwidth Test", "osu_bandwidth", "bandwidth", "bandwidth", "two"),
-    "bibw": Benchmark("Bi-Directional Bandwidth Test", "osu_bibandwidth", "bandwidth", "bandwidth", "two"),
+    "latency": Benchmark("Latency Test", "osu_latency", "latency", "two"),
+    "bw": Benchmark("Bandwidth Test", "osu_bandwidth", "bandwidth", "two"),
+    "bibw": Benchmark("Bi-Directional Bandwidth Test", "osu_bibandwidth", "bandwidth", "two"),
     "mbw_mr": Benchmark(
-        "Multiple Bandwidth / Message Rate Test", "osu_multi_bandwidth", "bandwidth", "bandwidth", "pairs"
+        "Multiple Bandwidth / Message Rate Test", "osu_multi_bandwidth", "bandwidth", "pairs"
     ),
-    "multi_lat": Benchmark(
-        "Multi Latency Test", "osu_multi_latency", "latency", "latency", "pairs", percentiles=False
+    "multi_lat": Benchmark("Multi Latency Test", "osu_multi_latency", "latency", "pairs", percentiles=False),
+    "allreduce": Benchmark("Allreduce Latency Test", "osu_allreduce", "collective", "all"),
+    "allgather": Benchmark("Allgather Latency Test", "osu_allgather", "collective", "all"),
+    "alltoall": Benchmark(
+        "All-to-All Personalized Exchange Latency Test", "osu_alltoall", "collective", "all"
     ),
-    "allreduce": make_collective("Allreduce", "osu_allreduce"),
-    "allgather": make_collective("Allgather", "osu_allgather"),
-    "alltoall": make_collective("All-to-All Personalized Exchange", "osu_alltoall"),
-    "bcast": make_collective("Broadcast", "osu_bcast"),
+    "bcast": Benchmark("Broadcast Latency Test", "osu_bcast", "collective", "all"),
 }
 QUICK = ("latency", "bw")
 
@@ -139,7 +122,7 @@ class Osu(Measurement):
             pairs=(run.pairs or pairs, pairs),
             version=(run.version, self.version(run.version)),
         )
-        column, statistic = self.chosen.column, "mean"
+        column, statistic = "bandwidth" if self.chosen.kind == "bandwidth" else "latency", "mean"
         if "p50" in run.columns:
             column, statistic = "p50", "median"
         setting = "two nodes" if self.nodes == 2 else "same node"

@@ -36,7 +36,7 @@ class Rdma(Measurement):
     tags = {"rdma", "fdr", "full"}
 
     def arrange(self):
-        """One task a node; the partition says which device and port (``extras['rdma_options']``)."""
+        """One task a node; the partition names device and port (``extras['rdma_options']``)."""
         self.start_tasks(1)
         self.run_instead(f"ib_{self.operation}_{'lat' if self.kind == 'latency' else 'bw'}")
         device = [str(option) for option in self.partition_extras.get("rdma_options", ())]
@@ -132,7 +132,7 @@ class rdma_buffers(Rdma):
         return [*shares, "-Q", "1", "-N", *self.common_options]
 
     def read(self):
-        """Assert what ran for each number, and take the time of a message."""
+        """Assert operation, buffers and messages of each step, and take the time of a message."""
         curve, links = {}, set()
         for count in self.buffers:
             run = output.parse(self.stage_text(f"client.{count}.out"), MESSAGE_BYTES, MESSAGE_BYTES)

@@ -220,7 +220,7 @@ class Sampled(Selection):
         """Assert that the tasks of a step were bound as asked, if the check asks for that."""
 
     def check_topology(self, noted):
-        """Assert that the node is as the system file says."""
+        """Assert that the node has the CPUs of the system file."""
         begin = noted.first_node.begin
         online = notes.parse_cpu_list(begin.get("cpus_online", ""))
         if self.slot.side == "virtual" and len(online) != self.topology.num_cpus:

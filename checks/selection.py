@@ -15,8 +15,8 @@ from .guarded import Guarded
 class Selection(Guarded, Measuring):
     """The place of a run in the session.
 
-    A check is one run on one side. :mod:`virtqual.harness.order` says how many runs there are; dependencies
-    keep them in turn with the other side.  The class methods serve a check and its verdict, which has the
+    A check is one run on one side.  :mod:`virtqual.harness.order` makes the list of runs; dependencies keep
+    them in turn with the other side.  The class methods serve a check and its verdict, which has the
     same parameters: `case` is a test of either.
     """
 

@@ -12,7 +12,7 @@ from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS = counts.threads()
-# Tasks that ran together for a smaller share of their time say little about how they slow each other.
+# Tasks that ran together for a smaller share of their time hardly show how they slow each other.
 MIN_OVERLAP = 0.8
 
 
@@ -76,7 +76,7 @@ class StreamTogether(Stream):
 
     @run_after("setup")
     def run_together(self):
-        """Begin when all are there, each with an output of its own: the job's would mix the nodes' tables."""
+        """Begin together, each with an output of its own: the job's would mix the nodes' tables."""
         self.job.launcher.options.append("--output=stream.%t.out")
         self.executable_opts = [self.executable, *self.executable_opts]
         self.executable = "./together.sh"
@@ -113,7 +113,7 @@ class stream_nodes(StreamTogether):
 
     @classmethod
     def nodes_of(cls, case):
-        """Return as many nodes as the parameter says."""
+        """Return the parameter."""
         return case.count
 
     def arrange(self):

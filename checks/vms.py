@@ -25,12 +25,12 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
 
     @classmethod
     def nodes_of(cls, case):
-        """Return as many VMs as the parameter says, and a single native node."""
+        """Return the number of VMs, and natively a single node."""
         return 1 if case.slot.side == "native" else counts.parse_layout(case.layout)[0]
 
     @run_after("init")
     def take_vms(self):
-        """Take the VMs that the parameter says."""
+        """Take the VMs of the layout."""
         self.vms, self.per_vm = counts.parse_layout(self.layout)
         self.needs = f"{self.vms} VMs of one host"
 

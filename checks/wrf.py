@@ -190,7 +190,7 @@ class wrf_ideal(Ideal):
     tags = {"app", "openstack-kvm", "full"}
 
     def arrange(self):
-        """Take as many ranks as the parameter says, each on a core."""
+        """Start the ranks, each on a core."""
         self.start_tasks(self.ranks)
         self.prerun_cmds = self.prepare()
 

@@ -1,1 +1,1 @@
-"""How ReFrame is started, guarded, and asked what there is to run."""
+"""Starting, guarding, ordering and recording ReFrame, and the list of its checks."""

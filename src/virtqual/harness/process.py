@@ -79,21 +79,7 @@ def run(
     KeyboardInterrupt
         After ReFrame has cancelled its jobs; the second one does not wait for that.
     """
-    reader, writer = os.pipe()
-    variables = {"PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid()), PIPE_VARIABLE: str(writer)}
-    try:
-        with open(log, "wb", opener=open_no_link) as output:
-            # In a session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
-            process = subprocess.Popen(
-                line,
-                env={**slurm.environment(), **env, **variables},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(*keep, writer),
-            )
-    finally:
-        os.close(writer)
+    process, reader = _start(line, env, log, keep)
     interrupted = threading.Event()
     threading.Thread(target=_end_when, args=((stop, interrupted), process), daemon=True).start()
     error = None
@@ -122,6 +108,28 @@ def run(
     if interrupted.is_set():
         raise KeyboardInterrupt
     return Ended(code, error)
+
+
+def _start(
+    line: Sequence[str], env: dict[str, str], log: Path, keep: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start ReFrame; return the process, and the pipe of its events."""
+    reader, writer = os.pipe()
+    variables = {"PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid()), PIPE_VARIABLE: str(writer)}
+    try:
+        with open(log, "wb", opener=open_no_link) as output:
+            # In a session of its own: Ctrl-C reaches virtqual, which then ends ReFrame in order, once.
+            process = subprocess.Popen(
+                line,
+                env={**slurm.environment(), **env, **variables},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(*keep, writer),
+            )
+    finally:
+        os.close(writer)
+    return process, reader
 
 
 def _end_when(requests: Sequence[threading.Event], process: subprocess.Popen[bytes]) -> None:

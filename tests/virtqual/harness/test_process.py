@@ -1,4 +1,4 @@
-"""ReFrame, started and followed: it does not go on when virtqual cannot."""
+"""ReFrame, started and followed: it ends when virtqual cannot go on."""
 
 import sys
 import threading
@@ -20,7 +20,7 @@ def reframe(*events, then="", code=0):
     lines = "".join(f"{event.model_dump_json()}\n" for event in events)
     program = (
         f"import os, sys, time\nos.write(int(os.environ['VIRTQUAL_PROGRESS']), {lines.encode()!r})\n"
-        f"print('said')\n{then}\nsys.exit({code})"
+        f"print('output')\n{then}\nsys.exit({code})"
     )
     return [sys.executable, "-c", program]
 
@@ -30,30 +30,30 @@ def test_events_and_the_exit_code_arrive_and_the_output_is_kept(tmp_path):
     broken = reframe(RUN, then="os.write(int(os.environ['VIRTQUAL_PROGRESS']), b'half a li')", code=3)
     ended = process.run(broken, {}, log, events.append, threading.Event())
     assert (events, ended) == ([RUN], process.Ended(3, None))
-    assert log.read_text() == "said\n"
+    assert log.read_text() == "output\n"
 
 
 @pytest.mark.parametrize(
-    ("cause", "error", "says"),
+    ("cause", "error", "message"),
     [
         ("selection", UsageError, "why"),
         ("loading", InfrastructureError, "ReFrame did not run: why"),
         ("run", InfrastructureError, "ReFrame gave up: why"),
     ],
 )
-def test_an_error_that_reframe_reports_is_raised_as_what_it_is(tmp_path, cause, error, says):
+def test_an_error_that_reframe_reports_is_raised_as_its_kind_of_error(tmp_path, cause, error, message):
     line = reframe(ErrorEvent(cause=cause, message="why"), code=1)
     ended = process.run(line, {}, tmp_path / "log", print, threading.Event())
-    assert (type(ended.error.exception), str(ended.error.exception)) == (error, says)
+    assert (type(ended.error.exception), str(ended.error.exception)) == (error, message)
 
 
 def test_a_screen_that_cannot_be_written_ends_reframe_too(tmp_path):
-    """It went on submitting jobs while virtqual cancelled them."""
+    """Else it submits jobs while virtqual cancels them."""
 
     def show(event):
         raise OSError("No space left on device")
 
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(OSError, match="No space left on device"):
         process.run(reframe(RUN, then="time.sleep(60)"), {}, tmp_path / "log", show, threading.Event())
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30

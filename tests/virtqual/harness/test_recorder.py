@@ -1,4 +1,4 @@
-"""The reason why a case left no run: by what happened, and not by the words of a message."""
+"""The reason why a case left no run, by the kind of its error and not by the words of a message."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ def recorded():
 
 
 @pytest.mark.parametrize("words", ["dependencies failed", "the node has no GPU"])
-def test_a_check_that_skips_itself_is_refused_whatever_it_says(recorded, words):
+def test_a_check_that_skips_itself_is_refused_in_any_words(recorded, words):
     recorder, events = recorded
     recorder.on_task_skip(task("lj", SkipTestError(words)))
     assert [(event.failure.kind, event.failure.reason) for event in events] == [("refused", words)]
@@ -59,6 +59,21 @@ def test_a_fixture_that_failed_is_infrastructure_of_the_case_that_needs_it(recor
 
 
 @pytest.mark.parametrize(("exitcode", "kind"), [(0, "refused"), (1, "failed")])
-def test_a_program_that_fails_is_known_by_its_exit_code(exitcode, kind):
+def test_a_program_that_fails_is_recognised_by_its_exit_code(exitcode, kind):
     error = SanityError("the log says: job exited with exit code 1")
     assert failure_of(task("lj", error, exitcode=exitcode)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (137, "exit code 137 (killed by SIGKILL: was its memory used up?)"),
+        (139, "exit code 139 (killed by SIGSEGV)"),
+        (1, "exit code 1"),
+        (255, "exit code 255"),
+    ],
+)
+def test_the_signal_that_killed_a_program_is_named(code, reason):
+    error = SanityError(f"job exited with exit code {code}")
+    failure = failure_of(task("stream", error, exitcode=code))
+    assert (failure.kind, failure.reason) == ("failed", f"job exited with {reason}")

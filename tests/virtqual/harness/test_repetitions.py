@@ -1,4 +1,6 @@
-"""How often a run starts its program."""
+"""The number of times that a run starts its program."""
+
+from types import SimpleNamespace
 
 import pytest
 
@@ -6,11 +8,11 @@ from virtqual.harness import repetitions
 from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_starts
 from virtqual.session.session import Session
 
-HOUR = 3600
+HOUR_S = 3600
 
 
-def took(*seconds, launch=0.1):
-    return [StartTime(one, one + launch) for one in seconds]
+def start_times(*seconds, launch=0.1):
+    return [StartTime(program, program + launch) for program in seconds]
 
 
 @pytest.mark.parametrize(
@@ -42,48 +44,39 @@ def took(*seconds, launch=0.1):
     ],
 )
 def test_the_number_follows_the_rule(scale, sides, starts):
-    assert count_starts(took(*sides), choose_aim(scale), HOUR) == starts
+    assert count_starts(start_times(*sides), choose_aim(scale), HOUR_S) == starts
 
 
 @pytest.mark.parametrize(("least", "starts"), [(0.0, 1), (1.0, 2), (6.0, 12)])
-def test_a_system_file_may_say_how_long(least, starts):
-    assert count_starts(took(0.5, 0.6), choose_aim("small", least), HOUR) == starts
+def test_a_system_file_may_state_the_time(least, starts):
+    assert count_starts(start_times(0.5, 0.6), choose_aim("small", least), HOUR_S) == starts
 
 
 @pytest.mark.parametrize(("limit", "starts"), [(600, 25), (60, 15), (8, 2), (1, 1)])
 def test_repetitions_with_their_launches_take_half_of_the_time_limit_at_most(limit, starts):
-    assert count_starts(took(0.05, 0.1, launch=1.9), choose_aim("small"), limit) == starts
+    assert count_starts(start_times(0.05, 0.1, launch=1.9), choose_aim("small"), limit) == starts
 
 
-def session(stack, runs=(), **more):
-    fields = {
-        "session": "s",
-        "created": "2026-01-01T00:00:00+00:00",
-        "system": "x",
-        "hypervisor_class": "kvm",
-        "identity": {"native": {}, "virtual": {}},
-    }
-    made = Session(**fields, stack={"name": stack, "hash": "0", "programs": []}, **more)
-    return made.model_copy(update={"runs": list(runs)})
-
-
-class Run:
-    """The part of a run that says how often."""
-
-    def __init__(self, check, starts):
-        self.check, self.repetitions = check, starts
+def session(stack, starts, earlier):
+    """Return a session whose runs started their programs so often, with the numbers of an earlier one."""
+    head = Session(
+        session="s",
+        created="2026-01-01T00:00:00+00:00",
+        system="x",
+        hypervisor_class="kvm",
+        identity={"native": {}, "virtual": {}},
+        stack={"name": stack, "hash": "0", "programs": []},
+        repetitions=earlier,
+    )
+    runs = [SimpleNamespace(check=check, repetitions=count) for check, count in starts.items()]
+    return head.model_copy(update={"runs": runs})
 
 
 def test_an_earlier_round_and_an_earlier_session_are_taken_over_by_stack(monkeypatch):
     monkeypatch.setattr(repetitions, "_decided", {})
-    repetitions.take_over(session("one", [Run("stream", 4), Run("hpl", 1)], repetitions={"lammps": 7}))
-    repetitions.take_over(session("two", [Run("stream", 5)], repetitions={"stream": 6}))
-    assert [repetitions.decided_starts("one", case) for case in ("stream", "hpl", "lammps", "milc")] == [
-        4,
-        1,
-        7,
-        None,
-    ]
-    # What the earlier session says goes before.
-    assert repetitions.decided_starts("two", "stream") == 6
-    assert repetitions.decided_starts("two", "hpl") is None
+    repetitions.take_over(session("first", {"stream": 4, "hpl": 1}, earlier={"lammps": 7}))
+    repetitions.take_over(session("second", {"stream": 5}, earlier={"stream": 6}))
+    cases = ("stream", "hpl", "lammps", "milc")
+    assert [repetitions.decided_starts("first", case) for case in cases] == [4, 1, 7, None]
+    # The number of the earlier session goes before.
+    assert [repetitions.decided_starts("second", case) for case in ("stream", "hpl")] == [6, None]

@@ -1,4 +1,4 @@
-"""What `-n` and `-t` select, and what is said where that is nothing."""
+"""The checks that `-n` and `-t` select, and the message if there are none."""
 
 from types import SimpleNamespace
 
@@ -37,17 +37,17 @@ ENTRIES = [
     ],
 )
 def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
-    found = select(ENTRIES, [pattern], ())
-    assert len(found) == count
+    selected = select(ENTRIES, [pattern], ())
+    assert len(selected) == count
     for entry in ENTRIES:
         name, *parameters = entry.name.split(" ")
-        shown = " %".join([name, "sample=0N", *parameters])
-        check = SimpleNamespace(display_name=shown, hashcode=entry.hashes["0N"])
-        assert bool(have_any_name([pattern])(SimpleNamespace(check=check))) == (entry in found)
+        display_name = " %".join([name, "sample=0N", *parameters])
+        check = SimpleNamespace(display_name=display_name, hashcode=entry.hashes["0N"])
+        assert bool(have_any_name([pattern])(SimpleNamespace(check=check))) == (entry in selected)
 
 
 @pytest.mark.parametrize(
-    ("names", "tags", "says"),
+    ("names", "tags", "message"),
     [
         (("lamps",), (), "no check has a name that matches 'lamps': did you mean lammps?"),
         (("lammps", "mpi_latency_nod$"), (), "'mpi_latency_nod$': did you mean mpi_latency_node or"),
@@ -56,11 +56,11 @@ def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
         (("lammps",), ("mpi",), "no check that can run here has all that -n and -t ask for"),
     ],
 )
-def test_what_selects_nothing_is_named_with_what_could_have_been_meant(names, tags, says):
-    assert says in explain_empty_selection(ENTRIES, names, tags, {"lammps"}, 2)
+def test_a_name_or_tag_that_selects_nothing_is_named_with_similar_ones(names, tags, message):
+    assert message in explain_empty_selection(ENTRIES, names, tags, {"lammps"}, 2)
 
 
-def test_what_cannot_run_is_told_once_for_each_reason():
+def test_checks_that_cannot_run_are_listed_once_for_each_reason():
     reason = "no program with the feature 'namd' in the stack"
     missing = [
         Missing("namd (2 cases)", reason, "namd"),

@@ -1,4 +1,4 @@
-"""How long a run may take, by what its case took in earlier sessions."""
+"""The time limit of a run, by the runs of its case in earlier sessions."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def sessions(tmp_path, monkeypatch):
     limits._find_longest_runs.cache_clear()
 
 
-def session(name, took, **more):
-    runs = [made_run("native", 0, end=0.1), made_run("virtual", 0, end=took)]
+def session(name, seconds, **more):
+    runs = [made_run("native", 0, end=0.1), made_run("virtual", 0, end=seconds)]
     fields = {"stack": {"name": "s"}, "outcome": "WITHIN", **more}
     return session_of(runs, name=name, **fields)
 
@@ -37,7 +37,7 @@ def test_three_times_the_longest_within_what_the_site_allows(sessions):
     assert limits.choose_time_limit("case", "site", "s", 600, 300) == 300
 
 
-def test_of_another_case_system_or_stack_nothing_is_known(sessions):
+def test_runs_of_another_case_system_or_stack_do_not_count(sessions):
     keep(session("20260101", 0.3), sessions)
     assert [limit(case="x"), limit(system="x"), limit(stack="x")] == [7200] * 3
 
