@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="file that the lines are appended to, too")
     asked = parser.parse_args()
     directory = StateDirectory.default()
-    state = cluster.running(directory)
+    state = cluster.load_running(directory)
     partitions = (state.partitions.native, state.partitions.virtual)
     cpus = min(partition.cpus_per_node for partition in partitions)
     programs = [program for stack in manifest.load_all(paths.stacks()) for program in stack.programs]

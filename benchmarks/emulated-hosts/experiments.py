@@ -48,12 +48,12 @@ Fault = Callable[[threading.Event], None]
 
 
 def _hosts() -> list[str]:
-    return [host.name for host in cluster.running(StateDirectory.default()).hosts]
+    return [host.name for host in cluster.load_running(StateDirectory.default()).hosts]
 
 
 def _on_all_hosts(line: str) -> None:
     for host in _hosts():
-        emulated.command(StateDirectory.default().logs, host, line)
+        emulated.run_on_host(StateDirectory.default().logs, host, line)
 
 
 def _virtual_runs() -> list[str]:

@@ -8,15 +8,14 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperGroup
 
-from vcluster import cluster, emulated, fetch, forward, namespaces, qemu, requirements
+from vcluster import cluster, emulated, fetch, forward, namespaces, requirements
 from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, NodeError, OptionError
 from vcluster.options import (
@@ -29,10 +28,35 @@ from vcluster.options import (
     parse_kvm,
     parse_memory,
 )
+from vcluster.preparation import emulates_hosts
 from vcluster.state import State
 from vcluster.topology import MAC
 
+INTERRUPTED = 130
+
+
+class CommandGroup(TyperGroup):
+    """Ends every command that fails with a message and the exit code of the error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        try:
+            return super().invoke(ctx)
+        except ValidationError as error:
+            details = error.errors()[0]
+            option = str(details["loc"][0]).removesuffix("_mib").replace("_", "-")
+            reason = details["msg"][0].lower() + details["msg"][1:]
+            message, code = f"--{option} {details['input']}: {reason}.", OptionError.exit_code
+        except ClusterError as error:
+            message, code = str(error), error.exit_code
+        except KeyboardInterrupt:
+            message, code = "interrupted, nothing is left running", INTERRUPTED
+        print(_fold(f"vcluster: {message}", sys.stderr), file=sys.stderr)
+        raise typer.Exit(code)
+
+
 app = typer.Typer(
+    cls=CommandGroup,
     help="A one-machine Slurm cluster with a native and a virtual partition.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,30 +64,8 @@ app = typer.Typer(
 )
 
 
-@contextmanager
-def _speaking() -> Iterator[None]:
-    try:
-        yield
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]).removesuffix("_mib").replace("_", "-")
-        why = f"vcluster: --{name} {first['input']}: {first['msg'][0].lower()}{first['msg'][1:]}."
-        print(_folded(why, sys.stderr), file=sys.stderr)
-        raise typer.Exit(OptionError.exit_code) from None
-    except ClusterError as error:
-        print(_folded(f"vcluster: {error}", sys.stderr), file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print("vcluster: interrupted, nothing is left running", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-def _say(text: str) -> None:
-    print(_folded(f"  {text}", sys.stdout, "  "), flush=True)
-
-
-def _folded(text: str, stream: TextIO, indent: str = "") -> str:
-    """Return a message in lines of whole words as wide as the terminal; as it is where it goes elsewhere."""
+def _fold(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return a message in lines of whole words as wide as the terminal, or as it is for another stream."""
     if not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns
@@ -95,59 +97,62 @@ def up(
     timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
 ) -> None:
     """Bring the cluster up; does nothing if it is."""
-    with _speaking():
-        directory = StateDirectory.default().make()
-        place, count = parse_hosts(hosts, vms)
-        options = Options(
-            hosts=place,
-            kvm=parse_kvm(kvm or []),
-            vms=count,
-            vcpus=1 if vcpus is None else vcpus,
-            native_cpus=native_cpus,
-            memory_mib=parse_memory(memory),
-            accel=accel,
-            qemu=requirements.program(qemu).resolve(),
-            kernel=kernel and kernel.resolve(),
-            modules=modules and modules.resolve(),
-            qemu_args=tuple(qemu_arg or ()),
-            cpu=cpu,
-            machine=machine,
-            nic=nic,
-            mac=mac,
-            shared=(shared or directory.shared).resolve(),
-            pin=pin,
-            rdma=rdma,
-        )
-        if vcpus is None and not cluster.emulates_hosts(directory, options):
-            options = options.model_copy(update={"vcpus": DEFAULT_VCPUS})
-        state, started = cluster.up(directory, options, timeout, _say)
-        forward.install(directory)
-        names = ", ".join((*state.partitions.native.nodes, *state.partitions.virtual.nodes))
-        print(f"up after {state.boot_seconds:.1f} s: {names}" if started else f"already up: {names}")
+    directory = StateDirectory.default().make()
+    host_kind, count = parse_hosts(hosts, vms)
+    options = Options(
+        hosts=host_kind,
+        kvm=parse_kvm(kvm or []),
+        vms=count,
+        vcpus=1 if vcpus is None else vcpus,
+        native_cpus=native_cpus,
+        memory_mib=parse_memory(memory),
+        accel=accel,
+        qemu=requirements.program(qemu).resolve(),
+        kernel=kernel and kernel.resolve(),
+        modules=modules and modules.resolve(),
+        qemu_args=tuple(qemu_arg or ()),
+        cpu=cpu,
+        machine=machine,
+        nic=nic,
+        mac=mac,
+        shared=(shared or directory.shared).resolve(),
+        pin=pin,
+        rdma=rdma,
+    )
+    if vcpus is None and not emulates_hosts(directory, options):
+        options = options.model_copy(update={"vcpus": DEFAULT_VCPUS})
+    _start(directory, options, timeout)
+
+
+def _start(directory: StateDirectory, options: Options, timeout: float) -> None:
+    def report(text: str) -> None:
+        print(_fold(f"  {text}", sys.stdout, "  "), flush=True)
+
+    state, started = cluster.up(directory, options, timeout, report)
+    forward.install_commands(directory)
+    names = ", ".join(state.partitions.nodes)
+    print(f"up after {state.boot_seconds:.1f} s: {names}" if started else f"already up: {names}")
 
 
 @app.command()
 def down() -> None:
     """Take the cluster down and leave nothing behind."""
-    with _speaking():
-        print("the cluster is down" if cluster.down(StateDirectory.default()) else "no cluster was up")
+    print("the cluster is down" if cluster.down(StateDirectory.default()) else "no cluster was up")
 
 
 @app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def execute(command: Annotated[list[str], typer.Argument(help="command and arguments")]) -> None:
     """Run a command on the head of the cluster, in this directory."""
-    with _speaking():
-        state = cluster.running(StateDirectory.default())
-        assert state.processes is not None
-        line = namespaces.enter(state.processes.entry, state.processes.rootless, command, Path.cwd())
-        os.execve(line[0], line, namespaces.environment())
+    state = cluster.load_running(StateDirectory.default())
+    assert state.processes is not None
+    line = namespaces.enter_command(state.processes, command, Path.cwd())
+    os.execve(line[0], line, namespaces.head_environment())
 
 
 @app.command()
 def path() -> None:
     """Print the directory of Slurm commands that reach the cluster."""
-    with _speaking():
-        print(forward.install(StateDirectory.default().make()))
+    print(forward.install_commands(StateDirectory.default().make()))
 
 
 @app.command()
@@ -155,24 +160,27 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="machine readable")] = False,
 ) -> None:
     """Print the state of the cluster; exit code 0: it is up, 1: it is not up, 5: a part of it is lost."""
-    with _speaking():
-        directory = StateDirectory.default()
-        state = cluster.running(directory)
-        nodes = cluster.nodes(state)
-        wrong = cluster.damage(nodes)
-        if as_json:
-            shown = {name: {"state": found, "reason": reason} for name, (found, reason) in nodes.items()}
-            report = {"healthy": not wrong, "nodes": shown, "logs": str(directory.logs)}
-            print(json.dumps({**report, "state": state.model_dump(mode="json", by_alias=True)}, indent=2))
-        else:
-            _table(directory, state, nodes)
-        if wrong:
-            raise NodeError(f"{wrong} (`vcluster up` starts the cluster anew)")
+    directory = StateDirectory.default()
+    state = cluster.load_running(directory)
+    nodes = cluster.list_nodes(state)
+    damage = cluster.describe_damage(nodes)
+    if as_json:
+        report = {
+            "healthy": not damage,
+            "nodes": {name: {"state": node, "reason": reason} for name, (node, reason) in nodes.items()},
+            "logs": str(directory.logs),
+            "state": state.model_dump(mode="json", by_alias=True),
+        }
+        print(json.dumps(report, indent=2))
+    else:
+        _print_summary(directory, state)
+        _print_nodes(state, nodes)
+    if damage:
+        raise NodeError(f"{damage} (`vcluster up` starts the cluster anew)")
 
 
-def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, str]]) -> None:
-    since = state.created.astimezone()
-    print(f"up since {since:%Y-%m-%d %H:%M:%S}, booted in {state.boot_seconds:.1f} s")
+def _print_summary(directory: StateDirectory, state: State) -> None:
+    print(f"up since {state.created.astimezone():%Y-%m-%d %H:%M:%S}, booted in {state.boot_seconds:.1f} s")
     print(f"hypervisor  QEMU {state.hypervisor.build}")
     print(f"            {state.hypervisor.binary}, {state.hypervisor.machine}")
     print(f"accelerator {state.hypervisor.accelerator} ({state.hypervisor.accelerator_reason})")
@@ -186,33 +194,35 @@ def _table(directory: StateDirectory, state: State, nodes: dict[str, tuple[str, 
     print(f"shared      {state.shared}")
     print(f"logs        {directory.logs}")
     print()
-    on = {node: host.name for host in state.hosts for node in (*host.native, *host.virtual)}
+
+
+def _print_nodes(state: State, nodes: dict[str, tuple[str, str]]) -> None:
+    hosts = {node: host.name for host in state.hosts for node in (*host.native, *host.virtual)}
     print(f"{'node':<9} {'partition':<9} {'address':<11} {'host':<12} {'its CPUs':<8} state")
-    for label, part, addresses in (
+    for label, partition, addresses in (
         ("native", state.partitions.native, state.network.native),
         ("virtual", state.partitions.virtual, state.network.virtual),
     ):
-        for name in part.nodes:
-            found, reason = nodes[name]
-            cpus = ",".join(map(str, part.host_cpus[name]))
-            line = f"{name:<9} {label:<9} {addresses[name]:<11} {on[name]:<12} {cpus:<8} {found} {reason}"
-            print(line.rstrip())
+        for name in partition.nodes:
+            cpus = ",".join(map(str, partition.host_cpus[name]))
+            line = f"{name:<9} {label:<9} {addresses[name]:<11} {hosts[name]:<12} {cpus:<8} "
+            print((line + " ".join(nodes[name])).rstrip())
 
 
 @app.command("host", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def on_host(
+def run_on_host(
     name: Annotated[str, typer.Argument(help="name of the host, such as host1")],
     command: Annotated[list[str], typer.Argument(help="command and arguments")],
 ) -> None:
     """Run a command on an emulated host, as its root; its errors come with its output."""
-    with _speaking():
-        directory = StateDirectory.default()
-        known = [host.name for host in cluster.running(directory).hosts if host.emulator]
-        if name not in known:
-            raise OptionError(f"no emulated host {name!r}; there are: {', '.join(known) or 'none'}.")
-        code, output = emulated.command(directory.logs, name, shlex.join(command[command[0] == "--" :]))
-        print(output, end="")
-        raise typer.Exit(code)
+    directory = StateDirectory.default()
+    hosts = [host.name for host in cluster.load_running(directory).hosts if host.emulator]
+    if name not in hosts:
+        raise OptionError(f"no emulated host {name!r}; there are: {', '.join(hosts) or 'none'}.")
+    line = shlex.join(command[1:] if command[0] == "--" else command)
+    code, output = emulated.run_on_host(directory.logs, name, line)
+    print(output, end="")
+    raise typer.Exit(code)
 
 
 @app.command("boot-vms-anew")
@@ -220,8 +230,11 @@ def boot_vms_anew(
     timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
 ) -> None:
     """End all VMs and start each anew, with other memory; returns when all nodes are idle."""
-    with _speaking():
-        cluster.boot_vms_anew(StateDirectory.default(), timeout)
+    cluster.boot_vms_anew(StateDirectory.default(), timeout)
+
+
+def _report_to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @app.command("kernel")
@@ -229,47 +242,41 @@ def fetch_kernel(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
 ) -> None:
     """Fetch a guest kernel, without installing it; prints its folder."""
-    with _speaking():
-        target = (to or StateDirectory.default().make().kernel).resolve()
-        found, new = fetch.fetch_kernel(target, lambda text: print(text, file=sys.stderr, flush=True))
-        print(f"{found.release}: {'fetched' if new else 'already there'}", file=sys.stderr)
-        print(target)
+    target = (to or StateDirectory.default().make().kernel).resolve()
+    fetch.fetch_kernel(target, _report_to_stderr)
+    print(target)
 
 
 @app.command("emulator")
 def fetch_emulator(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
-    if_needed: Annotated[bool, typer.Option("--if-needed", help="only where KVM does not work")] = False,
+    if_needed: Annotated[bool, typer.Option("--if-needed", help="only if KVM does not work")] = False,
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
-    with _speaking():
-        directory = StateDirectory.default().make()
-        if if_needed:
-            here = requirements.program("qemu-system-x86_64").resolve()
-            if not cluster.emulates_hosts(directory, Options(qemu=here, shared=directory.shared)):
-                return
-        target = (to or directory.emulator).resolve()
-        found, new = fetch.fetch_emulator(target, lambda text: print(text, file=sys.stderr, flush=True))
-        version = qemu.identify(found).version
-        print(f"QEMU {version}: {'fetched' if new else 'already there'}", file=sys.stderr)
-        print(found)
+    directory = StateDirectory.default().make()
+    if if_needed:
+        qemu = requirements.program("qemu-system-x86_64").resolve()
+        if not emulates_hosts(directory, Options(qemu=qemu, shared=directory.shared)):
+            return
+    print(fetch.fetch_emulator((to or directory.emulator).resolve(), _report_to_stderr))
 
 
 @app.command("requirements")
 def show_requirements(
     packages: Annotated[bool, typer.Option("--packages", help="package names only")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="also the programs that are there")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="also the programs that are installed")] = False,
 ) -> None:
     """Print missing programs and the Debian packages that bring them."""
-    chosen = list(requirements.REQUIREMENTS) if everything else requirements.missing()
+    listed = list(requirements.REQUIREMENTS) if everything else requirements.list_missing()
     if packages:
-        for package in dict.fromkeys(requirement.package for requirement in chosen):
-            print(package)
-        return
-    for requirement in chosen:
-        found = requirements.find(requirement.name)
         print(
-            f"{requirement.name:<19} {requirement.package:<17} {found or 'missing: ' + requirement.purpose}"
+            *dict.fromkeys(requirement.package for requirement in listed),
+            sep="\n",
+            end="\n" if listed else "",
         )
-    if not chosen:
+        return
+    for requirement in listed:
+        location = requirements.find(requirement.name) or f"missing: {requirement.purpose}"
+        print(f"{requirement.name:<19} {requirement.package:<17} {location}")
+    if not listed:
         print("nothing is missing")

@@ -1,4 +1,4 @@
-"""Programs of this machine that run to their end, with one form of message where one fails."""
+"""Programs of this machine that run to their end; messages about a failure have one form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from vcluster.errors import ClusterError, RequirementError
 
 def run(
     command: Sequence[str | Path],
-    error: type[ClusterError] = RequirementError,
+    error_class: type[ClusterError] = RequirementError,
     *,
-    name: str = "",
+    name: str | None = None,
     data: bytes = b"",
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -23,12 +23,8 @@ def run(
 
     Parameters
     ----------
-    command
-        The program with its arguments.
-    error
-        The class of the error where the program fails.
     name
-        The program's name in messages; empty for its command line.
+        The program's name in messages; None for its command line.
     data
         The program's standard input.
     folder, environment
@@ -39,10 +35,10 @@ def run(
     Raises
     ------
     ClusterError
-        Of the class `error`: the program cannot be started, does not end in time, or fails. The message has
-        the name and the end of what the program wrote to standard error.
+        Of `error_class`, if the program does not start, does not end in time, or fails. The message has the
+        end of what the program wrote to standard error.
     """
-    words = name or " ".join(map(str, command))
+    name = name or " ".join(map(str, command))
     try:
         result = subprocess.run(
             command,
@@ -53,23 +49,24 @@ def run(
             timeout=seconds,
             check=False,
         )
-    except OSError as reason:
-        raise error(f"{words} failed to start: {reason.strerror}") from None
+    except OSError as error:
+        raise error_class(f"{name} failed to start: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise error(f"{words} did not end within {seconds:g} s") from None
+        raise error_class(f"{name} did not end within {seconds:g} s") from None
     if result.returncode != 0:
-        said = result.stderr.decode(errors="replace").strip()[-400:] or f"exit code {result.returncode}"
-        raise error(f"{words} failed: {said}")
+        reason = result.stderr.decode(errors="replace").strip()[-400:] or f"exit code {result.returncode}"
+        raise error_class(f"{name} failed: {reason}")
     return result.stdout
 
 
-def text(
+def read_output(
     command: Sequence[str | Path],
-    error: type[ClusterError] = RequirementError,
+    error_class: type[ClusterError] = RequirementError,
     *,
-    name: str = "",
+    name: str | None = None,
     environment: Mapping[str, str] | None = None,
     seconds: float = 30,
 ) -> str:
     """Run a program whose output is text; parameters and errors are those of `run`."""
-    return run(command, error, name=name, environment=environment, seconds=seconds).decode(errors="replace")
+    output = run(command, error_class, name=name, environment=environment, seconds=seconds)
+    return output.decode(errors="replace")

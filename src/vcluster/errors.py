@@ -1,17 +1,10 @@
-"""The errors of vcluster: one sentence a person can act on, and the exit code it ends in."""
-
-from __future__ import annotations
+"""The errors of vcluster: each message says what is wrong and what to do."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot do what was asked; the message says what is wrong and what to do.
+    """The cluster cannot do what a command asks for."""
 
-    Attributes
-    ----------
-    exit_code : int
-        Exit code of a command that ends in this error.
-    """
-
+    # The exit code of a command that ends in this error.
     exit_code = 1
 
 
@@ -22,7 +15,7 @@ class OptionError(ClusterError):
 
 
 class RequirementError(ClusterError):
-    """The machine lacks something: a program, a right, a kernel feature."""
+    """The machine lacks a program, a right or a kernel feature."""
 
     exit_code = 5
 
@@ -40,9 +33,7 @@ class NodeError(ClusterError):
 
 
 class NotUpError(ClusterError):
-    """Something was asked of a cluster that does not run."""
-
-    exit_code = 1
+    """No cluster runs."""
 
 
 class StateError(ClusterError):

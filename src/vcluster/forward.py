@@ -8,31 +8,30 @@ from importlib import resources
 from pathlib import Path
 
 from vcluster.directory import StateDirectory
-from vcluster.requirements import SEARCH, program
+from vcluster.requirements import SEARCH_PATH, program
 
 COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 
 
-def install(directory: StateDirectory) -> Path:
+def install_commands(directory: StateDirectory) -> Path:
     """Write the forwarding commands and return their folder."""
     directory.bin.mkdir(parents=True, exist_ok=True)
     template = resources.files("vcluster").joinpath("shim/forward").read_text(encoding="utf-8")
-    nsenter = shlex.quote(str(program("nsenter")))
+    # The forwarding commands may be on the PATH already.
+    folders = [folder for folder in SEARCH_PATH.split(":") if Path(folder) != directory.bin]
     for name in COMMANDS:
-        real = _real(name, directory.bin)
-        text = template.replace("@ENTRY@", shlex.quote(str(directory.entry_file)))
-        text = text.replace("@REAL@", shlex.quote(real)).replace("@NSENTER@", nsenter)
+        if name == "sacct":
+            real = "/run/vcluster/bin/sacct"
+        else:
+            real = shutil.which(name, path=":".join(folders)) or str(program(name))
+        script = template.replace("@ENTRY@", shlex.quote(str(directory.entry_file)))
+        script = script.replace("@REAL@", shlex.quote(real))
+        script = script.replace("@NSENTER@", shlex.quote(str(program("nsenter"))))
         target = directory.bin / name
-        if not target.exists() or target.read_text(encoding="utf-8") != text:
+        # A shell may be reading the file: it is replaced in one step, and only if it changes.
+        if not target.exists() or target.read_text(encoding="utf-8") != script:
             new = target.with_name(f".{name}.new")
-            new.write_text(text, encoding="utf-8")
+            new.write_text(script, encoding="utf-8")
             new.chmod(0o755)
             new.replace(target)
     return directory.bin
-
-
-def _real(name: str, ours: Path) -> str:
-    if name == "sacct":
-        return "/run/vcluster/bin/sacct"
-    folders = [folder for folder in SEARCH.split(":") if Path(folder) != ours]
-    return shutil.which(name, path=":".join(folders)) or str(program(name))

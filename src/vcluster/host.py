@@ -1,4 +1,4 @@
-"""The machine below the cluster."""
+"""The machine that the cluster runs on."""
 
 from __future__ import annotations
 
@@ -8,47 +8,53 @@ import re
 from pathlib import Path
 
 from vcluster.state import ClusterHost
-from vcluster.topology import last_level_cache_bytes
 
 
-def describe(cpuinfo: Path = Path("/proc/cpuinfo"), meminfo: Path = Path("/proc/meminfo")) -> ClusterHost:
-    """Describe the host from what its kernel says."""
-    models: list[str] = []
-    cores: set[tuple[str, str]] = set()
-    sockets: set[str] = set()
-    count = 0
-    for block in cpuinfo.read_text(encoding="utf-8").strip().split("\n\n"):
-        fields = {
-            key.strip(): value.strip()
-            for key, _, value in (line.partition(":") for line in block.splitlines())
-        }
-        if "processor" not in fields:
-            continue
-        count += 1
-        models.append(fields.get("model name", "unknown"))
-        socket = fields.get("physical id", "0")
-        sockets.add(socket)
-        cores.add((socket, fields.get("core id", str(count))))
-    memory = next(
-        (
-            int(line.split()[1]) // 1024
-            for line in meminfo.read_text(encoding="utf-8").splitlines()
-            if line.startswith("MemTotal")
-        ),
-        0,
-    )
+def describe_host() -> ClusterHost:
+    """Describe this machine from what its kernel says."""
+    processors = []
+    for block in Path("/proc/cpuinfo").read_text(encoding="utf-8").strip().split("\n\n"):
+        lines = (line.partition(":") for line in block.splitlines())
+        fields = {key.strip(): value.strip() for key, _, value in lines}
+        if "processor" in fields:
+            processors.append(fields)
+    cores = {(fields.get("physical id"), fields.get("core id", fields["processor"])) for fields in processors}
     return ClusterHost(
         kernel=platform.release(),
-        cpu_model=models[0] if models else "unknown",
-        cpus=count or os.cpu_count() or 1,
-        cpus_per_core=max(1, count // max(1, len(cores))),
-        sockets=max(1, len(sockets)),
-        memory_mib=memory,
-        llc_bytes=last_level_cache_bytes(),
+        cpu_model=processors[0].get("model name", "unknown") if processors else "unknown",
+        cpus=len(processors) or os.cpu_count() or 1,
+        cpus_per_core=max(1, len(processors) // max(1, len(cores))),
+        sockets=max(1, len({socket for socket, _ in cores})),
+        memory_mib=read_memory_mib("MemTotal"),
+        llc_bytes=measure_last_level_caches(),
     )
 
 
-def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return the memory that programs may still take, in MiB."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="utf-8"), re.MULTILINE)
+def list_cpus() -> list[int]:
+    """Return the CPUs that this process may run on."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def read_memory_mib(key: str) -> int:
+    """Return a value of ``/proc/meminfo``, such as ``MemAvailable``, in MiB."""
+    text = Path("/proc/meminfo").read_text(encoding="utf-8")
+    match = re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)
     return int(match[1]) // 1024 if match else 0
+
+
+def measure_last_level_caches(root: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Return the size of all last-level caches together in bytes, 0 if the kernel does not say."""
+    sizes: dict[tuple[int, str], int] = {}
+    for index in root.glob("cpu[0-9]*/cache/index[0-9]*"):
+        try:
+            if (index / "type").read_text(encoding="utf-8").strip() == "Instruction":
+                continue
+            level = int((index / "level").read_text(encoding="utf-8"))
+            size = (index / "size").read_text(encoding="utf-8").strip()
+            sharing_cpus = (index / "shared_cpu_list").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            continue
+        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1:], 1)
+        sizes[level, sharing_cpus] = int(size.rstrip("KMG")) * factor
+    last_level = max((level for level, _ in sizes), default=0)
+    return sum(size for (level, _), size in sizes.items() if level == last_level)

@@ -13,11 +13,11 @@ class ArchiveEntry:
 
     Attributes
     ----------
-    path : str
+    path
         Without leading slash.
-    mode : int
+    mode
         Type and permissions, as in ``st_mode``.
-    content : bytes
+    content
         Content of a file; the target of a link.
     """
 
@@ -27,7 +27,7 @@ class ArchiveEntry:
 
 
 def folder(path: str) -> ArchiveEntry:
-    """Return a folder that everybody may enter."""
+    """Return a folder that all users may enter."""
     return ArchiveEntry(path, stat.S_IFDIR | 0o755)
 
 
@@ -39,23 +39,17 @@ def file(path: str, content: bytes | str, mode: int = 0o644) -> ArchiveEntry:
 def archive(entries: Iterable[ArchiveEntry]) -> bytes:
     """Pack entries; all belong to root, and the same entries give the same bytes.
 
-    The kernel unpacks archives that follow one another in one file, so these may be joined.
+    The kernel also unpacks several archives that follow one another in one file.
     """
     packed = bytearray()
-    number = 0
-    for number, entry in enumerate(entries, start=1):
-        _append(packed, entry, number)
-    _append(packed, ArchiveEntry("TRAILER!!!", 0), number + 1)
+    for inode, entry in enumerate([*entries, ArchiveEntry("TRAILER!!!", 0)], start=1):
+        name = entry.path.encode() + b"\0"
+        links = 2 if stat.S_ISDIR(entry.mode) else 1
+        # Inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length of name, checksum.
+        fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+        packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name
+        packed.extend(bytes(-len(packed) % 4))
+        packed += entry.content
+        packed.extend(bytes(-len(packed) % 4))
     packed.extend(bytes(-len(packed) % 512))
     return bytes(packed)
-
-
-def _append(packed: bytearray, entry: ArchiveEntry, inode: int) -> None:
-    name = entry.path.encode() + b"\0"
-    links = 2 if stat.S_ISDIR(entry.mode) else 1
-    # Inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length of name, checksum.
-    fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
-    packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name
-    packed.extend(bytes(-len(packed) % 4))
-    packed += entry.content
-    packed.extend(bytes(-len(packed) % 4))

@@ -10,21 +10,21 @@ from vcluster.topology import HEAD_ADDRESS, INTERFACE, PREFIX, Node
 BRIDGE = "br0"
 
 
-def commands(native: tuple[Node, ...], virtual: tuple[Node, ...]) -> list[str]:
-    """Return the commands of ``ip -batch`` that make bridge, interfaces and native nodes' namespaces.
+def commands(namespace_nodes: tuple[Node, ...], machine_nodes: tuple[Node, ...]) -> list[str]:
+    """Return the commands of ``ip -batch`` that make the bridge, and an interface of each node's name on it.
 
-    A VM's tap and a native node's end of its veth pair on the bridge are named after the node.
+    The interface of a machine is a tap; that of a namespace, which is made here, is an end of a veth pair.
     """
     lines = [
         "link set lo up",
-        # A bridge takes the lowest address of its ports, and changes it with them, unless it has its own.
+        # A bridge without an address takes the lowest of its ports, and changes it with them.
         f"link add {BRIDGE} address 02:00:0a:4d:00:01 type bridge",
         f"addr add {HEAD_ADDRESS}/{PREFIX} dev {BRIDGE}",
         f"link set {BRIDGE} up",
     ]
-    for node in virtual:
+    for node in machine_nodes:
         lines += [f"tuntap add dev {node.name} mode tap", f"link set {node.name} master {BRIDGE} up"]
-    for node in native:
+    for node in namespace_nodes:
         lines += [
             f"netns add {node.name}",
             f"link add {node.name} type veth peer name {INTERFACE} address {node.mac} netns {node.name}",
@@ -34,7 +34,7 @@ def commands(native: tuple[Node, ...], virtual: tuple[Node, ...]) -> list[str]:
 
 
 def node_commands(node: Node) -> list[str]:
-    """Return the commands of ``ip -batch`` inside the namespace of a native node."""
+    """Return the commands of ``ip -batch`` inside the namespace of a node."""
     return [
         "link set lo up",
         f"addr add {node.address}/{PREFIX} dev {INTERFACE}",
@@ -42,18 +42,13 @@ def node_commands(node: Node) -> list[str]:
     ]
 
 
-def build(native: tuple[Node, ...], virtual: tuple[Node, ...]) -> None:
-    """Make the network in the namespace of the caller.
-
-    Raises
-    ------
-    BootError
-        With what ``ip`` said.
-    """
-    _ip([], commands(native, virtual))
-    for node in native:
-        _ip(["-n", node.name], node_commands(node))
+def make_network(namespace_nodes: tuple[Node, ...], machine_nodes: tuple[Node, ...]) -> None:
+    """Make the network in the namespace of the caller."""
+    run_ip([], commands(namespace_nodes, machine_nodes))
+    for node in namespace_nodes:
+        run_ip(["-n", node.name], node_commands(node))
 
 
-def _ip(options: list[str], lines: list[str]) -> None:
+def run_ip(options: list[str], lines: list[str]) -> None:
+    """Run a batch of commands of ``ip``."""
     run([program("ip"), *options, "-batch", "-"], BootError, data="\n".join([*lines, ""]).encode())

@@ -1,11 +1,10 @@
-"""The choices that a person makes about a cluster."""
+"""The options of ``vcluster up``."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +12,7 @@ from vcluster.errors import OptionError
 from vcluster.topology import MAC
 
 DEFAULT_VMS = 2
-# Of a VM on this machine.  One of two CPUs on an emulated host stands still before long (docs/evidence.md).
+# On this machine.  An emulated host with two CPUs stands still before long (docs/evidence.md).
 DEFAULT_VCPUS = 2
 
 
@@ -26,7 +25,12 @@ class Accelerator(StrEnum):
 
 
 class Hosts(StrEnum):
-    """Which machines carry the nodes and VMs."""
+    """The machines that carry nodes and VMs.
+
+    ``here``: this machine is the host of all VMs, and native nodes share it. ``emulated``: each native node
+    is a machine that QEMU emulates, and the host of one VM, which runs under KVM there. ``auto``: ``here`` if
+    KVM works, else ``emulated``.
+    """
 
     AUTO = "auto"
     HERE = "here"
@@ -41,93 +45,61 @@ class Adapter(StrEnum):
 
     @property
     def device(self) -> str:
-        """How QEMU names it."""
+        """QEMU's name of the adapter."""
         return "virtio-net-pci" if self is Adapter.VIRTIO else self.value
 
 
 class Options(BaseModel):
-    """The options of ``vcluster up`` that make one cluster another.
-
-    Attributes
-    ----------
-    vms : int
-        Number of VMs, and of native nodes.
-    vcpus : int
-        CPUs of a VM.
-    native_cpus : int or None
-        CPUs of a native node; None for as many as a VM has.
-    memory_mib : int
-        Memory of a VM in MiB.
-    hosts : Hosts
-        ``here``: this machine is the host of all VMs, and the native nodes share it. ``emulated``: each
-        native node is a machine that QEMU emulates, and the host of one VM, which runs under KVM there.
-        ``auto``: ``here`` where KVM works, else ``emulated``.
-    kvm : dict of str to str
-        Parameters of the modules ``kvm``, ``kvm_amd`` and ``kvm_intel`` on the hosts, by name.
-    accel : Accelerator
-        The accelerator that runs the guest on this machine; ``auto`` boots a guest to find out.
-    qemu : Path
-        The QEMU binary: another binary is another hypervisor build.
-    kernel : Path or None
-        Guest kernel: a folder with ``boot/`` and ``lib/modules/``, or an image; None to search for one.
-    modules : Path or None
-        Folder that holds ``lib/modules/``, where ``kernel`` is an image alone.
-    qemu_args : tuple of str
-        Appended to QEMU's command line.
-    cpu : str or None
-        CPU model; None for ``max`` under tcg and ``host`` under kvm.
-    machine : str or None
-        Machine type; None for ``pc``.
-    shared : Path
-        The one read-write directory, at the same path on every node.
-    nic : Adapter
-        The network adapter of the VMs.
-    mac : str
-        The first four bytes of the VMs' Ethernet addresses.
-    pin : bool
-        Whether the vCPUs of VM k stay on the host CPUs of native node k.
-    rdma : bool
-        Whether nodes with a kernel of their own get an RDMA device in software, if that is possible.
-    """
+    """The options that tell one cluster from another."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # VMs, and as many native nodes.
     vms: int = Field(default=DEFAULT_VMS, ge=1, le=64)
     vcpus: int = Field(default=DEFAULT_VCPUS, ge=1, le=256)
+    # None: as many as a VM has.
     native_cpus: int | None = Field(default=None, ge=1, le=256)
+    # Of a VM.
     memory_mib: int = Field(default=2048, ge=512)
     hosts: Hosts = Hosts.AUTO
+    # Parameters of KVM's modules on the hosts.
     kvm: dict[str, str] = {}
     accel: Accelerator = Accelerator.AUTO
     qemu: Path
+    # A folder with `boot/` and `lib/modules/`, or an image; None: see `kernel.locate_kernel`.
     kernel: Path | None = None
+    # A folder with `lib/modules/`, if `kernel` is an image.
     modules: Path | None = None
     qemu_args: tuple[str, ...] = ()
+    # None: `max` under tcg, `host` under KVM.
     cpu: str | None = None
     machine: str | None = None
+    # The read-write directory, at the same path on every node.
     shared: Path
     nic: Adapter = Adapter.VIRTIO
+    # The first four bytes of the VMs' Ethernet addresses.
     mac: str = Field(default=MAC, pattern=r"^[0-9a-f][26ae](:[0-9a-f]{2}){3}$")
+    # The vCPUs of VM k stay on the host CPUs of native node k.
     pin: bool = True
+    # Nodes with a kernel of their own get an RDMA device in software.
     rdma: bool = True
 
     @property
-    def cpus_of_native(self) -> int:
+    def cpus_per_native_node(self) -> int:
         """CPUs of a native node."""
         return self.native_cpus or self.vcpus
 
-    def differences(self, asked: Options) -> list[str]:
-        """Name the options in which what is asked for differs from these, each with both values."""
-        mine: dict[str, Any] = self.model_dump(mode="json")
-        theirs: dict[str, Any] = asked.model_dump(mode="json")
+    def differences(self, other: Options) -> list[str]:
+        """Name the options in which `other` differs, each with both values."""
+        values, other_values = self.model_dump(mode="json"), other.model_dump(mode="json")
         return [
-            f"{name.replace('_', '-')} {_shown(value)}, asked for {_shown(theirs[name])}"
-            for name, value in mine.items()
-            if value != theirs[name]
+            f"{name.replace('_', '-')} {_format(value)}, asked for {_format(other_values[name])}"
+            for name, value in values.items()
+            if value != other_values[name]
         ]
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, dict):
         value = [f"{name}={setting}" for name, setting in value.items()]
     if isinstance(value, list):
@@ -136,33 +108,20 @@ def _shown(value: object) -> str:
 
 
 def parse_memory(text: str) -> int:
-    """Return MiB from a size such as ``2G``, ``1536M`` or ``2048`` (MiB).
-
-    Raises
-    ------
-    OptionError
-        If the text is no such size.
-    """
+    """Return MiB from a size such as ``2G``, ``1536M`` or ``2048`` (MiB)."""
     match = re.fullmatch(r"(\d+)\s*(?:([mMgG])(?:i?[bB])?)?", text.strip())
     if match is None:
         raise OptionError(f"--memory {text!r} is no size: write for example 2G or 1536M.")
-    return int(match[1]) * (1024 if (match[2] or "m") in "gG" else 1)
+    return int(match[1]) * (1024 if match[2] in ("g", "G") else 1)
 
 
 def parse_hosts(text: str, vms: int | None) -> tuple[Hosts, int]:
-    """Return where the VMs run and how many there are.
+    """Return the hosts and the number of VMs from ``auto``, ``here``, ``emulated`` or ``emulated:N``.
 
     Parameters
     ----------
-    text : str
-        ``auto``, ``here``, ``emulated`` or ``emulated:N``.
-    vms : int or None
-        How many VMs were asked for.
-
-    Raises
-    ------
-    OptionError
-        If the text is none of these, or N is not the number of VMs that was asked for.
+    vms
+        The value of ``--vms``, or None.
     """
     name, colon, count = text.partition(":")
     if name not in list(Hosts) or (colon and (name != Hosts.EMULATED or not count.isdecimal())):
@@ -173,19 +132,13 @@ def parse_hosts(text: str, vms: int | None) -> tuple[Hosts, int]:
 
 
 def parse_kvm(settings: list[str]) -> dict[str, str]:
-    """Return module parameters from texts such as ``npt=0``.
-
-    Raises
-    ------
-    OptionError
-        If one has no value, or a parameter is given twice.
-    """
-    found: dict[str, str] = {}
-    for text in settings:
-        match = re.fullmatch(r"(\w+)=([\w.+-]+)", text)
-        if match is None or match[1] in found:
+    """Return module parameters from texts such as ``npt=0``."""
+    parameters: dict[str, str] = {}
+    for setting in settings:
+        match = re.fullmatch(r"(\w+)=([\w.+-]+)", setting)
+        if match is None or match[1] in parameters:
             raise OptionError(
-                f"--kvm {text!r}: expected PARAMETER=VALUE, each parameter once, such as npt=0."
+                f"--kvm {setting!r}: expected PARAMETER=VALUE, each parameter once, such as npt=0."
             )
-        found[match[1]] = match[2]
-    return found
+        parameters[match[1]] = match[2]
+    return parameters

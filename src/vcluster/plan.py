@@ -10,64 +10,41 @@ from vcluster.topology import Node
 
 
 class WatchedProgram(BaseModel):
-    """A program of the cluster that has to run as long as the cluster does.
-
-    Attributes
-    ----------
-    name : str
-        For people, and of its log.
-    command : tuple of str
-        The program and its arguments.
-    nodes : tuple of str
-        The nodes that are lost with it.
-    cpus : tuple of int
-        For a machine of QEMU: the CPUs of this machine that its own are pinned to, in order.
-    """
+    """A program that runs as long as the cluster does; its log has its name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     command: tuple[str, ...]
+    # The nodes that are lost if the program ends.
     nodes: tuple[str, ...] = ()
+    # The CPUs of this machine that the CPUs of a QEMU machine are pinned to, in order.
     cpus: tuple[int, ...] = ()
 
 
 class BootPlan(BaseModel):
-    """A cluster, ready to be started.
-
-    Attributes
-    ----------
-    etc : Path
-        Files that every node gets in its ``/run/vcluster``.
-    pmix : Path or None
-        Folder that gets a ``libpmix.so``, where it lacks one.
-    emulated : bool
-        Whether each native node is an emulated machine, which starts its own VM; else the native nodes are
-        namespaces of this machine, which is the host of all VMs.
-    machines : tuple of WatchedProgram
-        The programs that run one for each of ``machine_nodes``, in order.
-    pin : bool
-        Whether the CPUs of these machines stay on the CPUs of their node.
-    rdma_consoles : dict of str to Path
-        By node that makes an RDMA device: the console on which it says what became of the device.
-    boot_seconds : float
-        How long the nodes may take until all are idle.
-    preload : Path or None
-        Library that the daemons load first, where they run without root.
-    """
+    """A cluster, ready to be started."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Files that every node gets in its /run/vcluster.
     etc: Path
     logs: Path
+    # The folder of PMIx's library, in which nodes get a link with the name that Slurm loads.
     pmix: Path | None
     native: tuple[Node, ...]
     virtual: tuple[Node, ...]
+    # Each native node is an emulated machine, which starts its own VM.  Otherwise native nodes are namespaces
+    # of this machine, which is the host of all VMs.
     emulated: bool
+    # The QEMU programs of `machine_nodes`, in the same order.
     machines: tuple[WatchedProgram, ...]
     pin: bool
+    # The console on which a node says what became of its RDMA device, by the node's name.
     rdma_consoles: dict[str, Path]
+    # The time in which all nodes must become idle.
     boot_seconds: float
+    # A library that daemons load first if they run without root.
     preload: Path | None = None
 
     @property
@@ -77,10 +54,10 @@ class BootPlan(BaseModel):
 
     @property
     def machine_nodes(self) -> tuple[Node, ...]:
-        """The nodes that are machines of QEMU on this machine: all VMs, or all emulated hosts."""
+        """The nodes that are QEMU machines on this machine: all VMs, or all emulated hosts."""
         return self.native if self.emulated else self.virtual
 
     @property
-    def namespaced(self) -> tuple[Node, ...]:
+    def namespace_nodes(self) -> tuple[Node, ...]:
         """The nodes that share this machine's kernel."""
         return () if self.emulated else self.native

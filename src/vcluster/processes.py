@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -13,28 +12,23 @@ from pydantic import BaseModel, ConfigDict
 PROC = Path("/proc")
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Return the random id that the kernel chose when it booted."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
-def _stat(pid: int) -> list[str]:
-    # The name (field 2) may hold blanks and brackets: what follows the last bracket is field 3 on.
-    return (PROC / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+def _read_stat(pid: int) -> list[str] | None:
+    """Return the fields of ``/proc/PID/stat`` from field 3 on; None if the process is gone."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The program's name (field 2) may hold blanks and brackets.
+    return stat.rpartition(")")[2].split()
 
 
 class Process(BaseModel):
-    """One process, now or in the past.
-
-    Attributes
-    ----------
-    pid : int
-        Process id, as the outer (host) namespace counts.
-    started : int
-        Start time in clock ticks since boot.
-    boot : str
-        The boot that these ticks count from.
-    """
+    """One process, now or in the past; ``started`` is in clock ticks since the boot."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,97 +37,73 @@ class Process(BaseModel):
     boot: str
 
     @classmethod
-    def of(cls, pid: int) -> Process:
-        """Describe a running process.
+    def look_up(cls, pid: int) -> Process:
+        """Describe a running process; raise `ProcessLookupError` if there is none."""
+        fields = _read_stat(pid)
+        if fields is None:
+            raise ProcessLookupError(pid)
+        return cls(pid=pid, started=int(fields[19]), boot=read_boot_id())
 
-        Raises
-        ------
-        ProcessLookupError
-            If there is none of that id.
-        """
-        try:
-            return cls(pid=pid, started=int(_stat(pid)[19]), boot=boot_id())
-        except (FileNotFoundError, ProcessLookupError):
-            raise ProcessLookupError(pid) from None
-
-    def alive(self) -> bool:
-        """Whether this very process still runs; one that ended and was not yet reaped does not."""
-        try:
-            fields = _stat(self.pid)
-        except (FileNotFoundError, ProcessLookupError):
+    def is_alive(self) -> bool:
+        """Return whether this process still runs; a process that was not reaped yet does not run."""
+        fields = _read_stat(self.pid)
+        if fields is None or fields[0] in "ZX":
             return False
-        return fields[0] not in "ZX" and int(fields[19]) == self.started and boot_id() == self.boot
+        return int(fields[19]) == self.started and read_boot_id() == self.boot
 
     def kill(self) -> bool:
-        """Kill this very process if it still runs; return whether it did."""
-        if not self.alive():
-            return False
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
+        """Kill this process; return False if it did not run any more."""
+        return self.is_alive() and kill(self.pid)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the process is gone; return whether that happened in time."""
         end = time.monotonic() + seconds
-        while self.alive():
+        while self.is_alive():
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)
         return True
 
 
-def all_pids() -> Iterator[int]:
-    """Yield the ids of all processes that this one can see."""
-    for entry in os.scandir(PROC):
-        if entry.name.isdigit():
-            yield int(entry.name)
+def kill(pid: int) -> bool:
+    """Kill a process; return False if there is none."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
-def children(pid: int) -> list[int]:
+def list_pids() -> list[int]:
+    """Return the ids of all processes that this one can see."""
+    return [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
+
+
+def list_children(pid: int) -> list[int]:
     """Return the ids of the direct children."""
-    found = []
-    for other in all_pids():
-        try:
-            if int(_stat(other)[1]) == pid:
-                found.append(other)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
+    return [child for child in list_pids() if (fields := _read_stat(child)) and int(fields[1]) == pid]
 
 
-def namespace_members(namespaces: frozenset[str], root: Path | None = None) -> list[int]:
+def list_namespace_members(namespaces: frozenset[str], root: Path | None = None) -> list[int]:
     """Return the processes whose network or mount namespace is one of these.
 
     Parameters
     ----------
-    namespaces : frozenset of str
+    namespaces
         Names that ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to, for example ``net:[4026532281]``.
-    root : Path, optional
+    root
         A cluster's state directory: only processes that see that cluster's ``/run/vcluster``. The kernel
-        gives the number of an ended namespace to the next one at once, so that after a crash a number alone
-        may be a stranger's.
+        gives the number of an ended namespace to the next one: a number alone may be a stranger's.
     """
-    found = []
-    for pid in all_pids():
-        if root is not None and not _sees(pid, root):
+    members = []
+    for pid in list_pids():
+        process = PROC / str(pid)
+        try:
+            names = {str((process / "ns" / kind).readlink()) for kind in ("net", "mnt")}
+            if names & namespaces:
+                mark = process / "root/run/vcluster/state-directory"
+                if root is None or mark.read_text(encoding="utf-8") == f"{root}\n":
+                    members.append(pid)
+        except OSError:
             continue
-        for kind in ("net", "mnt"):
-            try:
-                link = str((PROC / str(pid) / "ns" / kind).readlink())
-            except OSError:
-                continue
-            if link in namespaces:
-                found.append(pid)
-                break
-    return found
-
-
-def _sees(pid: int, root: Path) -> bool:
-    try:
-        return (PROC / str(pid) / "root/run/vcluster/state-directory").read_text(
-            encoding="utf-8"
-        ) == f"{root}\n"
-    except OSError:
-        return False
+    return members

@@ -9,21 +9,17 @@ from pathlib import Path
 
 from vcluster.errors import RequirementError
 
-# Daemons live in sbin, which is not on every user's PATH.
-SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+# Daemons are in sbin, which is not on every user's PATH.
+SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A program or file, why it is needed, and the package that brings it."""
+    """A program, the package that brings it, and its purpose."""
 
     name: str
     package: str
     purpose: str
-
-    def missing(self) -> bool:
-        """Whether this machine lacks it."""
-        return find(self.name) is None
 
 
 REQUIREMENTS = (
@@ -43,48 +39,30 @@ REQUIREMENTS = (
 
 
 def find(name: str) -> Path | None:
-    """Return where a program is, looking in sbin too, or None."""
-    found = shutil.which(name, path=SEARCH)
-    return Path(found) if found else None
+    """Return the path of a program, or None."""
+    path = shutil.which(name, path=SEARCH_PATH)
+    return Path(path) if path else None
 
 
 def program(name: str) -> Path:
-    """Return where a program is.
-
-    Raises
-    ------
-    RequirementError
-        If it is missing, with its package where that is known.
-    """
-    found = find(name)
-    if found is None:
-        package = next((r.package for r in REQUIREMENTS if r.name == name), None)
-        hint = f": install the Debian package {package}" if package else ""
+    """Return the path of a program; a `RequirementError` names its package if it is missing."""
+    path = find(name)
+    if path is None:
+        packages = [requirement.package for requirement in REQUIREMENTS if requirement.name == name]
+        hint = f": install the Debian package {packages[0]}" if packages else ""
         raise RequirementError(f"the program {name} is missing{hint}.")
-    return found
+    return path
 
 
-def missing() -> list[Requirement]:
+def list_missing() -> list[Requirement]:
     """Return all requirements that this machine lacks."""
-    return [requirement for requirement in REQUIREMENTS if requirement.missing()]
+    return [requirement for requirement in REQUIREMENTS if find(requirement.name) is None]
 
 
-def check(without: frozenset[str] = frozenset()) -> None:
-    """Make sure that everything is there.
-
-    Parameters
-    ----------
-    without : frozenset of str
-        Names that need not be there, such as QEMU's where a binary was given.
-
-    Raises
-    ------
-    RequirementError
-        With everything that is missing, and one command that installs it.
-    """
-    lacking = [requirement for requirement in missing() if requirement.name not in without]
-    if not lacking:
-        return
-    names = ", ".join(requirement.name for requirement in lacking)
-    packages = " ".join(dict.fromkeys(requirement.package for requirement in lacking))
-    raise RequirementError(f"missing: {names}. On Debian: apt-get install {packages}")
+def check_programs() -> None:
+    """Raise `RequirementError` if a program is missing; `--qemu` names QEMU, which is not looked for."""
+    missing = [requirement for requirement in list_missing() if requirement.name != "qemu-system-x86_64"]
+    if missing:
+        names = ", ".join(requirement.name for requirement in missing)
+        packages = " ".join(dict.fromkeys(requirement.package for requirement in missing))
+        raise RequirementError(f"missing: {names}. On Debian: apt-get install {packages}")

@@ -1,7 +1,7 @@
 """Files that every job opens: nodes get them in memory, with the links on the way to them.
 
-A node opens a file of the machine's root by several messages over 9p, and each link in a path is one more.
-On an emulated host that is 1 ms a message, and from its VM, through both, 40 ms for ``/bin/true``.
+A node opens a file of the machine's root by several messages over 9p, and by another message for each link in
+the path. On an emulated host a message takes 1 ms; in its VM ``/bin/true`` takes 40 ms.
 """
 
 from __future__ import annotations
@@ -9,80 +9,71 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from vcluster import initramfs, slurm_conf
-from vcluster.command import text
-from vcluster.kernel import ELF
+from vcluster.command import read_output
+from vcluster.kernel import ELF_MAGIC
 from vcluster.requirements import find
 
-# What starts a job, and what its scripts call: those that the machine has.
+# The programs that start a job, and those that its scripts call; a machine may lack some.
 PROGRAMS = ("bash", "sh", "srun", "slurmd", "slurmstepd", "awk", "grep", "cat", "stat", "ldd", "readlink")
 FILES = (
     *("/bin", "/lib", "/lib64", "/sbin"),
     *("/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime"),
     *("/usr/lib/locale/C.utf8/**/*", "/usr/lib/*/gconv/gconv-modules.cache"),
 )
-# Below it nodes mount a file system of their own.
-_OWN = Path("/run")
+# Nodes mount a file system of their own here.
+HIDDEN_FOLDER = Path("/run")
 
 
-def entries(name: str) -> list[initramfs.ArchiveEntry]:
+def make_entries(name: str) -> list[initramfs.ArchiveEntry]:
     """Return the files as entries of an archive, below a folder of that name.
 
-    A file beside that folder, ``NAME.whole``, lists the folders that are in it with all their files: those
-    of plugins, which are read from end to end by each step of a job.
+    The entry ``NAME.whole`` lists the folders that are in the archive with all their files: folders of
+    plugins, which each step of a job lists.
     """
-    plugins = [folder for folder in (slurm_conf.plugin_directory(), slurm_conf.pmix_plugins()) if folder]
-    wanted = {
+    plugins = [folder for folder in (slurm_conf.find_plugins(), slurm_conf.find_pmix_plugins()) if folder]
+    files = {
         *(path for path in map(find, PROGRAMS) if path),
         *(path for pattern in FILES for path in Path("/").glob(pattern.lstrip("/")) if path.exists()),
         *(path for folder in plugins for path in folder.rglob("*")),
     }
-    found: dict[Path, initramfs.ArchiveEntry] = {}
-    for file in sorted({*wanted, *_libraries(wanted)}):
-        for path in _on_the_way(file):
-            if path not in found and not path.is_relative_to(_OWN):
-                found[path] = _entry(name, path)
-    whole = "".join(f"{folder}\n" for folder in plugins)
+    listing = read_output(["ldd", *filter(_is_elf, files)])
+    libraries = re.findall(r"(?:=>|^)\s*(/\S+) \(0x", listing, re.MULTILINE)
+    paths = {path for file in {*files, *map(Path, libraries)} for path in _walk(file)}
     return [
-        initramfs.file(f"{name}.whole", whole),
+        initramfs.file(f"{name}.whole", "".join(f"{folder}\n" for folder in plugins)),
         initramfs.folder(name),
-        *(found[p] for p in sorted(found)),
+        *(_make_entry(name, path) for path in sorted(paths) if not path.is_relative_to(HIDDEN_FOLDER)),
     ]
 
 
-def _libraries(files: Iterable[Path]) -> list[Path]:
-    """Return what the dynamic linker loads for those of the files that are programs or plugins."""
-    shown = text(["ldd", *filter(_is_binary, files)])
-    return [Path(name) for name in re.findall(r"(?:=>|^)\s*(/\S+) \(0x", shown, re.MULTILINE)]
-
-
-def _is_binary(path: Path) -> bool:
+def _is_elf(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(ELF)) == ELF
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
-def _on_the_way(path: Path) -> Iterator[Path]:
+def _walk(path: Path) -> Iterator[Path]:
     """Yield the folders, links and at last the file that are met on the way to a file."""
-    walked = Path("/")
-    left = list(path.parts[1:])
-    while left:
-        if (part := left.pop(0)) == "..":
-            walked = walked.parent
+    position = Path("/")
+    parts = list(path.parts[1:])
+    while parts:
+        if (part := parts.pop(0)) == "..":
+            position = position.parent
             continue
-        walked /= part
-        yield walked
-        if walked.is_symlink():
-            target = walked.readlink()
-            left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
-            walked = Path("/") if target.is_absolute() else walked.parent
+        position /= part
+        yield position
+        if position.is_symlink():
+            target = position.readlink()
+            parts = [*(target.parts[1:] if target.is_absolute() else target.parts), *parts]
+            position = Path("/") if target.is_absolute() else position.parent
 
 
-def _entry(folder: str, path: Path) -> initramfs.ArchiveEntry:
+def _make_entry(folder: str, path: Path) -> initramfs.ArchiveEntry:
     status = path.lstat()
     content = b""
     if stat.S_ISLNK(status.st_mode):

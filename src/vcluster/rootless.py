@@ -1,4 +1,4 @@
-"""The extra needs of a cluster that runs without root."""
+"""What a cluster needs beside programs if an ordinary user starts it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,10 @@ from vcluster.requirements import find
 TUN = Path("/dev/net/tun")
 
 
-def check() -> None:
-    """Make sure that this user may make what the cluster lives in.
-
-    Raises
-    ------
-    RequirementError
-        With the one thing that the machine does not allow.
-    """
+def check_rights() -> None:
+    """Raise `RequirementError` if this user cannot make the namespaces and interfaces of a cluster."""
     try:
-        run([*namespaces.create(rootless=True), "true"])
+        run([*namespaces.unshare_command(rootless=True), "true"])
     except RequirementError as error:
         raise RequirementError(
             "this machine lets no ordinary user make the namespaces a cluster lives in "
@@ -34,14 +28,8 @@ def check() -> None:
         raise RequirementError(f"this user may not open {TUN}, which the VMs' network needs: run as root.")
 
 
-def preload(cache: Path) -> Path:
-    """Return a library that answers setgroups and initgroups, which user namespaces of one user refuse.
-
-    Raises
-    ------
-    RequirementError
-        If there is no C compiler to make it with.
-    """
+def make_preload_library(cache: Path) -> Path:
+    """Compile the library that answers setgroups and initgroups, which namespaces of one user refuse."""
     source = resources.files("vcluster").joinpath("shim/groups.c").read_bytes()
     target = cache / f"groups-{hashlib.sha256(source).hexdigest()[:12]}.so"
     if target.exists():

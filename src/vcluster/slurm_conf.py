@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from vcluster.command import text
+from vcluster.command import read_output
 from vcluster.options import Options
 from vcluster.requirements import program
 from vcluster.topology import HEAD, HEAD_ADDRESS, Node
@@ -19,20 +19,12 @@ SPOOL = RUN / "spool"
 MUNGE_SOCKET = RUN / "munge/socket"
 
 
-def render(options: Options, native: list[Node], virtual: list[Node], state_save: Path, log: Path) -> str:
-    """Return ``slurm.conf``.
-
-    Parameters
-    ----------
-    native, virtual : list of Node
-        The nodes of the two partitions.
-    state_save : Path
-        Where slurmctld keeps its state.
-    log : Path
-        Where it logs.
-    """
+def render(
+    options: Options, native: tuple[Node, ...], virtual: tuple[Node, ...], spool: Path, log: Path
+) -> str:
+    """Return ``slurm.conf``; slurmctld saves its state in the folder `spool`."""
     template = resources.files("vcluster").joinpath("slurm/slurm.conf").read_text(encoding="utf-8")
-    # Neither side is to be refused for memory, and both are to be asked for in the same way.
+    # Slurm must not refuse a job on either side for memory, and jobs ask both sides for the same.
     memory = options.memory_mib * 3 // 4
     lines = [
         f"NodeName={node.name} NodeAddr={node.address} CPUs={len(node.cpus)} RealMemory={memory} "
@@ -47,7 +39,7 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
         task_prolog=RUN / "task-prolog",
         node_tmp=RUN / "node",
         spool=SPOOL,
-        state_save=state_save,
+        state_save=spool,
         log=log,
         nodes="\n".join(lines),
         native=",".join(node.name for node in native),
@@ -56,7 +48,7 @@ def render(options: Options, native: list[Node], virtual: list[Node], state_save
 
 
 def munge_options() -> list[str]:
-    """Return munged's options: everything of its own lies in one folder of the node's private /run."""
+    """Return munged's options: all its files are in one folder of the node's private /run."""
     home = RUN / "munge"
     return [
         "--foreground",
@@ -70,26 +62,26 @@ def munge_options() -> list[str]:
     ]
 
 
-def version() -> str:
+def read_version() -> str:
     """Return Slurm's version, such as ``22.05.8``."""
-    words = text([program("slurmd"), "-V"]).split()
+    words = read_output([program("slurmd"), "-V"]).split()
     return words[-1] if words else "unknown"
 
 
-def plugin_directory() -> Path | None:
-    """Return where Slurm's plugins are: distributions differ."""
-    for pattern in ("/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/lib/slurm"):
-        for folder in Path("/").glob(pattern.lstrip("/")):
+def find_plugins() -> Path | None:
+    """Return the folder of Slurm's plugins, which differs between distributions."""
+    for pattern in ("usr/lib/*/slurm-wlm", "usr/lib/*/slurm", "usr/lib64/slurm", "usr/lib/slurm"):
+        for folder in Path("/").glob(pattern):
             if (folder / "mpi_none.so").exists():
                 return folder
     return None
 
 
-def pmix_folder() -> Path | None:
-    """Return the folder from which Slurm's plugin loads ``libpmix.so``, or None if there is no PMIx.
+def find_pmix() -> Path | None:
+    """Return the folder of PMIx's library, or None.
 
-    The plugin wants that very name in that very folder, and only -dev packages bring the name: the nodes
-    get a link there, in their own view of the folder.
+    Slurm's plugin loads the name ``libpmix.so`` from this folder. Only -dev packages bring the name: nodes
+    get a link in their own view of the folder.
     """
     for pattern in ("usr/lib/*/pmix2/lib", "usr/lib/*/pmix/lib", "usr/lib64", "usr/lib/*"):
         for folder in sorted(Path("/").glob(pattern)):
@@ -98,16 +90,18 @@ def pmix_folder() -> Path | None:
     return None
 
 
-def pmix_plugins() -> Path | None:
+def find_pmix_plugins() -> Path | None:
     """Return the folder of PMIx's own plugins, or None."""
-    folder = pmix_folder()
+    folder = find_pmix()
     return folder / "pmix" if folder and (folder / "pmix").is_dir() else None
 
 
-def mpi_plugins() -> tuple[str, ...]:
-    """Return the values of ``srun --mpi`` that jobs can use here."""
-    folder = plugin_directory()
-    names = ["pmi2"] if folder and (folder / "mpi_pmi2.so").exists() else []
-    if folder and (folder / "mpi_pmix.so").exists() and pmix_folder():
+def list_mpi_plugins() -> tuple[str, ...]:
+    """Return the values of ``srun --mpi`` that jobs can use."""
+    folder = find_plugins()
+    if folder is None:
+        return ()
+    names = ["pmi2"] if (folder / "mpi_pmi2.so").exists() else []
+    if (folder / "mpi_pmix.so").exists() and find_pmix():
         names.append("pmix")
     return tuple(names)

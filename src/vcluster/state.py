@@ -1,4 +1,4 @@
-"""``state.json``: what a cluster is, for everything that wants to know without asking Slurm."""
+"""``state.json``: what a cluster is, for programs that do not ask Slurm."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ from vcluster.processes import Process
 SCHEMA: Literal["vcluster/2"] = "vcluster/2"
 
 
-class _Part(BaseModel):
+class _StatePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ClusterHypervisor(_Part):
+class QemuBuild(_StatePart):
+    """A build of QEMU: its version, and the binary's path and SHA-256."""
+
+    build: str
+    binary: Path
+    sha256: str
+
+
+class ClusterHypervisor(_StatePart):
     """The hypervisor of the VMs; ``build`` and ``sha256`` tell one build from another."""
 
     vendor: str
@@ -34,8 +42,8 @@ class ClusterHypervisor(_Part):
     arguments: tuple[str, ...]
 
 
-class Guest(_Part):
-    """The virtual hardware and kernel of the VMs; memory in MiB."""
+class Guest(_StatePart):
+    """The virtual hardware and kernel of the VMs."""
 
     kernel: str
     vcpus: int
@@ -43,8 +51,8 @@ class Guest(_Part):
     cpu: str
 
 
-class ClusterHost(_Part):
-    """The machine below; memory in MiB, last-level caches together in bytes."""
+class ClusterHost(_StatePart):
+    """The machine that the cluster runs on; ``llc_bytes`` is the size of its last-level caches together."""
 
     kernel: str
     cpu_model: str
@@ -55,37 +63,18 @@ class ClusterHost(_Part):
     llc_bytes: int
 
 
-class Emulator(_Part):
-    """The QEMU that emulates a host."""
-
-    build: str
-    binary: Path
-    sha256: str
-
-
-class VmHost(_Part):
-    """A host of VMs: its native and virtual nodes, what emulates it, and KVM's parameters on it.
-
-    Attributes
-    ----------
-    name
-        ``this machine``, or the name of an emulated host.
-    native, virtual
-        The native nodes that are this host, and the VMs on it.
-    emulator
-        None for this machine itself.
-    kvm
-        Values by ``module.parameter``; empty where KVM runs no guest.
-    """
+class VmHost(_StatePart):
+    """A host of VMs: the native nodes that it is, the VMs on it, and what emulates it, if anything."""
 
     name: str
     native: tuple[str, ...]
     virtual: tuple[str, ...]
-    emulator: Emulator | None = None
+    emulator: QemuBuild | None = None
+    # Values by `module.parameter`; empty if KVM runs no guest.
     kvm: dict[str, str] = {}
 
 
-class Slurm(_Part):
+class Slurm(_StatePart):
     """The batch system: its version, configuration, the licence every job asks for, MPI plugins."""
 
     version: str
@@ -94,8 +83,8 @@ class Slurm(_Part):
     mpi: tuple[str, ...]
 
 
-class Network(_Part):
-    """Addresses by node name, and what the interface is called inside the nodes."""
+class Network(_StatePart):
+    """Addresses by node name, and the name of the interface inside the nodes."""
 
     cidr: str
     interface: str
@@ -104,8 +93,8 @@ class Network(_Part):
     virtual: dict[str, str]
 
 
-class ClusterPartition(_Part):
-    """A Slurm partition: its nodes, the size of each (memory in MiB), the RDMA device that all have."""
+class ClusterPartition(_StatePart):
+    """A Slurm partition: its nodes, their size and host CPUs, and the RDMA device that all have."""
 
     nodes: tuple[str, ...]
     cpus_per_node: int
@@ -114,15 +103,20 @@ class ClusterPartition(_Part):
     rdma: str | None = None
 
 
-class Partitions(_Part):
+class Partitions(_StatePart):
     """The two sides of the comparison."""
 
     native: ClusterPartition
     virtual: ClusterPartition
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes."""
+        return (*self.native.nodes, *self.virtual.nodes)
 
-class Processes(_Part):
-    """The processes that hold the cluster: when they end, everything ends."""
+
+class Processes(_StatePart):
+    """The processes that hold the cluster: if they end, everything ends."""
 
     holder: Process
     entry: Process
@@ -130,22 +124,14 @@ class Processes(_Part):
     rootless: bool
 
 
-class State(_Part):
-    """The whole file.
-
-    Attributes
-    ----------
-    status : {"starting", "up", "down"}
-        The state after the last command; a crash leaves it, so ask ``processes`` whether they still run.
-    created : datetime
-        When ``up`` was given, with time zone.
-    boot_seconds : float or None
-        From there until all nodes were idle.
-    """
+class State(_StatePart):
+    """The whole file."""
 
     schema_: Literal["vcluster/2"] = Field(default=SCHEMA, alias="schema")
+    # The state after the last command.  A crash leaves it as it is: `is_running` asks for the processes.
     status: Literal["starting", "up", "down"]
     created: AwareDatetime
+    # From `created` until all nodes were idle.
     boot_seconds: float | None = None
     shared: Path
     options: Options
@@ -161,38 +147,31 @@ class State(_Part):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     def save(self, path: Path) -> None:
-        """Write the file so that a reader sees the old one or the new one, never half of one."""
+        """Replace the file in one step: a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}")
         new.write_text(self.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
         new.replace(path)
 
-    def running(self) -> bool:
-        """Whether the processes that hold the cluster still run."""
-        return self.processes is not None and self.processes.entry.alive()
+    def is_running(self) -> bool:
+        """Return whether the processes that hold the cluster still run."""
+        return self.processes is not None and self.processes.entry.is_alive()
 
 
 def load_state(path: Path) -> State:
-    """Read a state file.
-
-    Raises
-    ------
-    StateError
-        If it does not exist, is no JSON, has another version or lacks something; the message names the
-        file and the first key that is wrong.
-    """
+    """Read a state file; a `StateError` names the file and the first key that is wrong."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StateError(f"{path} does not exist: no cluster was started there.") from None
     except (OSError, ValueError) as error:
         raise StateError(f"{path} cannot be read: {error}") from None
-    found = data.get("schema") if isinstance(data, dict) else None
-    if found != SCHEMA:
-        raise StateError(f"{path} has schema {found!r}, wanted is {SCHEMA!r}: start the cluster anew.")
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise StateError(f"{path} has schema {schema!r}, wanted is {SCHEMA!r}: start the cluster anew.")
     try:
         return State.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise StateError(f"{path}: {key}: {first['msg']}") from None
+        details = error.errors()[0]
+        key = ".".join(map(str, details["loc"]))
+        raise StateError(f"{path}: {key}: {details['msg']}") from None

@@ -1,7 +1,7 @@
-"""First process of the cluster's namespaces: starts everything, watches it, and takes it along when it ends.
+"""First process of the cluster's namespaces: starts the programs, watches them, and ends them when it ends.
 
-Run by ``vcluster up`` as ``python -m vcluster.supervisor PLAN PROGRESS``; PROGRESS is the descriptor of a
-pipe that takes one JSON object a line: ``{"step": ...}`` while booting, then ``{"up": seconds}`` or
+``vcluster up`` runs it as ``python -m vcluster.supervisor PLAN PROGRESS``. PROGRESS is the descriptor of a
+pipe that takes one JSON object a line: ``{"step": ...}`` during the boot, then ``{"up": seconds}`` or
 ``{"failed": ...}``.
 """
 
@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from vcluster import emulated, network, qemu, rdma
-from vcluster.command import run, text
+from vcluster.command import read_output, run
 from vcluster.errors import BootError, ClusterError, NodeError
 from vcluster.plan import BootPlan, WatchedProgram
-from vcluster.requirements import SEARCH, program
+from vcluster.requirements import SEARCH_PATH, program
 from vcluster.slurm_conf import CONF, MUNGE_SOCKET, RUN, SPOOL, munge_options
 from vcluster.topology import HEAD
 
 CONTROLLER_PORT = 6817
-RESTARTS = 5
-# A VM that has printed nothing after this share of the time that booting may take is started again.
-SILENCE = 0.25
-# How long nodes may take to say what became of their RDMA device once all nodes are idle.
-RDMA_SECONDS = 10.0
+MAX_DAEMON_RESTARTS = 5
+# A machine that has printed nothing after this share of the boot's time is started again.
+SILENT_SHARE = 0.25
+# How long nodes may take to report their RDMA device after all nodes are idle.
+RDMA_WAIT_S = 10.0
 SHIM = Path(__file__).parent / "shim"
 
 
@@ -43,28 +43,29 @@ class Supervisor:
 
     Parameters
     ----------
-    plan : BootPlan
+    plan
         The programs and nodes to start.
-    progress : int
-        Descriptor that tells how far it is; when nobody reads it any more while the cluster boots, the
-        cluster ends.
+    progress
+        Descriptor for messages to ``vcluster up``; if its reader is gone during the boot, the cluster ends.
     """
 
     def __init__(self, plan: BootPlan, progress: int) -> None:
         self.plan = plan
-        self.progress = progress
+        self.progress: int | None = progress
         self.running: dict[int, WatchedProgram] = {}
+        # Why a program that ended is not running, by its name.
         self.lost: dict[str, str] = {}
-        self._restarts = 0
-        self._keep: list[subprocess.Popen[bytes]] = []
+        # A Popen that is deleted has its child reaped by the next: the exit status would be lost.
+        self._popens: list[subprocess.Popen[bytes]] = []
         self._unpinned: dict[int, WatchedProgram] = {}
-        # Nodes that are booted anew, each with what Slurm knew of its last boot.
+        # Nodes that are booted anew, each with Slurm's time of its last boot.
         self._returning: dict[str, str] = {}
-        self._asked_anew = False
-        self._heard = False
+        self._daemon_restarts = 0
         self._crashed: set[str] = set()
-        self._began = time.monotonic()
-        self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH}
+        self._silence_checked = False
+        self._boots_vms_anew = False
+        self._start = time.monotonic()
+        self._environment = {**os.environ, "SLURM_CONF": str(CONF), "SPOOL": str(SPOOL), "PATH": SEARCH_PATH}
         if plan.preload is not None:
             self._environment["LD_PRELOAD"] = str(plan.preload)
         self._wake_read, wake_write = os.pipe()
@@ -73,57 +74,52 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        signal.signal(signal.SIGUSR1, self._ask_anew)
+        signal.signal(signal.SIGUSR1, self._request_new_vms)
 
-    def _ask_anew(self, *_: object) -> None:
-        self._asked_anew = True
+    def _request_new_vms(self, *_: object) -> None:
+        self._boots_vms_anew = True
 
-    def tell(self, **message: object) -> None:
-        """Report to whoever started the cluster, and to the log."""
-        print(f"{time.monotonic() - self._began:7.2f} s  {json.dumps(message)}", flush=True)
-        if self.progress >= 0:
+    def report(self, **message: object) -> None:
+        """Write a message to the log, and during the boot to ``vcluster up``."""
+        print(f"{time.monotonic() - self._start:7.2f} s  {json.dumps(message)}", flush=True)
+        if self.progress is not None:
             try:
                 os.write(self.progress, json.dumps(message).encode() + b"\n")
             except BrokenPipeError:
-                raise BootError("whoever started this cluster is gone") from None
+                raise BootError("the command that started this cluster is gone") from None
 
     def boot(self) -> None:
-        """Start everything and wait until all nodes are idle.
-
-        Raises
-        ------
-        BootError
-            If a part does not start, or not in time.
-        """
-        private_mounts(self.plan)
-        network.build(self.plan.namespaced, self.plan.machine_nodes)
+        """Start all programs and wait until all nodes are idle."""
+        make_private_mounts(self.plan)
+        network.make_network(self.plan.namespace_nodes, self.plan.machine_nodes)
         for machine in self.plan.machines:
             self._start_machine(machine)
-        what = "emulated hosts" if self.plan.emulated else "VMs"
-        self.tell(step=f"network made, {what} started")
+        machines = "emulated hosts" if self.plan.emulated else "VMs"
+        self.report(step=f"network made, {machines} started")
         self.start(WatchedProgram(name="munged", command=("munged", *munge_options())))
         self.wait_for("munged", MUNGE_SOCKET.exists)
         self.start(WatchedProgram(name="slurmctld", command=("slurmctld", "-D", "-i", "-f", str(CONF))))
-        self.wait_for("slurmctld", _controller_listens)
-        for node in self.plan.namespaced:
+        self.wait_for("slurmctld", _is_controller_listening)
+        for node in self.plan.namespace_nodes:
             cpus = " ".join(map(str, node.cpus))
             enter = ("nsenter", f"--net=/run/netns/{node.name}", "unshare", "--mount", "--uts", "--")
             script = ("bash", str(SHIM / "native-node"), node.name, cpus)
             self.start(WatchedProgram(name=node.name, command=enter + script, nodes=(node.name,)))
-        self.tell(step="Slurm started")
-        self.wait_for("nodes", self._all_idle, pause=0.2)
-        if self.plan.rdma_consoles:
-            # A node without RDMA is still a node; `state.json` keeps what each has said, if anything.
-            patience = time.monotonic() + RDMA_SECONDS
-            self.wait_for("RDMA", lambda: self._has_rdma_answers() or time.monotonic() > patience)
-        self.tell(up=round(time.monotonic() - self._began, 2))
+        self.report(step="Slurm started")
+        self.wait_for("nodes", self._are_all_idle, pause=0.2)
+        # A node without RDMA is still a node.
+        end = time.monotonic() + RDMA_WAIT_S
+        consoles = self.plan.rdma_consoles.values()
+        self.wait_for("RDMA", lambda: all(map(rdma.read_answer, consoles)) or time.monotonic() > end)
+        self.report(up=round(time.monotonic() - self._start, 2))
+        assert self.progress is not None
         os.close(self.progress)
-        self.progress = -1
+        self.progress = None
 
     def start(self, watched: WatchedProgram) -> int:
         """Start a program with a log of its own; return its process id."""
         with (self.plan.logs / f"{watched.name}.out").open("ab") as log:
-            started = subprocess.Popen(
+            popen = subprocess.Popen(
                 watched.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -131,46 +127,51 @@ class Supervisor:
                 env=self._environment,
                 start_new_session=True,
             )
-        self._keep.append(started)
-        self.running[started.pid] = watched
-        return started.pid
+        self._popens.append(popen)
+        self.running[popen.pid] = watched
+        return popen.pid
 
     def _start_machine(self, machine: WatchedProgram) -> None:
         self._unpinned[self.start(machine)] = machine
 
     def wait_for(self, goal: str, condition: Callable[[], object], pause: float = 0.05) -> None:
-        """Wait until the condition holds, while nothing dies and somebody waits for the cluster."""
+        """Wait for a condition during the boot; raise `BootError` if a program ends or time is over."""
+        assert self.progress is not None
         poll = select.poll()
         poll.register(self.progress, 0)
         while not condition():
             self.watch(pause)
             if self.plan.emulated:
-                self._hear_of_vms()
+                self._note_lost_vms()
             if self.lost:
-                raise BootError("; ".join(why + self._last_words(name) for name, why in self.lost.items()))
+                raise BootError(
+                    "; ".join(reason + self._last_line(name) for name, reason in self.lost.items())
+                )
             if poll.poll(0):
-                raise BootError("whoever started this cluster is gone")
-            took = time.monotonic() - self._began
-            if not self._heard and took > SILENCE * self.plan.boot_seconds:
-                self._heard = True
-                self._start_silent_machines_again()
-            if took > self.plan.boot_seconds:
-                raise BootError(f"{goal} not ready within {self.plan.boot_seconds:g} s{self._laggards()}")
+                raise BootError("the command that started this cluster is gone")
+            elapsed = time.monotonic() - self._start
+            if not self._silence_checked and elapsed > SILENT_SHARE * self.plan.boot_seconds:
+                self._silence_checked = True
+                self._restart_silent_machines()
+            if elapsed > self.plan.boot_seconds:
+                states = self._read_states().items()
+                late = ", ".join(f"{name} {state}" for name, state in states if state != "idle")
+                details = f" ({late}); see {self.plan.logs}" if late else ""
+                raise BootError(f"{goal} not ready within {self.plan.boot_seconds:g} s{details}")
 
     def watch(self, seconds: float) -> None:
-        """Wait for children that end, this long at most, and deal with them."""
+        """Wait for children that end, and handle them; return after so many seconds at most."""
         for pid, machine in list(self._unpinned.items()):
-            try:
+            # A process that ends meanwhile is handled below.
+            with contextlib.suppress(OSError):
                 if not self.plan.pin or qemu.pin(pid, machine.cpus):
-                    qemu.prefer(pid)
+                    qemu.raise_priority(pid)
                     del self._unpinned[pid]
-            except OSError:
-                continue
-        if self._asked_anew:
-            self._asked_anew = False
+        if self._boots_vms_anew:
+            self._boots_vms_anew = False
             self.boot_vms_anew()
         if self._returning:
-            self._welcome()
+            self._resume_booted_nodes()
             seconds = min(seconds, 1.0)
         select.select([self._wake_read], [], [], seconds)
         with contextlib.suppress(BlockingIOError):
@@ -182,33 +183,31 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            ended = self.running.pop(pid, None)
             self._unpinned.pop(pid, None)
-            if ended is not None:
-                self._mourn(ended, os.waitstatus_to_exitcode(status))
+            if ended := self.running.pop(pid, None):
+                self._handle_end(ended, os.waitstatus_to_exitcode(status))
 
-    def _hear_of_vms(self) -> None:
-        """Note the VMs of emulated hosts that have ended: their hosts say so on their consoles."""
+    def _note_lost_vms(self) -> None:
+        """Note the VMs of emulated hosts that have ended; their hosts print it on their consoles."""
         for host in self.plan.machines:
             console = self.plan.logs / f"{host.name}.console"
-            said = console.read_text(errors="replace", encoding="utf-8") if console.exists() else ""
-            if ended := re.search(r"VM (\S+) (?:died|ended) \(.*?\)", said):
-                self.lost[ended[1]] = ended[0]
+            text = console.read_text(errors="replace", encoding="utf-8") if console.exists() else ""
+            if match := re.search(r"VM (\S+) (?:died|ended) \(.*?\)", text):
+                self.lost[match[1]] = match[0]
 
-    def _start_silent_machines_again(self) -> None:
-        """Start anew, once, what has not said a word: an emulated CPU may hang in the guest's first steps."""
+    def _restart_silent_machines(self) -> None:
+        """Start machines that printed nothing anew: an emulated CPU may hang in the guest's first steps."""
         for machine in self.plan.machines:
             console = self.plan.logs / f"{machine.name}.console"
-            if console.exists() and console.stat().st_size > 0:
-                continue
-            self._start_again(machine)
-            silent = f"{SILENCE * self.plan.boot_seconds:.0f} s"
-            self.tell(step=f"{machine.name} said nothing for {silent}: started again")
+            if not console.exists() or console.stat().st_size == 0:
+                self._restart(machine)
+                seconds = SILENT_SHARE * self.plan.boot_seconds
+                self.report(step=f"{machine.name} said nothing for {seconds:.0f} s: started again")
 
-    def _start_again(self, machine: WatchedProgram) -> None:
-        """End a machine, which is no loss to be reported, and start it anew."""
-        # It may have died, and be gone.
-        for pid in [pid for pid, one in self.running.items() if one == machine]:
+    def _restart(self, machine: WatchedProgram) -> None:
+        """End a machine, which does not count as lost, and start it anew."""
+        # A machine that has died has no process.
+        for pid in [pid for pid, watched in self.running.items() if watched == machine]:
             del self.running[pid]
             self._unpinned.pop(pid, None)
             os.kill(pid, signal.SIGKILL)
@@ -216,119 +215,103 @@ class Supervisor:
         self.lost.pop(machine.name, None)
         self._start_machine(machine)
 
-    def _mourn(self, ended: WatchedProgram, code: int) -> None:
-        how = f"died (signal {-code})" if code < 0 else f"ended (exit code {code})"
-        why = f"{self._label(ended)} {how}"
-        crashed = code < 0 and ended in self.plan.machines
-        if crashed and self.progress >= 0 and ended.name not in self._crashed:
-            # QEMU 7.2 crashes in one of some hundred boots as an emulated CPU starts; nothing ran on it yet.
+    def _handle_end(self, ended: WatchedProgram, code: int) -> None:
+        """Report a program that has ended, and start it again if that helps."""
+        is_machine, is_booting = ended in self.plan.machines, self.progress is not None
+        if is_machine:
+            label = f"{'host' if self.plan.emulated else 'VM'} {ended.name}"
+        else:
+            label = f"{ended.name}'s slurmd" if ended.nodes else ended.name
+        reason = f"{label} died (signal {-code})" if code < 0 else f"{label} ended (exit code {code})"
+        if is_booting and is_machine and code < 0 and ended.name not in self._crashed:
+            # QEMU 7.2 crashes in about 1 % of boots as an emulated CPU starts; nothing ran on it yet.
             self._crashed.add(ended.name)
             self._start_machine(ended)
-            self.tell(step=f"{why} while it booted: started again, once")
+            self.report(step=f"{reason} while it booted: started again, once")
             return
-        self.lost[ended.name] = why
-        if self.progress >= 0:
+        if is_booting:
+            self.lost[ended.name] = reason
             return
-        self.tell(lost=why)
-        if ended in self.plan.machines and self.plan.emulated:
+        self.report(lost=reason)
+        if is_machine and self.plan.emulated:
             # A site's watchdog would do the same; the VM on this host comes back with it.
-            del self.lost[ended.name]
-            self._expect_anew(ended.nodes)
-            self._take_down(ended.nodes, f"{why}, is started again")
+            self._expect_boot(ended.nodes)
+            self._take_down(ended.nodes, f"{reason}, is started again")
             self._start_machine(ended)
-            self.tell(restarted=ended.name)
+            self.report(restarted=ended.name)
         elif ended.nodes:
-            # At once: by itself Slurm would wait for SlurmdTimeout, and the jobs with it.
-            self._take_down(ended.nodes, why)
-        elif self._restarts < RESTARTS:
-            # The head's daemons keep what they know on disk: jobs survive their controller.
-            self._restarts += 1
-            del self.lost[ended.name]
-            self.tell(restarted=ended.name)
+            # Slurm itself would wait for SlurmdTimeout, and the jobs with it.
+            self._take_down(ended.nodes, reason)
+        elif self._daemon_restarts < MAX_DAEMON_RESTARTS:
+            # The head's daemons keep their state on disk: jobs survive their controller.
+            self._daemon_restarts += 1
+            self.report(restarted=ended.name)
             self.start(ended)
 
-    def _label(self, ended: WatchedProgram) -> str:
-        if ended in self.plan.machines:
-            return f"{'host' if self.plan.emulated else 'VM'} {ended.name}"
-        return f"{ended.name}'s slurmd" if ended.nodes else ended.name
+    def _take_down(self, nodes: Iterable[str], reason: str) -> None:
+        self.run_slurm("scontrol", "update", f"nodename={','.join(nodes)}", "state=down", f"reason={reason}")
 
-    def _take_down(self, nodes: Iterable[str], why: str) -> None:
-        self.ask("scontrol", "update", f"nodename={','.join(nodes)}", "state=down", f"reason={why}")
+    def _expect_boot(self, nodes: Iterable[str]) -> None:
+        """Note nodes that are booted anew; they stay down until each has booted."""
+        self._returning |= {node: self._read_boot_time(node) for node in nodes}
 
-    def _expect_anew(self, nodes: Iterable[str]) -> None:
-        """Have nodes that are booted anew used again when each has said so; until then they are down."""
-        self._returning |= {node: self._boot_time(node) for node in nodes}
+    def _read_boot_time(self, node: str) -> str:
+        match = re.search(r"BootTime=(\S+)", self.run_slurm("scontrol", "show", "node", node))
+        return match[1] if match else ""
 
-    def _boot_time(self, node: str) -> str:
-        found = re.search(r"BootTime=(\S+)", self.ask("scontrol", "show", "node", node))
-        return found[1] if found else ""
-
-    def _welcome(self) -> None:
-        """Use the nodes again that have booted anew.
-
-        Not before: Slurm takes a node that it was told to resume for idle, and starts jobs on it.
-        """
-        for node, before in list(self._returning.items()):
-            if self._boot_time(node) not in ("", "None", before):
+    def _resume_booted_nodes(self) -> None:
+        """Resume the nodes that have booted anew: Slurm starts jobs on a node as soon as it is resumed."""
+        for node, last_boot in list(self._returning.items()):
+            if self._read_boot_time(node) not in ("", "None", last_boot):
                 del self._returning[node]
-                self.ask("scontrol", "update", f"nodename={node}", "state=resume")
-                self.tell(back=node)
+                self.run_slurm("scontrol", "update", f"nodename={node}", "state=resume")
+                self.report(back=node)
 
     def boot_vms_anew(self) -> None:
-        """End all VMs, whose nodes were taken down, and start each anew with the memory of a new process."""
-        self._expect_anew(node.name for node in self.plan.virtual)
-        if self.plan.emulated:
-            for machine in self.plan.machines:
-                # Of a host that is started again the VM is, too.
+        """End all VMs, whose nodes are down, and start each anew with the memory of a new process."""
+        self._expect_boot(node.name for node in self.plan.virtual)
+        for machine in self.plan.machines:
+            if self.plan.emulated:
+                # A host that is lost boots its VM anew when it is started again.
                 with contextlib.suppress(NodeError):
-                    emulated.command(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)
-        else:
-            for machine in self.plan.machines:
-                self._start_again(machine)
+                    emulated.run_on_host(self.plan.logs, machine.name, emulated.BOOT_VM_ANEW)
+            else:
+                self._restart(machine)
 
-    def ask(self, *command: str) -> str:
+    def run_slurm(self, *command: str) -> str:
         """Run a Slurm command; return its output, or nothing if it fails."""
         try:
-            return text(command, environment=self._environment)
+            return read_output(command, environment=self._environment)
         except ClusterError as error:
             print(error, flush=True)
             return ""
 
-    def _states(self) -> dict[str, str]:
-        lines = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
+    def _read_states(self) -> dict[str, str]:
+        lines = self.run_slurm("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
         return dict(line.split(maxsplit=1) for line in lines)
 
-    def _all_idle(self) -> bool:
-        states = self._states()
-        idle = {name for name, state in states.items() if state == "idle"}
-        return idle == {node.name for node in self.plan.nodes} and not self._unpinned
+    def _are_all_idle(self) -> bool:
+        return self._read_states() == {node.name: "idle" for node in self.plan.nodes} and not self._unpinned
 
-    def _has_rdma_answers(self) -> bool:
-        return all(rdma.answer(console) for console in self.plan.rdma_consoles.values())
-
-    def _last_words(self, name: str) -> str:
-        text = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()
-        return f": {text.splitlines()[-1][-300:]}" if text else ""
-
-    def _laggards(self) -> str:
-        late = [f"{name} {state}" for name, state in self._states().items() if state != "idle"]
-        return f" ({', '.join(late)}); see {self.plan.logs}" if late else ""
+    def _last_line(self, name: str) -> str:
+        log = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()
+        return f": {log.splitlines()[-1][-300:]}" if log else ""
 
 
-def _controller_listens() -> bool:
+def _is_controller_listening() -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", CONTROLLER_PORT)) == 0
 
 
-def private_mounts(plan: BootPlan) -> None:
-    """Give the namespaces what differs from the host: name, /run, /dev/shm, /etc/hosts, the name of PMIx."""
+def make_private_mounts(plan: BootPlan) -> None:
+    """Give the namespaces their own host name, /run, /dev/shm, /etc/hosts, and PMIx's name."""
     socket.sethostname(HEAD)
     _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
     _mount("-t", "tmpfs", "-o", "mode=1777", "shm", "/dev/shm")
     shutil.copytree(plan.etc, RUN)
     (RUN / "munge").chmod(0o700)
     SPOOL.mkdir()
-    # Over 9p a mounted file can come out as the file below: the guests bring their own.
+    # Guests copy their own: over 9p a file under a mount can have the inode of the mounted file.
     _mount("--bind", str(RUN / "hosts"), "/etc/hosts")
     if plan.pmix is not None:
         link_pmix(plan.pmix)
@@ -353,15 +336,14 @@ def _mount(*arguments: str) -> None:
 
 def main(plan_file: str, progress: str) -> int:
     """Boot the cluster and watch it for as long as it runs."""
-    supervisor = Supervisor(
-        BootPlan.model_validate_json(Path(plan_file).read_text(encoding="utf-8")), int(progress)
-    )
+    plan = BootPlan.model_validate_json(Path(plan_file).read_text(encoding="utf-8"))
+    supervisor = Supervisor(plan, int(progress))
     os.set_inheritable(int(progress), False)
     try:
         supervisor.boot()
     except (ClusterError, OSError, subprocess.SubprocessError) as error:
         try:
-            supervisor.tell(failed=str(error))
+            supervisor.report(failed=str(error))
         except ClusterError:
             print(error, flush=True)
         return 1

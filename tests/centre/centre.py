@@ -323,7 +323,7 @@ def _inside(directory: Path, told: int) -> None:
     _mount("-t", "overlay", "-o", f"lowerdir=/etc,upperdir={RUN}/upper,workdir={RUN}/work", "overlay", "/etc")
     shutil.copy(RUN / "etc/hosts", "/etc/hosts")
     Path("/etc/ld.so.preload").touch()
-    network.build(tuple(shape.machines()), ())
+    network.make_network(tuple(shape.machines()), ())
     os.environ["SLURM_CONF"] = str(RUN / "etc/slurm.conf")
     logs = directory / "log"
     _start(

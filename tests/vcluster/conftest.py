@@ -16,7 +16,7 @@ from vcluster import requirements
 
 @pytest.fixture(scope="session")
 def guest_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lacking = requirements.missing()
+    lacking = requirements.list_missing()
     if lacking:
         pytest.skip(f"missing: {', '.join(requirement.name for requirement in lacking)}")
     if os.environ.get("VCLUSTER_KERNEL"):

@@ -14,7 +14,7 @@ from cluster_under_test import Cluster
 
 from vcluster import emulated, fetch, slurm_conf
 from vcluster.errors import ClusterError, NodeError
-from vcluster.processes import all_pids
+from vcluster.processes import list_pids
 
 SIDES = ("native", "virtual")
 LICENCE = ("-L", "host:1")
@@ -54,7 +54,7 @@ def on(cluster: Cluster, side: str, line: str) -> str:
 
 def on_host(cluster: Cluster, line: str) -> str:
     """Return what a line of shell prints on the host."""
-    return emulated.command(cluster.directory.logs, "host1", line)[1].strip()
+    return emulated.run_on_host(cluster.directory.logs, "host1", line)[1].strip()
 
 
 def healthy(cluster: Cluster) -> bool:
@@ -86,7 +86,7 @@ def test_both_sides_have_the_same_instructions_and_what_jobs_open_in_memory(host
     of_programs = re.compile("sse|avx|fma|f16c|bmi|aes|popcnt|movbe|adx|sha_ni|xsave")
     chosen = {side: {flag for flag in flags[side] if of_programs.search(flag)} for side in SIDES}
     assert chosen["native"] == chosen["virtual"] > {"sse4_2", "popcnt"}
-    plugins = slurm_conf.plugin_directory()
+    plugins = slurm_conf.find_plugins()
     for side in SIDES:
         assert on(hosts, side, f"stat -f -c %T {plugins}/auth_munge.so") == "tmpfs"
 
@@ -98,7 +98,7 @@ def test_commands_on_a_host_have_their_exit_code_and_end_in_time(hosts: Cluster)
     assert nowhere.returncode == 2
     assert "no emulated host 'host9'; there are: host1" in nowhere.stderr
     with pytest.raises(NodeError, match="has not answered 'sleep 5' within 1 s"):
-        emulated.command(hosts.directory.logs, "host1", "sleep 5", seconds=1)
+        emulated.run_on_host(hosts.directory.logs, "host1", "sleep 5", seconds=1)
     eventually(lambda: on_host(hosts, "echo here") == "here", 20)
 
 
@@ -129,7 +129,7 @@ def test_a_host_that_is_lost_is_noticed_at_once_and_started_again(hosts: Cluster
     number = job.stdout.strip()
     eventually(lambda: "JobState=RUNNING" in hosts.slurm("scontrol", "show", "job", number).stdout)
     mark = str(hosts.directory.logs / "host1.control")
-    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in all_pids()}
+    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in list_pids()}
     (qemu,) = (pid for pid, line in lines.items() if line.exists() and mark in line.read_text())
     os.kill(qemu, signal.SIGKILL)
     eventually(lambda: not healthy(hosts), 10)

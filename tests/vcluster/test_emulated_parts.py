@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from vcluster import cluster, emulated, fetch, qemu, topology
+from vcluster import emulated, fetch, preparation, qemu, topology
 from vcluster.cli import app
+from vcluster.directory import StateDirectory
 from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel
 from vcluster.options import Hosts, Options, parse_hosts, parse_kvm
+from vcluster.state import QemuBuild
 
 KERNEL = GuestKernel("6.1", Path("/k"), Path("/base"))
 
@@ -58,34 +60,37 @@ def test_an_option_that_is_out_of_bounds_is_named(
 
 def test_parameters_of_kvm_go_to_the_module_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"kvm": ["halt_poll_ns"], "kvm_amd": ["npt", "avic"]}
-    monkeypatch.setattr(emulated, "_parameters_of", lambda _, module: known[module])
+    monkeypatch.setattr(emulated, "_list_parameters", lambda _, module: known[module])
     wanted = parse_kvm(["npt=0", "halt_poll_ns=0"])
-    assert emulated.parameters(KERNEL, wanted) == {"kvm": ["halt_poll_ns=0"], "kvm_amd": ["npt=0"]}
+    assert emulated.assign_parameters(KERNEL, wanted) == {"kvm": ["halt_poll_ns=0"], "kvm_amd": ["npt=0"]}
     with pytest.raises(OptionError, match="no such parameter; they have avic, halt_poll_ns, npt"):
-        emulated.parameters(KERNEL, {"ept": "0"})
+        emulated.assign_parameters(KERNEL, {"ept": "0"})
     for wrong in (["npt"], ["npt=0", "npt=1"], ["npt=0 avic=1"]):
         with pytest.raises(OptionError, match="expected PARAMETER=VALUE"):
             parse_kvm(wrong)
 
 
 def test_a_host_has_memory_for_its_node_its_vm_and_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulated, "lacking", lambda *_: [])
-    monkeypatch.setattr(emulated, "_parameters_of", lambda *_: [])
+    monkeypatch.setattr(emulated, "list_missing_modules", lambda *_: [])
+    monkeypatch.setattr(emulated, "_list_parameters", lambda *_: [])
     chosen = options(memory_mib=1024)
-    assert emulated.memory_mib(chosen) == 2560
-    emulated.assert_possible(KERNEL, chosen, available_mib=5120)
-    with pytest.raises(OptionError, match="2 hosts of 2560 MiB need 5120 MiB, and this machine has 5119 MiB"):
-        emulated.assert_possible(KERNEL, chosen, available_mib=5119)
-    monkeypatch.setattr(emulated, "lacking", lambda *_: ["kvm_amd"])
+    assert emulated.host_memory_mib(chosen) == 2560
+    monkeypatch.setattr(emulated, "read_memory_mib", {"MemAvailable": 5120}.__getitem__)
+    emulated.check_host(KERNEL, chosen)
+    monkeypatch.setattr(emulated, "list_missing_modules", lambda *_: ["kvm_amd"])
     with pytest.raises(RequirementError, match=r"kernel 6\.1 lacks kvm_amd"):
-        emulated.assert_possible(KERNEL, chosen, available_mib=5120)
+        emulated.check_host(KERNEL, chosen)
+    monkeypatch.setattr(emulated, "list_missing_modules", lambda *_: [])
+    monkeypatch.setattr(emulated, "read_memory_mib", {"MemAvailable": 5119}.__getitem__)
+    with pytest.raises(OptionError, match="2 hosts of 2560 MiB need 5120 MiB, and this machine has 5119 MiB"):
+        emulated.check_host(KERNEL, chosen)
 
 
 def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulated, "_parameters_of", lambda *_: ["npt"])
-    vm = topology.virtual_nodes(1, 1, [0])[0]
+    monkeypatch.setattr(emulated, "_list_parameters", lambda *_: ["npt"])
+    vm = topology.make_nodes("virtual", 1, 1, [0])[0]
     chosen = options(kvm={"npt": "0"}, pin=False)
-    entries = emulated.files(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
+    entries = emulated.make_files(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
     texts = {entry.path: entry.content.decode() for entry in entries}
     assert texts["node/vm"] == "exec /q -append 'a b'\n"
     assert texts["node/host.env"].splitlines() == [
@@ -99,15 +104,15 @@ def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qemu, "exact_machine", lambda *_: "pc-i440fx-10.0")
+    monkeypatch.setattr(qemu, "resolve_machine", lambda *_: "pc-i440fx-10.0")
     vm = qemu.Machine(
         Path("/q"), "kvm", "pc", "host", 1, 1024, Path("/k"), "e1000", True, emulated.ROOT, {}, "", ("-x",)
     )  # fmt: skip
-    host = emulated.machine(vm, Path("/emulator"), options(memory_mib=1024), Path("/logs"))
-    node = topology.native_nodes(1, 1, [0])[0]
+    host = emulated.make_machine(vm, Path("/emulator"), options(memory_mib=1024), Path("/logs"))
+    node = topology.make_nodes("native", 1, 1, [0])[0]
     line = qemu.command(host, node, initramfs=Path("/i"), console=Path("/c"))
     assert line[0] == "/emulator"
-    text = " ".join([*line, *emulated.control(Path("/logs"), "host1")])
+    text = " ".join([*line, *emulated.command_line_options(Path("/logs"), "host1")])
     for part in (
         "-accel tcg,thread=multi -cpu max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes -smp 1 -m 2560M",
         "id=root,path=/,readonly=on",
@@ -120,16 +125,52 @@ def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyP
         assert part in text
     assert "-x" not in line
     assert "vhost" not in text
-    own = qemu.command(vm, topology.virtual_nodes(1, 1, [0])[0], initramfs=Path("/i"), console=Path("/c"))
+    own = qemu.command(
+        vm, topology.make_nodes("virtual", 1, 1, [0])[0], initramfs=Path("/i"), console=Path("/c")
+    )
     assert "ifname=vm1,script=no,downscript=no,vhost=on" in own[own.index("-netdev") + 1]
 
 
+def test_the_accelerator_follows_the_options_and_the_probe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
+    files = preparation.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
+    monkeypatch.setattr(emulated, "find_emulator", lambda _: Path("/emulator"))
+    monkeypatch.setattr(qemu, "identify", lambda _: build)
+    monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (False, "it hangs"))
+
+    def choose(**more: object) -> tuple[str, str, QemuBuild | None]:
+        return preparation.choose_accelerator(StateDirectory(tmp_path), options(**more), build, files)
+
+    with pytest.raises(RequirementError, match="--accel kvm: it hangs"):
+        choose(accel="kvm")
+    with pytest.raises(OptionError, match="guests of emulated hosts run under KVM"):
+        choose(hosts="emulated", accel="tcg")
+    assert choose() == ("kvm", "on emulated hosts: it hangs", build)
+    assert choose(hosts="emulated") == ("kvm", "on emulated hosts: asked for", build)
+    assert choose(hosts="here") == ("tcg", "it hangs", None)
+    assert choose(accel="tcg") == ("tcg", "asked for", None)
+    monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (True, "a guest booted under KVM"))
+    assert choose() == choose(accel="kvm") == ("kvm", "a guest booted under KVM", None)
+
+
 @pytest.mark.parametrize(("asked", "model"), [(None, "host"), ("EPYC", "EPYC")])
-def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(asked: str | None, model: str) -> None:
-    """Of two that did not, one panicked within three ping-pongs; of those that do, none in thirty."""
-    emulating = qemu.Build("7.2.22", Path("/q"), "0")
-    assert cluster._cpu(options(cpu=asked), "kvm", emulating) == f"{model},kvm-pv-eoi=off"
-    assert cluster._cpu(options(cpu=asked), "kvm", None) == model
+def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str | None, model: str
+) -> None:
+    """Without the option a VM panicked within three ping-pongs; with it no VM did in thirty."""
+    build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
+    files = preparation.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
+    monkeypatch.setattr(preparation, "make_boot_files", lambda *_: files)
+    monkeypatch.setattr(qemu, "identify", lambda _: build)
+    monkeypatch.setattr(qemu, "resolve_machine", lambda *_: "pc")
+    monkeypatch.setattr(emulated, "check_host", lambda *_: None)
+    for emulator, cpu in ((build, f"{model},kvm-pv-eoi=off"), (None, model)):
+        choice = ("kvm", "asked for", emulator)
+        monkeypatch.setattr(preparation, "choose_accelerator", lambda *_, choice=choice: choice)
+        guests = preparation.choose_guests(StateDirectory(tmp_path), options(cpu=asked), print)
+        assert guests.machine.cpu == cpu
 
 
 def test_an_idle_vm_has_no_ticks_and_its_host_always_has() -> None:
@@ -157,22 +198,22 @@ def answers(logs: Path, said: bytes) -> threading.Thread:
 
 def test_a_line_on_a_host(tmp_path: Path) -> None:
     thread = answers(tmp_path, b"out\nvcluster: exit code 3\n")
-    assert emulated.command(tmp_path, "host1", "a line") == (3, "out\n")
+    assert emulated.run_on_host(tmp_path, "host1", "a line") == (3, "out\n")
     thread.join()
 
 
 def test_a_host_that_goes_while_it_answers(tmp_path: Path) -> None:
     thread = answers(tmp_path, b"out\nvcluster: exit code 3")
     with pytest.raises(NodeError, match="host host1 was lost while it ran 'a line'"):
-        emulated.command(tmp_path, "host1", "a line")
+        emulated.run_on_host(tmp_path, "host1", "a line")
     thread.join()
     with pytest.raises(NodeError, match="host host2 does not answer: No such file"):
-        emulated.command(tmp_path, "host2", "a line")
+        emulated.run_on_host(tmp_path, "host2", "a line")
 
 
 def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     with pytest.raises(RequirementError, match="run `vcluster emulator`"):
-        emulated.emulator(tmp_path)
+        emulated.find_emulator(tmp_path)
     binary = tmp_path / emulated.EMULATOR
     binary.parent.mkdir(parents=True)
     binary.write_text("#!/bin/sh\necho could not load module >&2; exit 1\n")
@@ -180,6 +221,11 @@ def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     with pytest.raises(
         RequirementError, match=r"could not load module\. Remove .*, and run `vcluster emulator`"
     ):
-        emulated.emulator(tmp_path)
-    binary.write_text("#!/bin/sh\nread -r line; [ $line = quit ]\n")
-    assert fetch.fetch_emulator(tmp_path, print) == (binary, False)
+        emulated.find_emulator(tmp_path)
+    version = "[ $1 != --version ] || exec echo QEMU emulator version 9.1"
+    binary.write_text(f"#!/bin/sh\n{version}\nread -r line; [ $line = quit ]\n")
+    messages: list[str] = []
+    assert fetch.fetch_emulator(tmp_path, messages.append) == binary
+    assert len(messages) == 1
+    assert messages[0].startswith("QEMU 9.1")
+    assert messages[0].endswith(": already there")

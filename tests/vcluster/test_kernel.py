@@ -40,16 +40,16 @@ def image(path: Path, payload: bytes, release: str = "6.9.1-test") -> Path:
 def test_unpacked(tmp_path: Path, compress: object) -> None:
     assert callable(compress)
     source = kernel.GuestKernel("6.9.1-test", image(tmp_path / "vmlinuz", compress(ELF)), tmp_path)
-    result = kernel.unpacked(source, tmp_path / "cache")
+    result = kernel.unpack_kernel(source, tmp_path / "cache")
     assert result.read_bytes() == ELF
-    assert kernel.unpacked(source, tmp_path / "cache") == result
-    assert kernel.release_of(source.image) == "6.9.1-test"
+    assert kernel.unpack_kernel(source, tmp_path / "cache") == result
+    assert kernel.read_release(source.image) == "6.9.1-test"
 
 
 def test_unknown_compression(tmp_path: Path) -> None:
     source = kernel.GuestKernel("6.9.1-test", image(tmp_path / "vmlinuz", b"rubbish"), tmp_path)
     with pytest.raises(ClusterError, match="unknown way"):
-        kernel.unpacked(source, tmp_path / "cache")
+        kernel.unpack_kernel(source, tmp_path / "cache")
 
 
 def test_newest_of_a_folder(tmp_path: Path) -> None:
@@ -57,19 +57,19 @@ def test_newest_of_a_folder(tmp_path: Path) -> None:
         image(tmp_path / f"boot/vmlinuz-{release}", b"", release)
         (tmp_path / "lib/modules" / release).mkdir(parents=True)
     image(tmp_path / "boot/vmlinuz-7.0-without-modules", b"")
-    found = kernel.from_folder(tmp_path)
+    found = kernel.find_newest_kernel(tmp_path)
     assert found is not None
     assert found.release == "6.10.0-test"
 
 
 def test_missing_kernel_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "from_folder", lambda _: None)
+    monkeypatch.setattr(kernel, "find_newest_kernel", lambda _: None)
     with pytest.raises(RequirementError, match="vcluster kernel"):
-        kernel.locate(StateDirectory(tmp_path), None, None, {})
+        kernel.locate_kernel(StateDirectory(tmp_path), None, None, {})
     with pytest.raises(RequirementError, match="does not exist"):
-        kernel.locate(StateDirectory(tmp_path), tmp_path / "none", None, {})
+        kernel.locate_kernel(StateDirectory(tmp_path), tmp_path / "none", None, {})
     with pytest.raises(RequirementError, match=r"holds no boot/vmlinuz"):
-        kernel.locate(StateDirectory(tmp_path), None, None, {"VCLUSTER_KERNEL": str(tmp_path)})
+        kernel.locate_kernel(StateDirectory(tmp_path), None, None, {"VCLUSTER_KERNEL": str(tmp_path)})
 
 
 @pytest.mark.skipif(find("busybox") is None, reason="no busybox to unpack the archive with")
@@ -89,5 +89,6 @@ def test_compressed_modules_are_unpacked(tmp_path: Path) -> None:
         "c.ko.gz": gzip.compress(b"code"),
     }.items():
         (tmp_path / name).write_bytes(content)
-    found = [kernel._module(path) for path in sorted(tmp_path.iterdir())]
-    assert found == [("a.ko", b"code"), ("b.ko", b"code"), ("c.ko", b"code")]
+    files = sorted(tmp_path.iterdir())
+    assert [kernel._module_name(file) for file in files] == ["a.ko", "b.ko", "c.ko"]
+    assert [kernel.decompress(file.read_bytes()) for file in files] == [b"code"] * 3

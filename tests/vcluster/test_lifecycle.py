@@ -19,7 +19,7 @@ from vcluster import kernel, qemu, requirements
 from vcluster.directory import StateDirectory
 from vcluster.errors import BootError
 from vcluster.options import Accelerator, Options
-from vcluster.processes import namespace_members
+from vcluster.processes import list_namespace_members
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -66,11 +66,11 @@ def test_down_leaves_nothing(fresh: Cluster) -> None:
         env=fresh.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     eventually(lambda: fresh.slurm("squeue", "--noheader").stdout)
-    assert len(namespace_members(frozenset(processes.namespaces))) > 5
+    assert len(list_namespace_members(frozenset(processes.namespaces))) > 5
     result = fresh.vcluster("down")
     assert (result.returncode, result.stdout) == (0, "the cluster is down\n")
     held.wait(20)
-    assert namespace_members(frozenset(processes.namespaces)) == []
+    assert list_namespace_members(frozenset(processes.namespaces)) == []
     assert (interfaces(), Path("/proc/self/mountinfo").read_text(encoding="utf-8")) == before
     assert fresh.leftovers() == []
     assert fresh.state().status == "down"
@@ -88,7 +88,7 @@ def test_up_after_a_crash(fresh: Cluster, victim: str) -> None:
     processes = fresh.up().processes
     assert processes is not None
     os.kill(getattr(processes, victim).pid, signal.SIGKILL)
-    eventually(lambda: not namespace_members(frozenset(processes.namespaces)), 30)
+    eventually(lambda: not list_namespace_members(frozenset(processes.namespaces)), 30)
     assert fresh.leftovers() == []
     assert fresh.vcluster("status").returncode == 1
     assert fresh.slurm("sinfo").returncode == 1
@@ -219,9 +219,9 @@ def test_probe_boots_the_real_guest(guest_kernel: Path, tmp_path: Path) -> None:
         f'done\nexec {real} "${{words[@]}}"\n'
     )
     binary.chmod(0o755)
-    found = kernel.locate(StateDirectory(tmp_path), guest_kernel, None)
-    image = kernel.unpacked(found, tmp_path / "cache")
-    base = kernel.base_initramfs(found, tmp_path / "cache")
+    found = kernel.locate_kernel(StateDirectory(tmp_path), guest_kernel, None)
+    image = kernel.unpack_kernel(found, tmp_path / "cache")
+    base = kernel.make_base_initramfs(found, tmp_path / "cache")
     device = tmp_path / "kvm"
     device.touch()
     works, reason = qemu.probe_kvm(

@@ -11,10 +11,21 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from vcluster import cli, cluster, directory, kernel, network, nodefiles, requirements, slurm_conf, topology
+from vcluster import (
+    cli,
+    cluster,
+    directory,
+    host,
+    kernel,
+    network,
+    nodefiles,
+    requirements,
+    slurm_conf,
+    topology,
+)
 from vcluster.errors import OptionError, RequirementError
 from vcluster.options import Options, parse_memory
-from vcluster.processes import Process, children
+from vcluster.processes import Process, list_children
 
 
 def options(**changes: object) -> Options:
@@ -54,12 +65,12 @@ def test_differences_name_both_values() -> None:
     ],
 )
 def test_owned_cpus(host: list[int], vcpus: int, expected: list[tuple[int, ...]]) -> None:
-    assert [topology.owned_cpus(k, vcpus, host) for k in (1, 2, 3)] == expected
+    assert [topology.choose_cpus(k, vcpus, host) for k in (1, 2, 3)] == expected
 
 
 def test_a_pair_has_the_same_cpus() -> None:
-    native = topology.native_nodes(3, 2, [0, 1, 2, 3])
-    virtual = topology.virtual_nodes(3, 2, [0, 1, 2, 3])
+    native = topology.make_nodes("native", 3, 2, [0, 1, 2, 3])
+    virtual = topology.make_nodes("virtual", 3, 2, [0, 1, 2, 3])
     assert [node.cpus for node in native] == [node.cpus for node in virtual]
     addresses = {node.address for node in native + virtual} | {node.mac for node in native + virtual}
     assert len(addresses) == 12
@@ -73,12 +84,15 @@ def test_last_level_caches_are_counted_once(tmp_path: Path) -> None:
             values = {"type": "Unified", "level": level, "size": size, "shared_cpu_list": shared}
             for name, value in values.items():
                 (folder / name).write_text(f"{value}\n")
-    assert topology.last_level_cache_bytes(tmp_path) == 16 << 20
-    assert topology.last_level_cache_bytes(tmp_path / "none") == 0
+    assert host.measure_last_level_caches(tmp_path) == 16 << 20
+    assert host.measure_last_level_caches(tmp_path / "none") == 0
 
 
 def test_slurm_conf() -> None:
-    native, virtual = topology.native_nodes(2, 2, [0, 1]), topology.virtual_nodes(2, 2, [0, 1])
+    native, virtual = (
+        topology.make_nodes("native", 2, 2, [0, 1]),
+        topology.make_nodes("virtual", 2, 2, [0, 1]),
+    )
     text = slurm_conf.render(options(), native, virtual, Path("/state/spool"), Path("/state/log"))
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
     assert values["Licenses"] == slurm_conf.LICENCE
@@ -91,37 +105,39 @@ def test_slurm_conf() -> None:
 
 def test_native_nodes_may_be_as_large_as_several_vms() -> None:
     chosen = options(vcpus=1, native_cpus=2)
-    native = topology.native_nodes(2, chosen.cpus_of_native, [0, 1])
-    virtual = topology.virtual_nodes(2, chosen.vcpus, [0, 1])
+    native = topology.make_nodes("native", 2, chosen.cpus_per_native_node, [0, 1])
+    virtual = topology.make_nodes("virtual", 2, chosen.vcpus, [0, 1])
     text = slurm_conf.render(chosen, native, virtual, Path("/state/spool"), Path("/state/log"))
     assert "NodeName=native2 NodeAddr=10.77.1.2 CPUs=2 " in text
     assert "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=1 " in text
     assert [node.cpus for node in virtual] == [(0,), (1,)]
-    assert options(vcpus=3).cpus_of_native == 3
+    assert options(vcpus=3).cpus_per_native_node == 3
 
 
 def test_network_has_no_way_out() -> None:
-    native, virtual = topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0])
-    lines = network.commands(tuple(native), tuple(virtual))
+    native, virtual = topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
+    lines = network.commands(native, virtual)
     assert not [line for line in lines if "route" in line]
     assert "tuntap add dev vm1 mode tap" in lines
 
 
 def test_hosts_names_every_node() -> None:
-    nodes = topology.native_nodes(2, 1, [0, 1])
-    text = topology.hosts_file(nodes)
+    nodes = topology.make_nodes("native", 2, 1, [0, 1])
+    text = topology.render_hosts_file(nodes)
     assert "10.77.0.1 head" in text
     assert "10.77.1.2 native2" in text
 
 
 def test_node_files(tmp_path: Path) -> None:
     state = directory.StateDirectory(tmp_path / "with blank")
-    nodefiles.write(state, options(), topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0]))
+    nodefiles.write_files(
+        state, options(), topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
+    )
     key = state.etc / "munge/key"
     first = key.read_bytes()
     assert key.stat().st_mode & 0o777 == 0o600
     assert len(first) == 1024
-    nodefiles.write(state, options(), [], [])
+    nodefiles.write_files(state, options(), (), ())
     assert key.read_bytes() != first
 
 
@@ -143,7 +159,7 @@ def test_every_command_that_writes_makes_the_state_directory_for_its_owner_alone
     monkeypatch.setenv("VCLUSTER_DIR", str(root))
     monkeypatch.setenv("PATH", "/nonexistent")
     # All end early: fetching has no apt, and nothing else is there either.
-    monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
+    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
     CliRunner().invoke(cli.app, [command])
     assert mode(root) == 0o700
 
@@ -166,8 +182,8 @@ def test_a_directory_of_something_else_is_not_closed_to_other_users(tmp_path: Pa
 
 def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tmp_path: Path) -> None:
     state = directory.StateDirectory(tmp_path / "state").make()
-    native, virtual = topology.native_nodes(1, 1, [0]), topology.virtual_nodes(1, 1, [0])
-    nodefiles.write(state, options(), native, virtual)
+    native, virtual = topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
+    nodefiles.write_files(state, options(), native, virtual)
     key = (state.etc / "munge/key").read_bytes()
     guest = kernel.GuestKernel("6.1", tmp_path / "vmlinuz", tmp_path)
     state.cache.mkdir()
@@ -175,7 +191,7 @@ def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tm
     base.write_bytes(b"")
     # As an earlier version left it.
     (state.cache / "vm1.initramfs").touch(mode=0o644)
-    packed = nodefiles.pack(state, virtual[0], guest, base, options(), pmix=None, rdma=None)
+    packed = nodefiles.pack_initramfs(state, virtual[0], guest, base, options(), pmix=None, rdma=None)
     holders = {path for path in state.root.rglob("*") if path.is_file() and key in path.read_bytes()}
     assert holders == {state.etc / "munge/key", packed}
     assert {mode(path) for path in holders} == {0o600}
@@ -193,13 +209,13 @@ def test_state_directory_must_be_visible(path: str) -> None:
 def test_process_identity() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        known = Process.of(child.pid)
-        assert known.alive()
-        assert child.pid in children(os.getpid())
+        known = Process.look_up(child.pid)
+        assert known.is_alive()
+        assert child.pid in list_children(os.getpid())
         later = known.model_copy(update={"started": known.started + 1})
-        assert not later.alive()
+        assert not later.is_alive()
         assert not later.kill()
-        assert not known.model_copy(update={"boot": "another"}).alive()
+        assert not known.model_copy(update={"boot": "another"}).is_alive()
         assert child.poll() is None
         assert known.kill()
         assert known.wait(5)
@@ -207,14 +223,14 @@ def test_process_identity() -> None:
         child.kill()
         child.communicate()
     with pytest.raises(ProcessLookupError):
-        Process.of(child.pid)
+        Process.look_up(child.pid)
 
 
 def test_missing_programs_are_named_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
+    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
     with pytest.raises(
         RequirementError, match=r"slurmctld.*munged.*apt-get install slurmctld slurmd .*munge"
     ):
-        requirements.check()
+        requirements.check_programs()
     with pytest.raises(RequirementError, match="iproute2"):
         requirements.program("ip")

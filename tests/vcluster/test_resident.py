@@ -10,7 +10,7 @@ def of_path(entries: list[initramfs.ArchiveEntry]) -> dict[str, initramfs.Archiv
 
 
 def test_nodes_get_what_jobs_open_with_the_links_on_the_way() -> None:
-    found = of_path(resident.entries("kept"))
+    found = of_path(resident.make_entries("kept"))
     # What the dynamic linker opens for a shell, by the very paths that it opens.
     for path in ("/bin/sh", "/etc/ld.so.cache"):
         walked = Path("/")
@@ -32,9 +32,9 @@ def test_folders_of_plugins_are_whole(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "plugins/more/text").write_text("in it")
     (tmp_path / "plugins/link").symlink_to("more/text")
     (tmp_path / "beside").write_text("not in it")
-    monkeypatch.setattr(slurm_conf, "plugin_directory", lambda: tmp_path / "plugins")
-    monkeypatch.setattr(slurm_conf, "pmix_plugins", lambda: None)
-    found = of_path(resident.entries("kept"))
+    monkeypatch.setattr(slurm_conf, "find_plugins", lambda: tmp_path / "plugins")
+    monkeypatch.setattr(slurm_conf, "find_pmix_plugins", lambda: None)
+    found = of_path(resident.make_entries("kept"))
     assert found["kept.whole"].content == f"{tmp_path}/plugins\n".encode()
     assert found[f"kept{tmp_path}/plugins/more/text"].content == b"in it"
     assert found[f"kept{tmp_path}/plugins/link"].content == b"more/text"

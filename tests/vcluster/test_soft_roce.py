@@ -14,13 +14,15 @@ SAID = "vcluster: root mounted (3.1 s)\nvcluster: RDMA: {} (3.9 s)\nvcluster: st
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rdma, "lacking", lambda kernel, names: list(names))
-    assert rdma.impossible(KERNEL) == "kernel 6.1.0-x lacks modules: rdma_rxe"
-    monkeypatch.setattr(rdma, "lacking", lambda kernel, names: [])
+    monkeypatch.setattr(rdma, "list_missing_modules", lambda kernel, names: list(names))
+    assert rdma.find_obstacle(KERNEL) == "kernel 6.1.0-x lacks modules: rdma_rxe"
+    monkeypatch.setattr(rdma, "list_missing_modules", lambda kernel, names: [])
     monkeypatch.setattr(rdma, "find", lambda name: None)
-    assert "the program rdma is missing: install the Debian package iproute2" in str(rdma.impossible(KERNEL))
+    assert "the program rdma is missing: install the Debian package iproute2" in str(
+        rdma.find_obstacle(KERNEL)
+    )
     monkeypatch.setattr(rdma, "find", lambda name: Path("/usr/bin/rdma"))
-    assert rdma.impossible(KERNEL) is None
+    assert rdma.find_obstacle(KERNEL) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_guest_answers_or_is_silent(tmp_path: Path, text: str | None, answer: str | None) -> None:
     if text is not None:
         (tmp_path / "vm1.console").write_text(text)
-    assert rdma.answer(tmp_path / "vm1.console") == answer
+    assert rdma.read_answer(tmp_path / "vm1.console") == answer
 
 
 @pytest.mark.parametrize(

@@ -81,12 +81,12 @@ def test_no_object(tmp_path: Path, text: str) -> None:
 
 def answers(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Let a shell script stand for ``sinfo`` on the head of the cluster."""
-    monkeypatch.setattr(namespaces, "enter", lambda *_: ["/bin/sh", "-c", script])
+    monkeypatch.setattr(namespaces, "enter_command", lambda *_: ["/bin/sh", "-c", script])
 
 
 @pytest.fixture
 def four_nodes(state: st.State) -> st.State:
-    process = Process.of(os.getpid())
+    process = Process.look_up(os.getpid())
     held = st.Processes(holder=process, entry=process, namespaces=(), rootless=False)
     native, virtual = (
         state.partitions.native.model_copy(update={"nodes": names}) for names in (("n1", "n2"), ("v1", "v2"))
@@ -99,10 +99,11 @@ def test_a_dead_controller_is_named_once_and_not_as_four_lost_nodes(
     four_nodes: st.State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, "echo 'Unable to contact slurm controller' >&2; exit 1")
-    known = cluster.nodes(four_nodes)
+    known = cluster.list_nodes(four_nodes)
     assert set(known) == {"n1", "n2", "v1", "v2"}
     assert (
-        cluster.damage(known) == "slurmctld does not answer: sinfo failed: Unable to contact slurm controller"
+        cluster.describe_damage(known)
+        == "slurmctld does not answer: sinfo failed: Unable to contact slurm controller"
     )
 
 
@@ -111,8 +112,8 @@ def test_each_lost_node_is_named_with_its_reason(
 ) -> None:
     answers(monkeypatch, "echo 'n1|idle|none'; echo 'n2|idle*|none'; echo 'v1|down|VM v1 died (signal 9)'")
     assert (
-        cluster.damage(cluster.nodes(four_nodes))
+        cluster.describe_damage(cluster.list_nodes(four_nodes))
         == "n2 idle*; v1 down: VM v1 died (signal 9); v2 unknown: Slurm does not list it"
     )
     answers(monkeypatch, 'for name in n1 n2 v1 v2; do echo "$name|mixed|none"; done')
-    assert cluster.damage(cluster.nodes(four_nodes)) == ""
+    assert cluster.describe_damage(cluster.list_nodes(four_nodes)) == ""

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from vcluster.processes import namespace_members
+from vcluster.processes import list_namespace_members
 
 SHIM = Path(__file__).parents[2] / "src/vcluster/shim"
 PROLOG = Path(__file__).parents[2] / "src/vcluster/slurm/task-prolog"
@@ -13,8 +13,8 @@ PROLOG = Path(__file__).parents[2] / "src/vcluster/slurm/task-prolog"
 def test_a_stranger_with_a_reused_namespace_number_is_not_a_member(tmp_path):
     """This test's own processes have the number, and nothing of the cluster."""
     number = str(Path("/proc/self/ns/mnt").readlink())
-    assert os.getpid() in namespace_members(frozenset({number}))
-    assert namespace_members(frozenset({number}), tmp_path) == []
+    assert os.getpid() in list_namespace_members(frozenset({number}))
+    assert list_namespace_members(frozenset({number}), tmp_path) == []
 
 
 def ask_sacct(tmp_path, job: str) -> str:

@@ -1,0 +1,318 @@
+"""Everything that `up` decides and writes before a process of the cluster runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from vcluster import (
+    emulated,
+    host,
+    initramfs,
+    kernel,
+    nodefiles,
+    qemu,
+    rdma,
+    resident,
+    rootless,
+    slurm_conf,
+    topology,
+)
+from vcluster import state as st
+from vcluster.directory import StateDirectory, resolve_visible
+from vcluster.errors import OptionError, RequirementError
+from vcluster.options import Accelerator, Adapter, Hosts, Options
+from vcluster.plan import BootPlan, WatchedProgram
+from vcluster.requirements import check_programs
+from vcluster.topology import Node
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BootFiles:
+    """What a VM boots: the kernel, its unpacked image, and the part of the initramfs that all VMs have.
+
+    ``rdma_obstacle`` is the reason for which no node has RDMA, or None.
+    """
+
+    kernel: kernel.GuestKernel
+    image: Path
+    initramfs: Path
+    rdma_obstacle: str | None
+
+
+@dataclass(frozen=True)
+class Guests:
+    """What the VMs of a cluster have in common, and the QEMU that emulates their hosts, if any."""
+
+    files: BootFiles
+    build: st.QemuBuild
+    accelerator_reason: str
+    machine: qemu.Machine
+    emulator: st.QemuBuild | None
+
+
+def prepare(
+    directory: StateDirectory, options: Options, seconds: float, report: Report
+) -> tuple[st.State, BootPlan]:
+    """Return the state and the plan of a cluster whose nodes must be idle within so many seconds."""
+    created = datetime.now(UTC)
+    as_user = os.geteuid() != 0
+    check_programs()
+    if as_user:
+        rootless.check_rights()
+    cpus = host.list_cpus()
+    for option, count in (("--vcpus", options.vcpus), ("--native-cpus", options.cpus_per_native_node)):
+        if count > len(cpus):
+            raise OptionError(f"{option} {count}: this host has {len(cpus)} CPUs.")
+    for folder in (directory.logs, directory.cache, resolve_visible(options.shared, "the shared directory")):
+        folder.mkdir(parents=True, exist_ok=True)
+    for log in directory.logs.iterdir():
+        log.unlink()
+    guests = choose_guests(directory, options, report)
+    shared_cpus = cpus if guests.emulator is None else None
+    native = topology.make_nodes("native", options.vms, options.cpus_per_native_node, shared_cpus)
+    virtual = topology.make_nodes("virtual", options.vms, options.vcpus, shared_cpus, options.mac)
+    nodefiles.write_files(directory, options, native, virtual)
+    pmix = slurm_conf.find_pmix()
+    machines = tuple(_plan_machines(directory, options, guests, native, virtual, pmix))
+    plan = BootPlan(
+        etc=directory.etc,
+        logs=directory.logs,
+        pmix=pmix,
+        native=native,
+        virtual=virtual,
+        emulated=guests.emulator is not None,
+        machines=machines,
+        pin=options.pin or guests.emulator is not None,
+        rdma_consoles={}
+        if guests.files.rdma_obstacle
+        else _list_consoles(directory, guests, native, virtual),
+        boot_seconds=seconds,
+        preload=rootless.make_preload_library(directory.cache) if as_user else None,
+    )
+    return _describe(options, created, guests, native, virtual), plan
+
+
+def _list_consoles(
+    directory: StateDirectory, guests: Guests, native: tuple[Node, ...], virtual: tuple[Node, ...]
+) -> dict[str, Path]:
+    """Return the console of each node that has a kernel of its own."""
+    machines = {vm.name: vm.name for vm in virtual}
+    if guests.emulator is not None:
+        machines |= {node.name: emulated.host_name(index) for index, node in enumerate(native, 1)}
+    return {node: directory.logs / f"{machine}.console" for node, machine in machines.items()}
+
+
+def make_boot_files(directory: StateDirectory, options: Options) -> BootFiles:
+    """Find the guest kernel, and unpack and pack what a VM boots."""
+    guest_kernel = kernel.locate_kernel(directory, options.kernel, options.modules)
+    image = kernel.unpack_kernel(guest_kernel, directory.cache)
+    obstacle = rdma.find_obstacle(guest_kernel) if options.rdma else "not asked for"
+    initramfs = kernel.make_base_initramfs(
+        guest_kernel, directory.cache, rdma=obstacle is None, adapter=options.nic.device
+    )
+    return BootFiles(guest_kernel, image, initramfs, obstacle)
+
+
+def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
+    """Return whether a cluster of these options has emulated hosts."""
+    if options.hosts is not Hosts.AUTO or options.accel is not Accelerator.AUTO:
+        return options.hosts is Hosts.EMULATED
+    check_programs()
+    files = make_boot_files(directory, options)
+    build = qemu.identify(options.qemu)
+    works, _ = qemu.probe_kvm(options, build, files.image, files.initramfs, directory.cache)
+    return not works
+
+
+def choose_guests(directory: StateDirectory, options: Options, report: Report) -> Guests:
+    """Decide how the VMs run, and report it."""
+    files = make_boot_files(directory, options)
+    build = qemu.identify(options.qemu)
+    accelerator, reason, emulator = choose_accelerator(directory, options, build, files)
+    report(f"QEMU {build.build}, accelerator {accelerator} ({reason})")
+    if emulator is None:
+        _check_kvm_parameters(options, accelerator)
+        cpu, kernel_options = options.cpu or ("host" if accelerator == "kvm" else "max"), ""
+        if accelerator == "tcg":
+            kernel_options = qemu.FIXED_ADDRESSES
+    else:
+        emulated.check_host(files.kernel, options)
+        report(f"{options.vms} emulated hosts, by QEMU {emulator.build}")
+        cpu, kernel_options = f"{options.cpu or 'host'},{emulated.VM_CPU_OPTION}", emulated.VM_KERNEL_OPTIONS
+    size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
+    report(f"guest kernel {files.kernel.release}, {options.vms} VMs of {size}")
+    if files.rdma_obstacle:
+        report(f"RDMA: none, {files.rdma_obstacle}")
+    machine = qemu.Machine(
+        binary=options.qemu,
+        accelerator=accelerator,
+        machine=qemu.resolve_machine(options.qemu, options.machine or qemu.DEFAULT_MACHINE),
+        cpu=cpu,
+        vcpus=options.vcpus,
+        memory_mib=options.memory_mib,
+        kernel=files.image,
+        adapter=options.nic.device,
+        vhost=emulator is not None and options.nic is Adapter.VIRTIO,
+        root=Path("/") if emulator is None else emulated.ROOT,
+        shared={"shared": options.shared},
+        kernel_options=kernel_options,
+        extra=options.qemu_args,
+    )
+    return Guests(files, build, reason, machine, emulator)
+
+
+def choose_accelerator(
+    directory: StateDirectory, options: Options, build: st.QemuBuild, files: BootFiles
+) -> tuple[Literal["kvm", "tcg"], str, st.QemuBuild | None]:
+    """Return the accelerator of the VMs, the reason, and the QEMU that emulates their hosts or None."""
+    reason = "asked for"
+    if options.hosts is Hosts.EMULATED:
+        if options.accel is Accelerator.TCG:
+            raise OptionError("--hosts emulated --accel tcg: guests of emulated hosts run under KVM.")
+    elif options.accel is Accelerator.TCG:
+        return "tcg", reason, None
+    else:
+        works, reason = qemu.probe_kvm(options, build, files.image, files.initramfs, directory.cache)
+        if works:
+            return "kvm", reason, None
+        if options.accel is Accelerator.KVM:
+            raise RequirementError(f"--accel kvm: {reason}.")
+        if options.hosts is Hosts.HERE:
+            return "tcg", reason, None
+    emulator = qemu.identify(emulated.find_emulator(directory.emulator))
+    return "kvm", f"on emulated hosts: {reason}", emulator
+
+
+def _check_kvm_parameters(options: Options, accelerator: Literal["kvm", "tcg"]) -> None:
+    """Raise `OptionError` if this machine's KVM, which the cluster does not load, has other parameters."""
+    parameters = emulated.read_kvm_parameters_here() if accelerator == "kvm" else {}
+    for parameter, value in options.kvm.items():
+        settings = {name: parameters[name] for name in parameters if name.partition(".")[2] == parameter}
+        if value not in settings.values():
+            has = ", ".join(f"{name}={setting}" for name, setting in settings.items()) or "no such parameter"
+            raise OptionError(
+                f"--kvm {parameter}={value}: KVM on this machine has {has}. Only emulated hosts are given "
+                "parameters; load this machine's modules with it yourself."
+            )
+
+
+def _plan_machines(
+    directory: StateDirectory,
+    options: Options,
+    guests: Guests,
+    native: tuple[Node, ...],
+    virtual: tuple[Node, ...],
+    pmix: Path | None,
+) -> Iterator[WatchedProgram]:
+    """Yield the programs of QEMU that run on this machine."""
+    resident_files = resident.make_entries("kept")
+    guest_kernel, logs = guests.files.kernel, directory.logs
+    device = None if guests.files.rdma_obstacle else rdma.DEVICE
+
+    def pack(node: Node, *more: initramfs.ArchiveEntry) -> Path:
+        return nodefiles.pack_initramfs(
+            directory,
+            node,
+            guest_kernel,
+            guests.files.initramfs,
+            options,
+            pmix=pmix,
+            rdma=device,
+            more=[*resident_files, *more],
+        )
+
+    for index, (node, vm) in enumerate(zip(native, virtual, strict=True), 1):
+        vm_line = qemu.command(guests.machine, vm, initramfs=pack(vm), console=logs / f"{vm.name}.console")
+        if guests.emulator is None:
+            yield WatchedProgram(name=vm.name, command=tuple(vm_line), nodes=(vm.name,), cpus=vm.cpus)
+            continue
+        name = emulated.host_name(index)
+        hardware = emulated.make_machine(guests.machine, guests.emulator.binary, options, logs)
+        packed = pack(node, *emulated.make_files(vm, vm_line, guest_kernel, options, logs))
+        line = qemu.command(hardware, node, initramfs=packed, console=logs / f"{name}.console")
+        line += emulated.command_line_options(logs, name)
+        cpus = topology.choose_cpus(index, hardware.vcpus, host.list_cpus())
+        yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name), cpus=cpus)
+
+
+def _describe(
+    options: Options,
+    created: datetime,
+    guests: Guests,
+    native: tuple[Node, ...],
+    virtual: tuple[Node, ...],
+) -> st.State:
+    this_machine = host.describe_host()
+    native_memory_mib = this_machine.memory_mib if guests.emulator is None else options.memory_mib
+    machine = guests.machine
+    return st.State(
+        status="starting",
+        created=created,
+        shared=options.shared,
+        options=options,
+        hypervisor=st.ClusterHypervisor(
+            vendor="QEMU",
+            build=guests.build.build,
+            binary=guests.build.binary,
+            sha256=guests.build.sha256,
+            accelerator=machine.accelerator,
+            accelerator_reason=guests.accelerator_reason,
+            machine=machine.machine,
+            adapter=machine.adapter,
+            arguments=machine.extra,
+        ),
+        guest=st.Guest(
+            kernel=guests.files.kernel.release,
+            vcpus=options.vcpus,
+            memory_mib=options.memory_mib,
+            cpu=machine.cpu,
+        ),
+        host=this_machine,
+        hosts=_describe_vm_hosts(guests, native, virtual),
+        slurm=st.Slurm(
+            version=slurm_conf.read_version(),
+            conf=slurm_conf.CONF,
+            licence=slurm_conf.LICENCE,
+            mpi=slurm_conf.list_mpi_plugins(),
+        ),
+        network=st.Network(
+            cidr=topology.NETWORK,
+            interface=topology.INTERFACE,
+            head=topology.HEAD_ADDRESS,
+            native={node.name: node.address for node in native},
+            virtual={node.name: node.address for node in virtual},
+        ),
+        partitions=st.Partitions(
+            native=_describe_partition(native, options.cpus_per_native_node, native_memory_mib),
+            virtual=_describe_partition(virtual, options.vcpus, options.memory_mib),
+        ),
+    )
+
+
+def _describe_vm_hosts(
+    guests: Guests, native: tuple[Node, ...], virtual: tuple[Node, ...]
+) -> tuple[st.VmHost, ...]:
+    nodes, vms = (tuple(node.name for node in side) for side in (native, virtual))
+    if guests.emulator is None:
+        kvm = emulated.read_kvm_parameters_here() if guests.machine.accelerator == "kvm" else {}
+        return (st.VmHost(name="this machine", native=nodes, virtual=vms, kvm=kvm),)
+    return tuple(
+        st.VmHost(name=emulated.host_name(index), native=(node,), virtual=(vm,), emulator=guests.emulator)
+        for index, (node, vm) in enumerate(zip(nodes, vms, strict=True), 1)
+    )
+
+
+def _describe_partition(nodes: tuple[Node, ...], cpus: int, memory_mib: int) -> st.ClusterPartition:
+    return st.ClusterPartition(
+        nodes=tuple(node.name for node in nodes),
+        cpus_per_node=cpus,
+        memory_mib=memory_mib,
+        host_cpus={node.name: node.cpus for node in nodes},
+    )
