@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vcluster.errors import ClusterError, RequirementError
 
@@ -19,24 +20,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     seconds: float = 30,
 ) -> bytes:
-    """Run a program and return its standard output.
+    """Run a program with `data` as its input, and return its standard output.
 
-    Parameters
-    ----------
-    name
-        The program's name in messages; None for its command line.
-    data
-        The program's standard input.
-    folder, environment
-        The program's working directory and whole environment; None for those of this process.
-    seconds
-        How long the program may take; it is killed afterwards.
-
-    Raises
-    ------
-    ClusterError
-        Of `error_class`, if the program does not start, does not end in time, or fails. The message has the
-        end of what the program wrote to standard error.
+    An error of `error_class` is raised if the program does not start, fails, or does not end in time. Its
+    message has the program's name, by default the command line, and the end of standard error.
     """
     name = name or " ".join(map(str, command))
     try:
@@ -60,13 +47,7 @@ def run(
 
 
 def read_output(
-    command: Sequence[str | Path],
-    error_class: type[ClusterError] = RequirementError,
-    *,
-    name: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    seconds: float = 30,
+    command: Sequence[str | Path], error_class: type[ClusterError] = RequirementError, **options: Any
 ) -> str:
-    """Run a program whose output is text; parameters and errors are those of `run`."""
-    output = run(command, error_class, name=name, environment=environment, seconds=seconds)
-    return output.decode(errors="replace")
+    """Run a program whose output is text; options are those of `run`."""
+    return run(command, error_class, **options).decode(errors="replace")

@@ -136,15 +136,15 @@ def make_machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path)
     )
 
 
-def command_line_options(logs: Path, host: str) -> list[str]:
-    """Return the options that give a host its second serial port, on which it takes commands."""
+def control_port(logs: Path, host: str) -> list[str]:
+    """Return the options of QEMU that give a host its second serial port, on which it takes commands."""
     return ["-serial", f"unix:{logs / host}.control,server=on,wait=off"]
 
 
-def make_files(
+def make_entries(
     vm: Node, vm_command: list[str], kernel: GuestKernel, options: Options, logs: Path
 ) -> list[initramfs.ArchiveEntry]:
-    """Return the files of a host's ``/run/vcluster`` beside those of all nodes."""
+    """Return the entries of a host's initramfs beside those of all nodes."""
     parameters = assign_parameters(kernel, options.kvm)
     variables = {
         "VM": vm.name,

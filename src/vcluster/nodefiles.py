@@ -1,19 +1,20 @@
-"""Files that every node finds in its ``/run/vcluster``."""
+"""The files that nodes boot from, and those that they find in their ``/run/vcluster``."""
 
 from __future__ import annotations
 
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from vcluster import initramfs
+from vcluster import initramfs, rdma
 from vcluster.directory import StateDirectory
-from vcluster.kernel import GuestKernel
+from vcluster.kernel import GuestKernel, locate_kernel, make_base_initramfs, unpack_kernel
 from vcluster.options import Options
-from vcluster.slurm_conf import CONF, RUN, SPOOL, munge_options, render
+from vcluster.slurm_conf import CONF, RUN, SPOOL, find_pmix, munge_options, render
 from vcluster.topology import PREFIX, Node, render_hosts_file
 
 
@@ -43,58 +44,65 @@ def write_files(
     key.write_bytes(secrets.token_bytes(1024))
 
 
+@dataclass(frozen=True)
+class BootFiles:
+    """The kernel of the VMs, its unpacked image, and the part of the initramfs that all machines have.
+
+    ``rdma_obstacle`` is the reason for which no node has RDMA, or None.
+    """
+
+    kernel: GuestKernel
+    image: Path
+    initramfs: Path
+    rdma_obstacle: str | None
+
+
+def make_boot_files(directory: StateDirectory, options: Options) -> BootFiles:
+    """Find the guest kernel, and unpack and pack the files that all machines boot."""
+    kernel = locate_kernel(directory, options.kernel, options.modules)
+    image = unpack_kernel(kernel, directory.cache)
+    obstacle = rdma.find_obstacle(kernel) if options.rdma else "not asked for"
+    adapter = options.nic.device
+    initramfs = make_base_initramfs(kernel, directory.cache, rdma=obstacle is None, adapter=adapter)
+    return BootFiles(kernel, image, initramfs, obstacle)
+
+
 def pack_initramfs(
     directory: StateDirectory,
     node: Node,
-    kernel: GuestKernel,
-    base: Path,
+    files: BootFiles,
     options: Options,
-    *,
-    pmix: Path | None,
-    rdma: str | None,
-    more: Sequence[initramfs.ArchiveEntry] = (),
+    entries: Iterable[initramfs.ArchiveEntry],
 ) -> Path:
-    """Write the initramfs of one machine and return its path.
-
-    Parameters
-    ----------
-    base
-        The part that all machines have.
-    pmix
-        See ``BootPlan``.
-    rdma
-        The name of the RDMA device that the machine makes.
-    more
-        Entries beside those of all machines.
-    """
+    """Write the initramfs of one machine, which has more entries than the base; return its path."""
     # The variables that the guest's scripts read.
     variables = {
         "NODE_NAME": node.name,
         "NODE_ADDRESS": node.address,
         "PREFIX": str(PREFIX),
         "SHARED": str(options.shared),
-        "MODULES": str(kernel.base),
+        "MODULES": str(files.kernel.base),
         "SPOOL": str(SPOOL),
         "SLURM_CONF": str(CONF),
         "MUNGE": shlex.join(munge_options()),
-        "PMIX": str(pmix or ""),
-        "RDMA": rdma or "",
+        "PMIX": str(find_pmix() or ""),
+        "RDMA": "" if files.rdma_obstacle else rdma.DEVICE,
         "RUN": str(RUN),
         "VCPUS": str(options.vcpus),
         "VM": "",
     }
     script = resources.files("vcluster").joinpath("guest/node-init").read_bytes()
-    entries = [
+    node_entries = [
         initramfs.file("node/node.env", render_variables(variables)),
         initramfs.file("node/node-init", script, 0o755),
         *_copy_etc(directory.etc),
-        *more,
+        *entries,
     ]
     target = directory.cache / f"{node.name}.initramfs"
     # It holds the munge key.
     target.touch(mode=0o600)
     target.chmod(0o600)
-    target.write_bytes(base.read_bytes() + initramfs.archive(entries))
+    target.write_bytes(files.initramfs.read_bytes() + initramfs.archive(node_entries))
     return target
 
 

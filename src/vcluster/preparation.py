@@ -9,22 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from vcluster import (
-    emulated,
-    host,
-    initramfs,
-    kernel,
-    nodefiles,
-    qemu,
-    rdma,
-    resident,
-    rootless,
-    slurm_conf,
-    topology,
-)
+from vcluster import emulated, host, namespaces, nodefiles, qemu, resident, slurm_conf, topology
 from vcluster import state as st
 from vcluster.directory import StateDirectory, resolve_visible
 from vcluster.errors import OptionError, RequirementError
+from vcluster.nodefiles import BootFiles
 from vcluster.options import Accelerator, Adapter, Hosts, Options
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import check_programs
@@ -34,25 +23,11 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class BootFiles:
-    """What a VM boots: the kernel, its unpacked image, and the part of the initramfs that all VMs have.
-
-    ``rdma_obstacle`` is the reason for which no node has RDMA, or None.
-    """
-
-    kernel: kernel.GuestKernel
-    image: Path
-    initramfs: Path
-    rdma_obstacle: str | None
-
-
-@dataclass(frozen=True)
 class Guests:
-    """What the VMs of a cluster have in common, and the QEMU that emulates their hosts, if any."""
+    """The common part of a cluster's VMs, and the QEMU that emulates their hosts, if any."""
 
     files: BootFiles
-    build: st.QemuBuild
-    accelerator_reason: str
+    hypervisor: st.ClusterHypervisor
     machine: qemu.Machine
     emulator: st.QemuBuild | None
 
@@ -65,7 +40,7 @@ def prepare(
     as_user = os.geteuid() != 0
     check_programs()
     if as_user:
-        rootless.check_rights()
+        namespaces.check_rights()
     cpus = host.list_cpus()
     for option, count in (("--vcpus", options.vcpus), ("--native-cpus", options.cpus_per_native_node)):
         if count > len(cpus):
@@ -79,45 +54,25 @@ def prepare(
     native = topology.make_nodes("native", options.vms, options.cpus_per_native_node, shared_cpus)
     virtual = topology.make_nodes("virtual", options.vms, options.vcpus, shared_cpus, options.mac)
     nodefiles.write_files(directory, options, native, virtual)
-    pmix = slurm_conf.find_pmix()
-    machines = tuple(_plan_machines(directory, options, guests, native, virtual, pmix))
+    state = _describe(options, created, guests, native, virtual)
+    # The machine of each node that has a kernel of its own.
+    machines = {vm.name: vm.name for vm in virtual}
+    machines |= {node: vm_host.name for vm_host in state.hosts if vm_host.emulator for node in vm_host.native}
+    consoles = {node: directory.logs / f"{machine}.console" for node, machine in machines.items()}
     plan = BootPlan(
         etc=directory.etc,
         logs=directory.logs,
-        pmix=pmix,
+        pmix=slurm_conf.find_pmix(),
         native=native,
         virtual=virtual,
         emulated=guests.emulator is not None,
-        machines=machines,
+        machines=tuple(_plan_machines(directory, options, guests, native, virtual)),
         pin=options.pin or guests.emulator is not None,
-        rdma_consoles={}
-        if guests.files.rdma_obstacle
-        else _list_consoles(directory, guests, native, virtual),
+        rdma_consoles={} if guests.files.rdma_obstacle else consoles,
         boot_seconds=seconds,
-        preload=rootless.make_preload_library(directory.cache) if as_user else None,
+        preload=namespaces.make_preload_library(directory.cache) if as_user else None,
     )
-    return _describe(options, created, guests, native, virtual), plan
-
-
-def _list_consoles(
-    directory: StateDirectory, guests: Guests, native: tuple[Node, ...], virtual: tuple[Node, ...]
-) -> dict[str, Path]:
-    """Return the console of each node that has a kernel of its own."""
-    machines = {vm.name: vm.name for vm in virtual}
-    if guests.emulator is not None:
-        machines |= {node.name: emulated.host_name(index) for index, node in enumerate(native, 1)}
-    return {node: directory.logs / f"{machine}.console" for node, machine in machines.items()}
-
-
-def make_boot_files(directory: StateDirectory, options: Options) -> BootFiles:
-    """Find the guest kernel, and unpack and pack what a VM boots."""
-    guest_kernel = kernel.locate_kernel(directory, options.kernel, options.modules)
-    image = kernel.unpack_kernel(guest_kernel, directory.cache)
-    obstacle = rdma.find_obstacle(guest_kernel) if options.rdma else "not asked for"
-    initramfs = kernel.make_base_initramfs(
-        guest_kernel, directory.cache, rdma=obstacle is None, adapter=options.nic.device
-    )
-    return BootFiles(guest_kernel, image, initramfs, obstacle)
+    return state, plan
 
 
 def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
@@ -125,7 +80,7 @@ def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
     if options.hosts is not Hosts.AUTO or options.accel is not Accelerator.AUTO:
         return options.hosts is Hosts.EMULATED
     check_programs()
-    files = make_boot_files(directory, options)
+    files = nodefiles.make_boot_files(directory, options)
     build = qemu.identify(options.qemu)
     works, _ = qemu.probe_kvm(options, build, files.image, files.initramfs, directory.cache)
     return not works
@@ -133,15 +88,14 @@ def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
 
 def choose_guests(directory: StateDirectory, options: Options, report: Report) -> Guests:
     """Decide how the VMs run, and report it."""
-    files = make_boot_files(directory, options)
+    files = nodefiles.make_boot_files(directory, options)
     build = qemu.identify(options.qemu)
     accelerator, reason, emulator = choose_accelerator(directory, options, build, files)
     report(f"QEMU {build.build}, accelerator {accelerator} ({reason})")
     if emulator is None:
         _check_kvm_parameters(options, accelerator)
-        cpu, kernel_options = options.cpu or ("host" if accelerator == "kvm" else "max"), ""
-        if accelerator == "tcg":
-            kernel_options = qemu.FIXED_ADDRESSES
+        cpu = options.cpu or ("host" if accelerator == "kvm" else "max")
+        kernel_options = "" if accelerator == "kvm" else qemu.FIXED_ADDRESSES
     else:
         emulated.check_host(files.kernel, options)
         report(f"{options.vms} emulated hosts, by QEMU {emulator.build}")
@@ -165,7 +119,16 @@ def choose_guests(directory: StateDirectory, options: Options, report: Report) -
         kernel_options=kernel_options,
         extra=options.qemu_args,
     )
-    return Guests(files, build, reason, machine, emulator)
+    hypervisor = st.ClusterHypervisor(
+        **build.model_dump(),
+        vendor="QEMU",
+        accelerator=accelerator,
+        accelerator_reason=reason,
+        machine=machine.machine,
+        adapter=machine.adapter,
+        arguments=machine.extra,
+    )
+    return Guests(files, hypervisor, machine, emulator)
 
 
 def choose_accelerator(
@@ -209,36 +172,23 @@ def _plan_machines(
     guests: Guests,
     native: tuple[Node, ...],
     virtual: tuple[Node, ...],
-    pmix: Path | None,
 ) -> Iterator[WatchedProgram]:
     """Yield the programs of QEMU that run on this machine."""
-    resident_files = resident.make_entries("kept")
-    guest_kernel, logs = guests.files.kernel, directory.logs
-    device = None if guests.files.rdma_obstacle else rdma.DEVICE
-
-    def pack(node: Node, *more: initramfs.ArchiveEntry) -> Path:
-        return nodefiles.pack_initramfs(
-            directory,
-            node,
-            guest_kernel,
-            guests.files.initramfs,
-            options,
-            pmix=pmix,
-            rdma=device,
-            more=[*resident_files, *more],
-        )
-
+    entries = resident.make_entries("kept")
+    logs = directory.logs
     for index, (node, vm) in enumerate(zip(native, virtual, strict=True), 1):
-        vm_line = qemu.command(guests.machine, vm, initramfs=pack(vm), console=logs / f"{vm.name}.console")
+        packed = nodefiles.pack_initramfs(directory, vm, guests.files, options, entries)
+        vm_line = qemu.command(guests.machine, vm, initramfs=packed, console=logs / f"{vm.name}.console")
         if guests.emulator is None:
             yield WatchedProgram(name=vm.name, command=tuple(vm_line), nodes=(vm.name,), cpus=vm.cpus)
             continue
         name = emulated.host_name(index)
-        hardware = emulated.make_machine(guests.machine, guests.emulator.binary, options, logs)
-        packed = pack(node, *emulated.make_files(vm, vm_line, guest_kernel, options, logs))
-        line = qemu.command(hardware, node, initramfs=packed, console=logs / f"{name}.console")
-        line += emulated.command_line_options(logs, name)
-        cpus = topology.choose_cpus(index, hardware.vcpus, host.list_cpus())
+        host_entries = emulated.make_entries(vm, vm_line, guests.files.kernel, options, logs)
+        packed = nodefiles.pack_initramfs(directory, node, guests.files, options, [*entries, *host_entries])
+        machine = emulated.make_machine(guests.machine, guests.emulator.binary, options, logs)
+        line = qemu.command(machine, node, initramfs=packed, console=logs / f"{name}.console")
+        line += emulated.control_port(logs, name)
+        cpus = topology.choose_cpus(index, machine.vcpus, host.list_cpus())
         yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name), cpus=cpus)
 
 
@@ -251,28 +201,17 @@ def _describe(
 ) -> st.State:
     this_machine = host.describe_host()
     native_memory_mib = this_machine.memory_mib if guests.emulator is None else options.memory_mib
-    machine = guests.machine
     return st.State(
         status="starting",
         created=created,
         shared=options.shared,
         options=options,
-        hypervisor=st.ClusterHypervisor(
-            vendor="QEMU",
-            build=guests.build.build,
-            binary=guests.build.binary,
-            sha256=guests.build.sha256,
-            accelerator=machine.accelerator,
-            accelerator_reason=guests.accelerator_reason,
-            machine=machine.machine,
-            adapter=machine.adapter,
-            arguments=machine.extra,
-        ),
+        hypervisor=guests.hypervisor,
         guest=st.Guest(
             kernel=guests.files.kernel.release,
             vcpus=options.vcpus,
             memory_mib=options.memory_mib,
-            cpu=machine.cpu,
+            cpu=guests.machine.cpu,
         ),
         host=this_machine,
         hosts=_describe_vm_hosts(guests, native, virtual),

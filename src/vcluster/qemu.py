@@ -134,19 +134,7 @@ def _boot_probe(
 
 @dataclass(frozen=True)
 class Machine:
-    """The virtual hardware that all VMs of a cluster, or all its emulated hosts, share.
-
-    Attributes
-    ----------
-    root
-        The root file system that they get read-only, as the machine below them sees it.
-    shared
-        Folders that they get read-write, each with the tag by which they mount it.
-    vhost
-        Whether the kernel of the machine below them carries their packets (vhost-net), not QEMU.
-    kernel_options
-        Options of the kernel beside `KERNEL_OPTIONS`.
-    """
+    """The virtual hardware that all VMs of a cluster, or all its emulated hosts, share."""
 
     binary: Path
     accelerator: Literal["kvm", "tcg"]
@@ -156,9 +144,13 @@ class Machine:
     memory_mib: int
     kernel: Path
     adapter: str
+    # The kernel of the machine below carries packets (vhost-net), not QEMU.
     vhost: bool
+    # The read-only root file system, as the machine below sees it.
     root: Path
+    # Read-write folders, each with the tag by which a machine mounts it.
     shared: Mapping[str, Path]
+    # Beside `KERNEL_OPTIONS`.
     kernel_options: str
     extra: tuple[str, ...]
 

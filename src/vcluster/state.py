@@ -28,13 +28,10 @@ class QemuBuild(_StatePart):
     sha256: str
 
 
-class ClusterHypervisor(_StatePart):
+class ClusterHypervisor(QemuBuild):
     """The hypervisor of the VMs; ``build`` and ``sha256`` tell one build from another."""
 
     vendor: str
-    build: str
-    binary: Path
-    sha256: str
     accelerator: Literal["kvm", "tcg"]
     accelerator_reason: str
     machine: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from vcluster import emulated, fetch, preparation, qemu, topology
+from vcluster import emulated, fetch, nodefiles, preparation, qemu, topology
 from vcluster.cli import app
 from vcluster.directory import StateDirectory
 from vcluster.errors import NodeError, OptionError, RequirementError
@@ -90,7 +90,7 @@ def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(emulated, "_list_parameters", lambda *_: ["npt"])
     vm = topology.make_nodes("virtual", 1, 1, [0])[0]
     chosen = options(kvm={"npt": "0"}, pin=False)
-    entries = emulated.make_files(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
+    entries = emulated.make_entries(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
     texts = {entry.path: entry.content.decode() for entry in entries}
     assert texts["node/vm"] == "exec /q -append 'a b'\n"
     assert texts["node/host.env"].splitlines() == [
@@ -112,7 +112,7 @@ def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyP
     node = topology.make_nodes("native", 1, 1, [0])[0]
     line = qemu.command(host, node, initramfs=Path("/i"), console=Path("/c"))
     assert line[0] == "/emulator"
-    text = " ".join([*line, *emulated.command_line_options(Path("/logs"), "host1")])
+    text = " ".join([*line, *emulated.control_port(Path("/logs"), "host1")])
     for part in (
         "-accel tcg,thread=multi -cpu max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes -smp 1 -m 2560M",
         "id=root,path=/,readonly=on",
@@ -135,7 +135,7 @@ def test_the_accelerator_follows_the_options_and_the_probe(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
-    files = preparation.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
+    files = nodefiles.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
     monkeypatch.setattr(emulated, "find_emulator", lambda _: Path("/emulator"))
     monkeypatch.setattr(qemu, "identify", lambda _: build)
     monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (False, "it hangs"))
@@ -161,8 +161,8 @@ def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(
 ) -> None:
     """Without the option a VM panicked within three ping-pongs; with it no VM did in thirty."""
     build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
-    files = preparation.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
-    monkeypatch.setattr(preparation, "make_boot_files", lambda *_: files)
+    files = nodefiles.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
+    monkeypatch.setattr(nodefiles, "make_boot_files", lambda *_: files)
     monkeypatch.setattr(qemu, "identify", lambda _: build)
     monkeypatch.setattr(qemu, "resolve_machine", lambda *_: "pc")
     monkeypatch.setattr(emulated, "check_host", lambda *_: None)

@@ -191,7 +191,9 @@ def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tm
     base.write_bytes(b"")
     # As an earlier version left it.
     (state.cache / "vm1.initramfs").touch(mode=0o644)
-    packed = nodefiles.pack_initramfs(state, virtual[0], guest, base, options(), pmix=None, rdma=None)
+    packed = nodefiles.pack_initramfs(
+        state, virtual[0], nodefiles.BootFiles(guest, guest.image, base, None), options(), []
+    )
     holders = {path for path in state.root.rglob("*") if path.is_file() and key in path.read_bytes()}
     assert holders == {state.etc / "munge/key", packed}
     assert {mode(path) for path in holders} == {0o600}
