@@ -1,4 +1,4 @@
-"""The one-machine cluster that comes with the project; its state file says everything about it."""
+"""The one-machine cluster that comes with the project, as its state file describes it."""
 
 import os
 from pathlib import Path
@@ -8,160 +8,156 @@ from vcluster.errors import StateError
 from vcluster.state import load_state
 from virtqual.errors import InfrastructureError
 
+ENVIRONMENT = [
+    # MPICH sends messages between nodes over TCP on the cluster's bridge.
+    ["MPIR_CVAR_CH4_NETMOD", "ofi"],
+    ["FI_PROVIDER", "tcp"],
+    # UCX takes native nodes, which share one kernel, for one node, unless it uses TCP inside a node, too.
+    ["UCX_TLS", "tcp,self"],
+]
+# The parameters of KVM that change speed most.
+KVM_PARAMETERS = {"npt", "ept", "halt_poll_ns", "avic"}
+
 
 def read_state():
-    """Return the running cluster's state, or None when there is none."""
+    """Return the state of the cluster that is up, or None."""
     file = StateDirectory.default().state_file
     if not file.exists():
         return None
     try:
-        state = load_state(file).model_dump(mode="json", by_alias=True)
+        state = load_state(file)
     except StateError as error:
         raise InfrastructureError(f"{str(error).rstrip('.')} (run `vcluster up`)") from None
-    return state if state["status"] == "up" else None
+    return state if state.status == "up" else None
 
 
-def on_emulated_hosts(state):
-    """Return whether the hosts of the VMs are emulated machines, and the VMs guests of their KVM."""
-    return any(host["emulator"] for host in state["hosts"])
-
-
-def emulates(state):
-    """Return whether QEMU emulates the processors that programs run on."""
-    return state["hypervisor"]["accelerator"] == "tcg" or on_emulated_hosts(state)
-
-
-def hypervisor_class(state):
-    """Return the class whose budgets hold."""
-    if on_emulated_hosts(state):
-        return "kvm-on-emulated-hosts"
-    return "emulated" if emulates(state) else "kvm"
-
-
-def kvm_of(state):
-    """Return those of KVM's parameters that were asked for, or that change speed most."""
-    parameters = {"npt", "ept", "halt_poll_ns", "avic", *state["options"]["kvm"]}
-    return sorted(
-        {
-            f"{name}={value}"
-            for host in state["hosts"]
-            for name, value in host["kvm"].items()
-            if name.partition(".")[2] in parameters
-        }
-    )
-
-
-def partition(state, side, **extras):
-    """Return one partition as the state file describes it."""
-    facts, host, guest = state["partitions"][side], state["host"], state["guest"]
-    cpus = facts["cpus_per_node"]
-    # OpenBLAS chooses its kernel by CPUID; one for both sides.  Emulation runs SSE far faster than AVX2.
-    kernel = "Nehalem" if emulates(state) else "Haswell"
+def describe_partition(state, side, extras):
+    """Return one partition for ReFrame."""
+    partition = getattr(state.partitions, side)
+    description = {"native": state.host.cpu_model, "virtual": f"{state.guest.vcpus} vCPUs, {state.guest.cpu}"}
+    # OpenBLAS would choose by CPUID: both sides take the same.  Emulation runs SSE faster than AVX2.
+    coretype = "Haswell" if hypervisor_class(state) == "kvm" else "Nehalem"
     return {
         "name": side,
-        "descr": {"native": host["cpu_model"], "virtual": f"{guest['vcpus']} vCPUs, {guest['cpu']}"}[side],
+        "descr": description[side],
         "scheduler": "slurm",
         "launcher": "srun",
         # Both sides share one machine: the licence keeps them from running at the same time.
-        "access": [f"--partition={side}", f"--licenses={state['slurm']['licence']}"],
+        "access": [f"--partition={side}", f"--licenses={state.slurm.licence}"],
         "max_jobs": 1,
-        "features": [side, *(["rdma"] if facts.get("rdma") else [])],
+        "features": [side, "rdma"] if partition.rdma else [side],
         "processor": {
             "arch": os.uname().machine,
-            "num_cpus": cpus,
+            "num_cpus": partition.cpus_per_node,
             "num_cpus_per_core": 1,
-            "num_cpus_per_socket": cpus,
+            "num_cpus_per_socket": partition.cpus_per_node,
             "num_sockets": 1,
         },
-        "env_vars": [
-            # MPICH between nodes: plain TCP over the cluster's bridge.
-            ["MPIR_CVAR_CH4_NETMOD", "ofi"],
-            ["FI_PROVIDER", "tcp"],
-            # The same over UCX, which would take the native nodes, that share one kernel, for one.
-            ["UCX_TLS", "tcp,self"],
-            ["OPENBLAS_CORETYPE", kernel],
-        ],
-        "extras": {
-            "nodes": len(facts["nodes"]),
-            "memory_mib": facts["memory_mib"],
-            "llc_bytes": host["llc_bytes"],
-            "scale": "small",
-            "own_scheduler": True,
-            # Both sides at once, without the licence: a session itself runs one case at a time.
-            "session_access": [f"--partition={side}"],
-            # One start a run where the processors of VMs are emulated: repetitions would last half a minute.
-            **({"run_seconds": 0} if state["hypervisor"]["accelerator"] == "tcg" else {}),
-            "nodes_of_hosts": {host["name"]: host[side] for host in state["hosts"]},
-            # -u: VMs that wait for a CPU lose packets, which are sent again after 17 ms instead of 67.
-            **({"rdma_options": ["-d", facts["rdma"], "-u", "12"]} if facts.get("rdma") else {}),
-            **extras,
+        "env_vars": [*ENVIRONMENT, ["OPENBLAS_CORETYPE", coretype]],
+        "extras": {**describe_hardware(state, side), **extras},
+    }
+
+
+def describe_hardware(state, side):
+    """Return the extras that both partitions have."""
+    partition = getattr(state.partitions, side)
+    extras = {
+        "nodes": len(partition.nodes),
+        "memory_mib": partition.memory_mib,
+        "llc_bytes": state.host.llc_bytes,
+        "scale": "small",
+        "own_scheduler": True,
+        # A session holds both sides at once and runs one case at a time: it needs no licence.
+        "session_access": [f"--partition={side}"],
+        "nodes_of_hosts": {host.name: list(getattr(host, side)) for host in state.hosts},
+    }
+    if state.hypervisor.accelerator == "tcg":
+        # One start a run: repetitions on emulated processors would last half a minute.
+        extras["run_seconds"] = 0
+    if partition.rdma:
+        # VMs that wait for a CPU lose packets.  With -u 12 they are sent again after 17 ms instead of 67.
+        extras["rdma_options"] = ["-d", partition.rdma, "-u", "12"]
+    return extras
+
+
+def hypervisor_class(state):
+    """Return the name of the class whose budgets hold."""
+    if has_emulated_hosts(state):
+        return "kvm-on-emulated-hosts"
+    return "emulated" if state.hypervisor.accelerator == "tcg" else "kvm"
+
+
+def has_emulated_hosts(state):
+    """Return whether the hosts of the VMs are emulated machines, and the VMs guests of their KVM."""
+    return any(host.emulator for host in state.hosts)
+
+
+def describe_hypervisor(state):
+    """Return the build of the hypervisor, and the settings that belong to it."""
+    qemu = state.hypervisor
+    parameters = {parameter for host in state.hosts for parameter in host.kvm.items()}
+    names = KVM_PARAMETERS | set(state.options.kvm)
+    emulators = {host.emulator for host in state.hosts if host.emulator}
+    return {
+        "vendor": qemu.vendor,
+        "build": qemu.build,
+        "accelerator": qemu.accelerator,
+        "machine": qemu.machine,
+        "details": {
+            "sha256": qemu.sha256,
+            "arguments": list(qemu.arguments),
+            "adapter": qemu.adapter,
+            "kvm": sorted(f"{name}={value}" for name, value in parameters if name.partition(".")[2] in names),
+            "hosts_emulated_by": sorted(
+                f"QEMU {qemu.build}, sha256 {qemu.sha256[:12]}" for qemu in emulators
+            ),
         },
     }
 
 
-def emulators(state):
-    """Return the build of each QEMU that emulates hosts, with the begin of its checksum."""
-    builds = [host["emulator"] for host in state["hosts"] if host["emulator"]]
-    return sorted({f"QEMU {qemu['build']}, sha256 {qemu['sha256'][:12]}" for qemu in builds})
-
-
-def numa_nodes(state):
-    """Return how many NUMA nodes a host of VMs has; QEMU makes machines of one."""
-    if on_emulated_hosts(state):
-        return 1
-    return len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
-
-
-def host(state):
-    """Return what the host of the VMs says of itself and of each of them (docs/preflight.md)."""
-    machine, guest = state["host"], state["guest"]
+def describe_host(state):
+    """Return the facts of the VMs' host (docs/preflight.md)."""
+    # QEMU emulates machines of one NUMA node.
+    numa_nodes = 1
+    if not has_emulated_hosts(state):
+        numa_nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     return {
         "source": "the cluster's state file",
-        "kernel": guest["kernel"] if on_emulated_hosts(state) else machine["kernel"],
-        "smt": "on" if machine["cpus_per_core"] > 1 else "off",
-        "numa_nodes": numa_nodes(state),
-        "vcpus": guest["vcpus"],
-        "memory_mib": guest["memory_mib"],
-        "cpu_mode": guest["cpu"],
-        "vcpus_pinned": state["options"]["pin"],
+        "kernel": state.guest.kernel if has_emulated_hosts(state) else state.host.kernel,
+        "smt": "on" if state.host.cpus_per_core > 1 else "off",
+        "numa_nodes": numa_nodes,
+        "vcpus": state.guest.vcpus,
+        "memory_mib": state.guest.memory_mib,
+        "cpu_mode": state.guest.cpu,
+        "vcpus_pinned": state.options.pin,
         "memory_pinned": False,
         "other_vms": 0,
     }
 
 
-def running(state):
-    """Return the system while the cluster is up."""
-    qemu = state["hypervisor"]
-    hypervisor = {
-        "vendor": qemu["vendor"],
-        "build": qemu["build"],
-        "accelerator": qemu["accelerator"],
-        "machine": qemu["machine"],
-        "details": {
-            "sha256": qemu["sha256"],
-            "arguments": qemu["arguments"],
-            "adapter": qemu["adapter"],
-            "kvm": kvm_of(state),
-            "hosts_emulated_by": emulators(state),
-        },
-    }
-    virtual = {
-        "hypervisor": hypervisor,
-        "host": host(state),
+def describe_system(state):
+    """Return the system for ReFrame."""
+    qemu = state.hypervisor
+    virtual_extras = {
+        "hypervisor": describe_hypervisor(state),
+        "host": describe_host(state),
         "hypervisor_class": hypervisor_class(state),
-        "guest": state["guest"],
+        "guest": state.guest.model_dump(),
         "recreate_vms": ["vcluster", "boot-vms-anew"],
     }
     return {
         "name": "vcluster",
-        "descr": f"one-machine cluster, {qemu['vendor']} {qemu['build']} ({qemu['accelerator']})",
+        "descr": f"one-machine cluster, {qemu.vendor} {qemu.build} ({qemu.accelerator})",
         "hostnames": ["$^"],
-        "prefix": f"{state['shared']}/reframe",
+        "prefix": f"{state.shared}/reframe",
         "modules_system": "nomod",
-        "partitions": [partition(state, "native"), partition(state, "virtual", **virtual)],
+        "partitions": [
+            describe_partition(state, "native", {}),
+            describe_partition(state, "virtual", virtual_extras),
+        ],
     }
 
 
-STATE_NOW = read_state()
-# None: not a system at the moment, and the reason.
-system = running(STATE_NOW) if STATE_NOW else "the one-machine cluster is not up: run `vcluster up`"
+STATE = read_state()
+# A text instead of a system is the reason for which there is none at the moment.
+system = describe_system(STATE) if STATE else "the one-machine cluster is not up: run `vcluster up`"
