@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_under_test import Cluster
+from cluster_under_test import VCLUSTER, Cluster
 
 from vcluster import requirements
 
 
 @pytest.fixture(scope="session")
 def guest_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lacking = requirements.list_missing()
-    if lacking:
-        pytest.skip(f"missing: {', '.join(requirement.name for requirement in lacking)}")
+    missing = requirements.list_missing()
+    if missing:
+        pytest.skip(f"missing: {', '.join(requirement.name for requirement in missing)}")
     if os.environ.get("VCLUSTER_KERNEL"):
         return Path(os.environ["VCLUSTER_KERNEL"])
     folder = tmp_path_factory.getbasetemp().parent / "vcluster-kernel"
-    command = [sys.executable, "-c", "from vcluster.cli import app; app()", "kernel", "--to", str(folder)]
+    command = [*VCLUSTER, "kernel", "--to", str(folder)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     if result.returncode != 0:
         pytest.skip(f"no guest kernel: {result.stderr.strip()}")
@@ -31,11 +30,10 @@ def guest_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fresh(guest_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster's state directory; whoever needs the cluster up takes ``cluster``."""
-    made = Cluster(tmp_path_factory.mktemp("cluster") / "state")
-    made.environment["VCLUSTER_KERNEL"] = str(guest_kernel)
-    yield made
-    made.vcluster("down")
+    """A cluster's state directory; tests that need the cluster up take ``cluster``."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster") / "state", guest_kernel)
+    yield cluster
+    cluster.vcluster("down")
 
 
 @pytest.fixture

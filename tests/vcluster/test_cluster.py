@@ -6,53 +6,12 @@ import json
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_under_test import Cluster
+from cluster_under_test import LICENCE, Cluster, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-LICENCE = ("-L", "host:1")
-
-
-def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.2)
-
-
-def submit(cluster: Cluster, partition: str, script: str, *more: str) -> str:
-    path = cluster.directory.shared / f"job-{time.monotonic_ns()}.sh"
-    path.write_text(f"#!/bin/bash\n{script}\n")
-    result = cluster.slurm("sbatch", "--parsable", "-p", partition, *LICENCE, *more, str(path))
-    assert result.returncode == 0, result.stderr
-    return result.stdout.strip()
-
-
-def job(cluster: Cluster, number: str) -> dict[str, str]:
-    text = cluster.slurm("scontrol", "--oneliner", "show", "job", number).stdout
-    return dict(part.split("=", 1) for part in text.split() if "=" in part)
-
-
-def finished(cluster: Cluster, number: str) -> dict[str, str]:
-    eventually(lambda: job(cluster, number)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 120)
-    return job(cluster, number)
-
-
-def qemu_of(cluster: Cluster, name: str) -> int:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            mark = f"{cluster.directory.logs}/{name}.console".encode()
-            if f"{name},debug-threads=on".encode() in line and any(mark in part for part in line):
-                return int(entry.name)
-    raise AssertionError(f"no QEMU of {name}")
 
 
 def test_all_nodes_are_idle(cluster: Cluster) -> None:
@@ -137,12 +96,12 @@ def test_tasks_have_cpus_of_their_own(cluster: Cluster) -> None:
 def test_vcpus_stay_on_their_cpus(cluster: Cluster) -> None:
     owned = cluster.state().partitions.virtual.host_cpus
     for name, cpus in owned.items():
-        found = {}
-        for task in Path(f"/proc/{qemu_of(cluster, name)}/task").iterdir():
+        bound = {}
+        for task in Path(f"/proc/{cluster.find_qemu(f'{name}.console')}/task").iterdir():
             match = re.match(r"CPU (\d+)/", (task / "comm").read_text())
             if match:
-                found[int(match[1])] = os.sched_getaffinity(int(task.name))
-        assert found == {k: {cpu} for k, cpu in enumerate(cpus)}
+                bound[int(match[1])] = os.sched_getaffinity(int(task.name))
+        assert bound == {k: {cpu} for k, cpu in enumerate(cpus)}
 
 
 def test_one_side_at_a_time_in_the_order_of_submission(cluster: Cluster) -> None:
@@ -150,9 +109,9 @@ def test_one_side_at_a_time_in_the_order_of_submission(cluster: Cluster) -> None
     log.unlink(missing_ok=True)
     sides = ["native", "virtual", "native", "virtual", "virtual", "native"]
     script = f'echo "begin $SLURM_JOB_ID" >> {log}; sleep 0.5; echo "end $SLURM_JOB_ID" >> {log}'
-    numbers = [submit(cluster, side, script, "-o", "/dev/null") for side in sides]
+    numbers = [cluster.submit(side, script, "-o", "/dev/null") for side in sides]
     for number in numbers:
-        assert finished(cluster, number)["JobState"] == "COMPLETED"
+        assert cluster.finished(number)["JobState"] == "COMPLETED"
     expected = [f"{what} {number}" for number in numbers for what in ("begin", "end")]
     assert log.read_text().splitlines() == expected
 
@@ -174,8 +133,8 @@ def test_forwarders_keep_directory_input_environment_and_exit_code(cluster: Clus
 def test_a_job_may_call_the_forwarders(cluster: Cluster) -> None:
     for side in ("native", "virtual"):
         out = cluster.directory.shared / f"inner-{side}"
-        number = submit(cluster, side, f"PATH={cluster.directory.bin}:$PATH srun hostname", "-o", str(out))
-        assert finished(cluster, number)["ExitCode"] == "0:0", out.read_text()
+        number = cluster.submit(side, f"PATH={cluster.directory.bin}:$PATH srun hostname", "-o", str(out))
+        assert cluster.finished(number)["ExitCode"] == "0:0", out.read_text()
         assert out.read_text().startswith({"native": "native", "virtual": "vm"}[side])
 
 
@@ -194,10 +153,10 @@ def test_exec(cluster: Cluster) -> None:
 
 
 def test_sacct_tells_the_truth(cluster: Cluster) -> None:
-    good = submit(cluster, "native", "true", "-o", "/dev/null")
-    bad = submit(cluster, "native", "exit 134", "-o", "/dev/null")
+    good = cluster.submit("native", "true", "-o", "/dev/null")
+    bad = cluster.submit("native", "exit 134", "-o", "/dev/null")
     for number in (good, bad):
-        finished(cluster, number)
+        cluster.finished(number)
     query = ("-S", "2026-01-01", "-P", "-j", f"{good},{bad}", "-o", "jobid,state,exitcode,end,nodelist")
     lines = cluster.slurm("sacct", *query).stdout.splitlines()
     assert lines[0] == "JobID|State|ExitCode|End|NodeList"

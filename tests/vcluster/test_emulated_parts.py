@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from cluster_under_test import make_options
 from typer.testing import CliRunner
 
 from vcluster import emulated, fetch, nodefiles, preparation, qemu, topology
@@ -14,14 +15,12 @@ from vcluster.cli import app
 from vcluster.directory import StateDirectory
 from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel
-from vcluster.options import Hosts, Options, parse_hosts, parse_kvm
+from vcluster.options import Hosts, parse_hosts, parse_kvm
 from vcluster.state import QemuBuild
 
 KERNEL = GuestKernel("6.1", Path("/k"), Path("/base"))
-
-
-def options(**more: object) -> Options:
-    return Options.model_validate({"qemu": "/q", "shared": "/s", "vcpus": 1, **more})
+FILES = nodefiles.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
+BUILD = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_parameters_of_kvm_go_to_the_module_that_has_them(monkeypatch: pytest.Mo
 def test_a_host_has_memory_for_its_node_its_vm_and_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulated, "list_missing_modules", lambda *_: [])
     monkeypatch.setattr(emulated, "_list_parameters", lambda *_: [])
-    chosen = options(memory_mib=1024)
+    chosen = make_options(vcpus=1, memory_mib=1024)
     assert emulated.host_memory_mib(chosen) == 2560
     monkeypatch.setattr(emulated, "read_memory_mib", {"MemAvailable": 5120}.__getitem__)
     emulated.check_host(KERNEL, chosen)
@@ -89,7 +88,7 @@ def test_a_host_has_memory_for_its_node_its_vm_and_itself(monkeypatch: pytest.Mo
 def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulated, "_list_parameters", lambda *_: ["npt"])
     vm = topology.make_nodes("virtual", 1, 1, [0])[0]
-    chosen = options(kvm={"npt": "0"}, pin=False)
+    chosen = make_options(vcpus=1, kvm={"npt": "0"}, pin=False)
     entries = emulated.make_entries(vm, ["/q", "-append", "a b"], KERNEL, chosen, Path("/logs"))
     texts = {entry.path: entry.content.decode() for entry in entries}
     assert texts["node/vm"] == "exec /q -append 'a b'\n"
@@ -108,7 +107,7 @@ def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyP
     vm = qemu.Machine(
         Path("/q"), "kvm", "pc", "host", 1, 1024, Path("/k"), "e1000", True, emulated.ROOT, {}, "", ("-x",)
     )  # fmt: skip
-    host = emulated.make_machine(vm, Path("/emulator"), options(memory_mib=1024), Path("/logs"))
+    host = emulated.make_machine(vm, Path("/emulator"), make_options(vcpus=1, memory_mib=1024), Path("/logs"))
     node = topology.make_nodes("native", 1, 1, [0])[0]
     line = qemu.command(host, node, initramfs=Path("/i"), console=Path("/c"))
     assert line[0] == "/emulator"
@@ -134,21 +133,21 @@ def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyP
 def test_the_accelerator_follows_the_options_and_the_probe(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
-    files = nodefiles.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
     monkeypatch.setattr(emulated, "find_emulator", lambda _: Path("/emulator"))
-    monkeypatch.setattr(qemu, "identify", lambda _: build)
+    monkeypatch.setattr(qemu, "identify", lambda _: BUILD)
     monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (False, "it hangs"))
 
     def choose(**more: object) -> tuple[str, str, QemuBuild | None]:
-        return preparation.choose_accelerator(StateDirectory(tmp_path), options(**more), build, files)
+        return preparation.choose_accelerator(
+            StateDirectory(tmp_path), make_options(vcpus=1, **more), BUILD, FILES
+        )
 
     with pytest.raises(RequirementError, match="--accel kvm: it hangs"):
         choose(accel="kvm")
     with pytest.raises(OptionError, match="guests of emulated hosts run under KVM"):
         choose(hosts="emulated", accel="tcg")
-    assert choose() == ("kvm", "on emulated hosts: it hangs", build)
-    assert choose(hosts="emulated") == ("kvm", "on emulated hosts: asked for", build)
+    assert choose() == ("kvm", "on emulated hosts: it hangs", BUILD)
+    assert choose(hosts="emulated") == ("kvm", "on emulated hosts: asked for", BUILD)
     assert choose(hosts="here") == ("tcg", "it hangs", None)
     assert choose(accel="tcg") == ("tcg", "asked for", None)
     monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (True, "a guest booted under KVM"))
@@ -160,22 +159,17 @@ def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str | None, model: str
 ) -> None:
     """Without the option a VM panicked within three ping-pongs; with it no VM did in thirty."""
-    build = QemuBuild(build="7.2.22", binary=Path("/q"), sha256="0")
-    files = nodefiles.BootFiles(KERNEL, Path("/image"), Path("/i"), None)
-    monkeypatch.setattr(nodefiles, "make_boot_files", lambda *_: files)
-    monkeypatch.setattr(qemu, "identify", lambda _: build)
+    monkeypatch.setattr(nodefiles, "make_boot_files", lambda *_: FILES)
+    monkeypatch.setattr(qemu, "identify", lambda _: BUILD)
     monkeypatch.setattr(qemu, "resolve_machine", lambda *_: "pc")
     monkeypatch.setattr(emulated, "check_host", lambda *_: None)
-    for emulator, cpu in ((build, f"{model},kvm-pv-eoi=off"), (None, model)):
+    for emulator, cpu in ((BUILD, f"{model},kvm-pv-eoi=off"), (None, model)):
         choice = ("kvm", "asked for", emulator)
         monkeypatch.setattr(preparation, "choose_accelerator", lambda *_, choice=choice: choice)
-        guests = preparation.choose_guests(StateDirectory(tmp_path), options(cpu=asked), print)
+        guests = preparation.choose_guests(StateDirectory(tmp_path), make_options(vcpus=1, cpu=asked), print)
         assert guests.machine.cpu == cpu
-
-
-def test_an_idle_vm_has_no_ticks_and_its_host_always_has() -> None:
-    assert "nohz" not in emulated.VM_KERNEL_OPTIONS
-    assert "nohz=off" in emulated.KERNEL_OPTIONS
+        # An idle VM has no ticks.
+        assert "nohz" not in guests.machine.kernel_options
 
 
 def answers(logs: Path, said: bytes) -> threading.Thread:

@@ -6,13 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from cluster_under_test import Cluster
-from test_cluster import LICENCE, eventually, finished, job, qemu_of, submit
+from cluster_under_test import LICENCE, Cluster, eventually
 
 from vcluster import cluster as cluster_module
 from vcluster import kernel, qemu, requirements
@@ -29,29 +27,29 @@ def interfaces() -> list[str]:
 
 
 def test_dead_vm_is_down_with_a_reason_and_its_job_ends(cluster: Cluster) -> None:
-    number = submit(cluster, "virtual", "sleep 600", "-w", "vm2", "-o", "/dev/null")
-    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING")
-    os.kill(qemu_of(cluster, "vm2"), signal.SIGKILL)
+    number = cluster.submit("virtual", "sleep 600", "-w", "vm2", "-o", "/dev/null")
+    cluster.wait_for_job(number, "RUNNING")
+    os.kill(cluster.find_qemu("vm2.console"), signal.SIGKILL)
     eventually(lambda: cluster.vcluster("status").returncode == 5, 20)
     status = cluster.vcluster("status")
     assert "VM vm2 died (signal 9)" in status.stderr
-    assert finished(cluster, number)["JobState"] == "NODE_FAIL"
+    assert cluster.finished(number)["JobState"] == "NODE_FAIL"
     other = cluster.slurm("srun", "-p", "virtual", "-w", "vm1", *LICENCE, "hostname")
     assert other.stdout == "vm1\n"
     again = cluster.vcluster("up", "--hosts", "here")
     assert again.returncode == 0, again.stderr
     assert "damaged" in again.stdout
-    assert cluster.vcluster("status").returncode == 0
+    assert cluster.is_healthy()
 
 
 def test_controller_that_dies_comes_back_with_its_jobs(cluster: Cluster) -> None:
-    number = submit(cluster, "native", "sleep 8; exit 3", "-o", "/dev/null")
-    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING")
+    number = cluster.submit("native", "sleep 8; exit 3", "-o", "/dev/null")
+    cluster.wait_for_job(number, "RUNNING")
     time.sleep(1)
     cluster.vcluster("exec", "sh", "-c", "kill -9 $(cat /run/slurmctld.pid)")
-    eventually(lambda: job(cluster, number).get("JobState"))
-    assert finished(cluster, number)["ExitCode"] == "3:0"
-    assert cluster.vcluster("status").returncode == 0
+    eventually(lambda: cluster.job(number).get("JobState"))
+    assert cluster.finished(number)["ExitCode"] == "3:0"
+    assert cluster.is_healthy()
 
 
 def test_down_leaves_nothing(fresh: Cluster) -> None:
@@ -93,16 +91,13 @@ def test_up_after_a_crash(fresh: Cluster, victim: str) -> None:
     assert fresh.vcluster("status").returncode == 1
     assert fresh.slurm("sinfo").returncode == 1
     fresh.up()
-    assert fresh.vcluster("status").returncode == 0
+    assert fresh.is_healthy()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_up_that_is_interrupted(fresh: Cluster, number: int) -> None:
     fresh.vcluster("down")
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from vcluster.cli import app; app()", "up", "--hosts", "here"],
-        env=fresh.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = fresh.begin_up()
     assert process.stdout is not None
     for line in process.stdout:
         if "VMs started" in line:
@@ -127,41 +122,36 @@ def test_guest_that_cannot_start_is_reported(fresh: Cluster) -> None:
 def test_a_vm_whose_emulator_crashes_as_it_boots_is_started_again_once(fresh: Cluster) -> None:
     for crashes in (1, 2):
         fresh.vcluster("down")
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from vcluster.cli import app; app()", "up", "--hosts", "here"],
-            env=fresh.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+        process = fresh.begin_up()
         assert process.stdout is not None
         said = ""
         for line in process.stdout:
             said += line
             if "VMs started" in line or (crashes == 2 and "started again, once" in line):
-                os.kill(qemu_of(fresh, "vm1"), signal.SIGSEGV)
+                os.kill(fresh.find_qemu("vm1.console"), signal.SIGSEGV)
         assert process.stderr is not None
         error = process.stderr.read()
         assert said.count("VM vm1 died (signal 11) while it booted: started again, once") == 1
         if crashes == 1:
             assert process.wait(30) == 0, error
-            assert fresh.vcluster("status").returncode == 0
+            assert fresh.is_healthy()
         else:
             assert process.wait(30) == 5
             assert "the cluster did not start: VM vm1 died (signal 11)" in error
 
 
 def test_two_clusters_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
-    other = Cluster(tmp_path / "state")
-    other.environment["VCLUSTER_KERNEL"] = cluster.environment["VCLUSTER_KERNEL"]
+    other = Cluster(tmp_path / "state", Path(cluster.environment["VCLUSTER_KERNEL"]))
     try:
         result = other.vcluster("up", "--accel", "tcg", "--vms", "1", "--vcpus", "1")
         assert result.returncode == 0, result.stderr
         names = other.slurm("sinfo", "--noheader", "--Node", "--format=%N").stdout.split()
         assert names == ["native1", "vm1"]
-        assert cluster.vcluster("status").returncode == 0
+        assert cluster.is_healthy()
     finally:
         other.vcluster("down")
     assert other.leftovers() == []
-    assert cluster.vcluster("status").returncode == 0
+    assert cluster.is_healthy()
 
 
 def one_vm(directory: StateDirectory, guest_kernel: Path) -> Options:

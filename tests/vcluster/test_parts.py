@@ -8,28 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster_under_test import make_options
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from vcluster import (
-    cli,
-    cluster,
-    directory,
-    host,
-    kernel,
-    network,
-    nodefiles,
-    requirements,
-    slurm_conf,
-    topology,
-)
+from vcluster import cli, cluster, host, network, nodefiles, requirements, slurm_conf, topology
+from vcluster.directory import StateDirectory
 from vcluster.errors import OptionError, RequirementError
-from vcluster.options import Options, parse_memory
+from vcluster.kernel import GuestKernel
+from vcluster.options import parse_memory
 from vcluster.processes import Process, list_children
-
-
-def options(**changes: object) -> Options:
-    return Options.model_validate({"qemu": "/usr/bin/qemu", "shared": "/srv/shared", **changes})
+from vcluster.topology import make_nodes
 
 
 @pytest.mark.parametrize(("text", "mib"), [("2G", 2048), ("1536M", 1536), ("900", 900), ("1GiB", 1024)])
@@ -43,35 +32,32 @@ def test_no_memory(text: str) -> None:
         parse_memory(text)
 
 
-def test_options_bounds() -> None:
+def test_options_have_bounds_and_name_their_differences() -> None:
     with pytest.raises(ValidationError):
-        options(vms=0)
-
-
-def test_differences_name_both_values() -> None:
-    assert options().differences(options()) == []
-    assert options(vms=2).differences(options(vms=3)) == ["vms 2, asked for 3"]
-    assert options().differences(options(qemu_args=["-x", "y"])) == ["qemu-args none, asked for -x y"]
+        make_options(vms=0)
+    options = make_options()
+    assert options.differences(make_options()) == []
+    assert options.differences(make_options(vms=3)) == ["vms 2, asked for 3"]
+    assert options.differences(make_options(qemu_args=["-x", "y"])) == ["qemu-args none, asked for -x y"]
 
 
 @pytest.mark.parametrize(
-    ("host", "vcpus", "expected"),
+    ("host_cpus", "cpus_per_node", "expected"),
     [
         ([0, 1], 2, [(0, 1), (1, 0), (0, 1)]),
         ([0, 1, 2, 3], 2, [(0, 1), (2, 3), (1, 2)]),
         ([0, 1, 2, 3], 1, [(0,), (1,), (2,)]),
         ([4, 6], 1, [(4,), (6,), (6,)]),
         ([0, 1, 2, 3], 3, [(0, 1, 2), (1, 2, 3), (2, 3, 0)]),
+        (None, 2, [(0, 1), (0, 1), (0, 1)]),
     ],
 )
-def test_owned_cpus(host: list[int], vcpus: int, expected: list[tuple[int, ...]]) -> None:
-    assert [topology.choose_cpus(k, vcpus, host) for k in (1, 2, 3)] == expected
-
-
-def test_a_pair_has_the_same_cpus() -> None:
-    native = topology.make_nodes("native", 3, 2, [0, 1, 2, 3])
-    virtual = topology.make_nodes("virtual", 3, 2, [0, 1, 2, 3])
-    assert [node.cpus for node in native] == [node.cpus for node in virtual]
+def test_a_pair_has_the_same_cpus(
+    host_cpus: list[int] | None, cpus_per_node: int, expected: list[tuple[int, ...]]
+) -> None:
+    native = make_nodes("native", 3, cpus_per_node, host_cpus)
+    virtual = make_nodes("virtual", 3, cpus_per_node, host_cpus)
+    assert [node.cpus for node in native] == [node.cpus for node in virtual] == expected
     addresses = {node.address for node in native + virtual} | {node.mac for node in native + virtual}
     assert len(addresses) == 12
 
@@ -88,80 +74,89 @@ def test_last_level_caches_are_counted_once(tmp_path: Path) -> None:
     assert host.measure_last_level_caches(tmp_path / "none") == 0
 
 
-def test_slurm_conf() -> None:
-    native, virtual = (
-        topology.make_nodes("native", 2, 2, [0, 1]),
-        topology.make_nodes("virtual", 2, 2, [0, 1]),
-    )
-    text = slurm_conf.render(options(), native, virtual, Path("/state/spool"), Path("/state/log"))
+def test_this_machine_is_described_as_its_kernel_does() -> None:
+    described = host.describe_host()
+    assert described.cpus == Path("/proc/cpuinfo").read_text(encoding="utf-8").count("processor\t:")
+    assert 0 < host.read_memory_mib("MemAvailable") < described.memory_mib
+    assert host.read_memory_mib("NoSuchKey") == 0
+
+
+def test_slurm_conf_lets_native_nodes_be_as_large_as_several_vms() -> None:
+    options = make_options(vcpus=1, native_cpus=2)
+    native = make_nodes("native", 2, options.cpus_per_native_node, [0, 1])
+    virtual = make_nodes("virtual", 2, options.vcpus, [0, 1])
+    text = slurm_conf.render(options, native, virtual, Path("/state/spool"), Path("/state/log"))
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
     assert values["Licenses"] == slurm_conf.LICENCE
     assert values["StateSaveLocation"] == "/state/spool"
-    assert "PartitionName=native Nodes=native1,native2 Default=YES" in text
-    assert "PartitionName=virtual Nodes=vm1,vm2 MaxTime" in text
-    assert "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=2 RealMemory=1536" in text
+    for line in (
+        "PartitionName=native Nodes=native1,native2 Default=YES",
+        "PartitionName=virtual Nodes=vm1,vm2 MaxTime",
+        "NodeName=native2 NodeAddr=10.77.1.2 CPUs=2 ",
+        "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=1 RealMemory=1536",
+    ):
+        assert line in text
     assert "$" not in text
+    assert make_options(vcpus=3).cpus_per_native_node == 3
 
 
-def test_native_nodes_may_be_as_large_as_several_vms() -> None:
-    chosen = options(vcpus=1, native_cpus=2)
-    native = topology.make_nodes("native", 2, chosen.cpus_per_native_node, [0, 1])
-    virtual = topology.make_nodes("virtual", 2, chosen.vcpus, [0, 1])
-    text = slurm_conf.render(chosen, native, virtual, Path("/state/spool"), Path("/state/log"))
-    assert "NodeName=native2 NodeAddr=10.77.1.2 CPUs=2 " in text
-    assert "NodeName=vm2 NodeAddr=10.77.2.2 CPUs=1 " in text
-    assert [node.cpus for node in virtual] == [(0,), (1,)]
-    assert options(vcpus=3).cpus_per_native_node == 3
-
-
-def test_network_has_no_way_out() -> None:
-    native, virtual = topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
+def test_network_has_no_way_out_and_every_node_a_name() -> None:
+    native, virtual = make_nodes("native", 2, 1, [0, 1]), make_nodes("virtual", 1, 1, [0])
     lines = network.commands(native, virtual)
     assert not [line for line in lines if "route" in line]
     assert "tuntap add dev vm1 mode tap" in lines
-
-
-def test_hosts_names_every_node() -> None:
-    nodes = topology.make_nodes("native", 2, 1, [0, 1])
-    text = topology.render_hosts_file(nodes)
+    text = topology.render_hosts_file(native)
     assert "10.77.0.1 head" in text
     assert "10.77.1.2 native2" in text
-
-
-def test_node_files(tmp_path: Path) -> None:
-    state = directory.StateDirectory(tmp_path / "with blank")
-    nodefiles.write_files(
-        state, options(), topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
-    )
-    key = state.etc / "munge/key"
-    first = key.read_bytes()
-    assert key.stat().st_mode & 0o777 == 0o600
-    assert len(first) == 1024
-    nodefiles.write_files(state, options(), (), ())
-    assert key.read_bytes() != first
-
-
-def test_state_directory_follows_the_environment(tmp_path: Path) -> None:
-    chosen = directory.StateDirectory.default({"VCLUSTER_DIR": str(tmp_path / "x")})
-    assert chosen.root == tmp_path / "x"
-    assert directory.StateDirectory.default({"XDG_STATE_HOME": str(tmp_path)}).root == tmp_path / "vcluster"
 
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
+def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path / "with blank").make()
+    nodefiles.write_files(directory, make_options(), (), ())
+    first_key = (directory.etc / "munge/key").read_bytes()
+    native, virtual = make_nodes("native", 1, 1, [0]), make_nodes("virtual", 1, 1, [0])
+    nodefiles.write_files(directory, make_options(), native, virtual)
+    key = (directory.etc / "munge/key").read_bytes()
+    assert len(key) == 1024
+    assert key != first_key
+    directory.cache.mkdir()
+    base = directory.cache / "initramfs-6.1"
+    base.write_bytes(b"")
+    # As an earlier version left it.
+    (directory.cache / "vm1.initramfs").touch(mode=0o644)
+    kernel = GuestKernel("6.1", tmp_path / "vmlinuz", tmp_path)
+    files = nodefiles.BootFiles(kernel, kernel.image, base, None)
+    packed = nodefiles.pack_initramfs(directory, virtual[0], files, make_options(), [])
+    holders = {path for path in directory.root.rglob("*") if path.is_file() and key in path.read_bytes()}
+    assert holders == {directory.etc / "munge/key", packed}
+    assert {mode(path) for path in holders} == {0o600}
+    cluster.down(directory)
+    assert not [path for path in holders if path.exists()]
+    assert base.exists()
+
+
+def test_state_directory_follows_the_environment(tmp_path: Path) -> None:
+    assert StateDirectory.default({"VCLUSTER_DIR": str(tmp_path / "x")}).root == tmp_path / "x"
+    assert StateDirectory.default({"XDG_STATE_HOME": str(tmp_path)}).root == tmp_path / "vcluster"
+    for path in ("/run/x", "/dev/shm/x"):
+        with pytest.raises(OptionError, match="mounts anew"):
+            StateDirectory.default({"VCLUSTER_DIR": path})
+
+
 @pytest.mark.parametrize("command", ["kernel", "emulator", "path", "up"])
 def test_every_command_that_writes_makes_the_state_directory_for_its_owner_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    root = tmp_path / "state"
-    monkeypatch.setenv("VCLUSTER_DIR", str(root))
+    monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", "/nonexistent")
     # All end early: fetching has no apt, and nothing else is there either.
     monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
     CliRunner().invoke(cli.app, [command])
-    assert mode(root) == 0o700
+    assert mode(tmp_path / "state") == 0o700
 
 
 @pytest.mark.parametrize("name", ["lock", "kernel", "cache", "shared", None])
@@ -169,58 +164,30 @@ def test_an_existing_state_directory_is_closed_to_other_users(tmp_path: Path, na
     tmp_path.chmod(0o755)
     if name:
         (tmp_path / name).mkdir()
-    assert mode(directory.StateDirectory(tmp_path).make().root) == 0o700
+    assert mode(StateDirectory(tmp_path).make().root) == 0o700
 
 
 def test_a_directory_of_something_else_is_not_closed_to_other_users(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(OptionError, match="files that are not vcluster's: choose an empty"):
-        directory.StateDirectory(tmp_path).make()
+        StateDirectory(tmp_path).make()
     assert mode(tmp_path) == 0o755
-
-
-def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tmp_path: Path) -> None:
-    state = directory.StateDirectory(tmp_path / "state").make()
-    native, virtual = topology.make_nodes("native", 1, 1, [0]), topology.make_nodes("virtual", 1, 1, [0])
-    nodefiles.write_files(state, options(), native, virtual)
-    key = (state.etc / "munge/key").read_bytes()
-    guest = kernel.GuestKernel("6.1", tmp_path / "vmlinuz", tmp_path)
-    state.cache.mkdir()
-    base = state.cache / "initramfs-6.1"
-    base.write_bytes(b"")
-    # As an earlier version left it.
-    (state.cache / "vm1.initramfs").touch(mode=0o644)
-    packed = nodefiles.pack_initramfs(
-        state, virtual[0], nodefiles.BootFiles(guest, guest.image, base, None), options(), []
-    )
-    holders = {path for path in state.root.rglob("*") if path.is_file() and key in path.read_bytes()}
-    assert holders == {state.etc / "munge/key", packed}
-    assert {mode(path) for path in holders} == {0o600}
-    cluster.down(state)
-    assert not [path for path in holders if path.exists()]
-    assert base.exists()
-
-
-@pytest.mark.parametrize("path", ["/run/x", "/dev/shm/x"])
-def test_state_directory_must_be_visible(path: str) -> None:
-    with pytest.raises(OptionError, match="mounts anew"):
-        directory.StateDirectory.default({"VCLUSTER_DIR": path})
 
 
 def test_process_identity() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        known = Process.look_up(child.pid)
-        assert known.is_alive()
+        process = Process.look_up(child.pid)
+        assert process.is_alive()
         assert child.pid in list_children(os.getpid())
-        later = known.model_copy(update={"started": known.started + 1})
+        later = process.model_copy(update={"started": process.started + 1})
         assert not later.is_alive()
         assert not later.kill()
-        assert not known.model_copy(update={"boot": "another"}).is_alive()
+        assert not process.model_copy(update={"boot": "another"}).is_alive()
         assert child.poll() is None
-        assert known.kill()
-        assert known.wait(5)
+        assert process.kill()
+        assert process.wait(5)
     finally:
         child.kill()
         child.communicate()

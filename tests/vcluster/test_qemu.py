@@ -55,9 +55,6 @@ def test_identity(tmp_path: Path) -> None:
     build = qemu.identify(fake(tmp_path, ""))
     assert build.build == "9.9.9 (made up)"
     assert len(build.sha256) == 64
-
-
-def test_no_qemu(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no QEMU system emulator"):
         qemu.identify(Path("/bin/echo"))
     with pytest.raises(OptionError, match="failed"):
@@ -72,28 +69,27 @@ def test_machine_alias(tmp_path: Path) -> None:
         qemu.resolve_machine(binary, "pq35")
 
 
-def test_probe_that_boots(tmp_path: Path, device: Path) -> None:
-    assert probe(tmp_path, device, f"echo '{qemu.PROBE_MARK}'\n") == (True, "a guest booted under KVM")
-
-
-def test_probe_that_boots_but_does_not_power_off(tmp_path: Path, device: Path) -> None:
-    assert probe(tmp_path, device, f"echo '{qemu.PROBE_MARK}'\nexec sleep 60\n", seconds=1)[0]
-
-
-def test_probe_that_hangs_and_ignores_everything(tmp_path: Path, device: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "seconds", "works", "reason"),
+    [
+        (f"echo '{qemu.PROBE_MARK}'", 5, True, "a guest booted under KVM"),
+        # It boots, but does not power off.
+        (f"echo '{qemu.PROBE_MARK}'\nexec sleep 60", 1, True, "a guest booted under KVM"),
+        # It hangs and ignores signals.
+        (
+            "trap '' TERM INT HUP\nwhile :; do read -t 1 < /dev/zero; done", 1, False,
+            "KVM opens, but no guest booted under it within 1 s",
+        ),
+        (
+            "echo 'no such thing as KVM' >&2\nexit 1", 5, False,
+            "a guest under KVM ended early: no such thing as KVM",
+        ),
+    ],
+)  # fmt: skip
+def test_probe(tmp_path: Path, device: Path, body: str, seconds: float, works: bool, reason: str) -> None:
     began = time.monotonic()
-    works, reason = probe(
-        tmp_path, device, "trap '' TERM INT HUP\nwhile :; do read -t 1 < /dev/zero; done\n", 1
-    )
-    assert not works
-    assert "no guest booted under it within 1 s" in reason
+    assert probe(tmp_path, device, body + "\n", seconds) == (works, reason)
     assert time.monotonic() - began < 20
-
-
-def test_probe_that_ends_early_says_why(tmp_path: Path, device: Path) -> None:
-    works, reason = probe(tmp_path, device, "echo 'no such thing as KVM' >&2\nexit 1\n")
-    assert not works
-    assert "no such thing as KVM" in reason
 
 
 def test_probe_is_kept_for_the_same_binary_only(tmp_path: Path, device: Path) -> None:
@@ -103,11 +99,11 @@ def test_probe_is_kept_for_the_same_binary_only(tmp_path: Path, device: Path) ->
     assert (tmp_path / "runs").read_text() == "x\n"
     assert not probe(tmp_path, device, "exit 1 # another binary\n")[0]
     assert len(list((tmp_path / "cache").iterdir())) == 2
-    for kept in (tmp_path / "cache").iterdir():
-        assert set(json.loads(kept.read_text())) == {"works", "reason", "boot"}
+    for file in (tmp_path / "cache").iterdir():
+        assert set(json.loads(file.read_text())) == {"works", "reason", "boot"}
 
 
-def test_that_kvm_did_not_work_is_asked_again_after_a_boot_and_for_whoever_asks_for_kvm(
+def test_a_failed_probe_is_repeated_after_a_boot_and_if_kvm_is_asked_for(
     tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that did not boot in time on a busy machine was taken for a KVM that never works."""
@@ -153,8 +149,8 @@ def test_command() -> None:
 def test_a_qemu_that_was_only_unpacked_is_told_where_its_firmware_is(tmp_path: Path) -> None:
     for folder in ("bin", "share/qemu", "share/seabios"):
         (tmp_path / folder).mkdir(parents=True)
-    found = qemu.firmware_options(tmp_path / "bin/qemu-system-x86_64")
-    assert found == ["-L", str(tmp_path / "share/qemu"), "-L", str(tmp_path / "share/seabios")]
+    options = qemu.firmware_options(tmp_path / "bin/qemu-system-x86_64")
+    assert options == ["-L", str(tmp_path / "share/qemu"), "-L", str(tmp_path / "share/seabios")]
     assert qemu.firmware_options(Path("/usr/bin/qemu-system-x86_64")) == []
 
 

@@ -48,11 +48,6 @@ def test_round_trip(state: st.State, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["state.json"]
 
 
-def test_missing(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="no cluster was started"):
-        st.load_state(tmp_path / "state.json")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -63,7 +58,9 @@ def test_missing(tmp_path: Path) -> None:
         ({"guest": {"kernel": "6.1"}}, r"guest\.vcpus"),
     ],
 )
-def test_wrong(state: st.State, tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_a_wrong_state_names_file_and_key(
+    state: st.State, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps(state.model_dump(mode="json", by_alias=True) | change))
     with pytest.raises(StateError, match=message) as caught:
@@ -71,11 +68,12 @@ def test_wrong(state: st.State, tmp_path: Path, change: dict[str, object], messa
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"x"'])
-def test_no_object(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '"x"'])
+def test_no_state(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "state.json"
-    path.write_text(text)
-    with pytest.raises(StateError):
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(StateError, match="no cluster was started" if text is None else str(path)):
         st.load_state(path)
 
 
