@@ -98,7 +98,7 @@ def _list_parameters(kernel: GuestKernel, module: str) -> list[str]:
 
 def find_emulator(folder: Path) -> Path:
     """Return the QEMU in the folder of its unpacked packages; raise `RequirementError` if it does not run."""
-    binary = folder / EMULATOR
+    binary = folder.resolve() / EMULATOR
     if not binary.exists():
         raise RequirementError(
             f"no QEMU that emulates hosts in {folder}: run `vcluster emulator` to fetch one (nothing is "

@@ -95,8 +95,10 @@ def test_vms_are_booted_anew_and_their_host_is_not(hosts: Cluster) -> None:
 
 
 def test_a_guest_that_hangs_ends_its_job_at_the_time_limit_and_goes_on(hosts: Cluster) -> None:
-    number = hosts.submit("virtual", "sleep 600", "-t", "1")
-    hosts.wait_for_job(number, "RUNNING")
+    mark = hosts.directory.shared / "begun"
+    number = hosts.submit("virtual", f"touch {mark}; sleep 600", "-t", "1")
+    # Slurm calls the job running before its script has begun.
+    eventually(mark.exists)
     on_host(hosts, "kill -STOP $(cat /run/vcluster/vm.pid)")
     # Slurm ends the job, and waits for the node to say that it has.
     eventually(lambda: hosts.job(number)["JobState"] != "RUNNING", 200)
