@@ -19,16 +19,9 @@ ContentT = TypeVar("ContentT")
 
 
 def read_with(parse: Callable[[str], ContentT], file: Path) -> ContentT:
-    """Return what `parse` makes of a file that a person named.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, is too large, or `parse` refuses its text.
-    """
+    """Return what `parse` makes of a file that a person named; raise `UsageError` if it cannot be used."""
     try:
-        text = reading.read_bytes(file, pipes=True).decode("utf-8", errors="replace")
-        return parse(text)
+        return parse(reading.read_bytes(file, pipes=True).decode("utf-8", errors="replace"))
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
     except (UsageError, ValueError) as error:

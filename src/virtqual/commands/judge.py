@@ -1,4 +1,4 @@
-"""`virtqual judge`: pairs that another harness measured, judged by the code that judges sessions."""
+"""`virtqual judge`: pairs of any harness, judged by the code that judges sessions."""
 
 from __future__ import annotations
 
@@ -53,46 +53,33 @@ def command(
     Exit code: of the worst session, 4 refused, 1 over budget,
     3 undecided, else 0; 2 usage.
     """
-    allowed = _allowed(hypervisor_class, budget, margin)
-    if against == "":
-        raise UsageError("--against names no session; leave it out to compare with none")
-    file = Path("/dev/stdin") if str(file) == "-" else file
-    names, answers = _judged(file, allowed, against or "")
-    (_print_lines if as_json else _print_tables)(names, answers)
-    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
-
-
-def _judged(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
-    """Return the names of the sessions of a file, and what is said of each."""
-    name = allowed.hypervisor_class
-    # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
-    gc.disable()
-    with _progress() as say:
-        say(f"reading {file}")
-        measured = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
-        cases = cases_of_file(str(file), measured, allowed, against)
-        say(f"judging {sum(map(len, cases)):,} series")
-        chosen = allowed.references.hypervisor_class(name) if name else None
-        try:
-            return list(measured), judge_sessions(cases, hypervisor_class=chosen)
-        except BudgetError as error:
-            raise UsageError(f"{file}: {error}") from error
-        finally:
-            gc.enable()
-
-
-def _allowed(hypervisor_class: str, budget: float | None, margin: float | None) -> Allowed:
-    """Return what is allowed, by options that are checked."""
     if (budget is None) != (margin is None):
         raise UsageError("--budget and --margin belong together, such as --budget 1.05 --margin 0.03")
     if budget is not None and not 1 <= budget < 2:
         raise UsageError(f"--budget {budget:g} lies outside 1 to 2: 1.05 allows a time 1.05x, a rate 0.95x")
     if margin is not None and not 0 < margin < 1:
         raise UsageError(f"--margin {margin:g} lies outside 0 to 1: 0.03 is 3 % above the budget")
+    if against == "":
+        raise UsageError("--against names no session; leave it out to compare with none")
     references = project_references()
-    if hypervisor_class:
-        references.hypervisor_class(hypervisor_class)
-    return Allowed(references, hypervisor_class, budget, margin)
+    chosen = references.hypervisor_class(hypervisor_class) if hypervisor_class else None
+    file = Path("/dev/stdin") if str(file) == "-" else file
+    # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
+    gc.disable()
+    with _progress() as say:
+        say(f"reading {file}")
+        series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+        allowed = Allowed(references, hypervisor_class, budget, margin)
+        cases = cases_of_file(str(file), series, allowed, against or "")
+        say(f"judging {sum(map(len, cases)):,} series")
+        try:
+            answers = judge_sessions(cases, hypervisor_class=chosen)
+        except BudgetError as error:
+            raise UsageError(f"{file}: {error}") from error
+        finally:
+            gc.enable()
+    (_print_lines if as_json else _print_tables)(list(series), answers)
+    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
 
 
 @contextmanager

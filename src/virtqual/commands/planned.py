@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.table import Table
 from rich.text import Text
 
@@ -11,13 +13,7 @@ from virtqual.session.session import Request
 
 
 def show(request: Request) -> None:
-    """Print what a session would run.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        As of `virtqual.qualify.forecast.forecast`.
-    """
+    """Print what a session would run."""
     console, planned = verbatim(), forecast(request)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("case", overflow="fold")
@@ -35,27 +31,24 @@ def show(request: Request) -> None:
         console.print(Text(f"  {line}", style="dim"))
 
 
-def _costs(planned: Forecast) -> list[str]:
-    """Return sentences about all cases: runs, jobs, time and nodes."""
-    runs = sum(case.runs for case in planned.cases)
-    jobs = "2 jobs, held for the whole session" if planned.held_nodes else f"{runs} jobs, one a run"
-    lines = [f"{len(planned.cases)} cases, {runs} runs in the first round with its warm-ups: {jobs}."]
-    if planned.rotated > 1:
-        lines.append(
-            f"Checks of one node go over {planned.rotated} nodes a side, all of them at work at once."
-        )
-    if planned.least is None or planned.most is None or planned.node_seconds is None:
-        lines.append("How long it takes is not known: none of these cases was ever run here.")
-        return [*lines, "`virtqual sweep` runs the short ones in minutes, on all nodes at once."]
+def _costs(planned: Forecast) -> Iterator[str]:
+    """Yield sentences about all cases: runs, jobs, time and nodes."""
+    jobs = "2 jobs, held for the whole session" if planned.held_nodes else f"{planned.runs} jobs, one a run"
+    yield f"{len(planned.cases)} cases, {planned.runs} runs in the first round with its warm-ups: {jobs}."
+    if planned.places > 1:
+        yield f"Checks of one node go over {planned.places} nodes a side, all of them at work at once."
+    if planned.first_round_s is None or planned.all_rounds_s is None:
+        yield "How long it takes is not known: none of these cases was ever run here."
+        yield "`virtqual sweep` runs the short ones in minutes, on all nodes at once."
+        return
     waits = "" if planned.held_nodes else ", and what the jobs wait in the queue"
-    least, most, cost = _minutes(planned.least), _minutes(planned.most), f"{planned.node_seconds / 3600:.2g}"
-    lines.append(
-        f"About {least} if every metric is decided by the first round, {most} if none is before the "
-        f"last{waits}; the first round costs {cost} node-hours."
+    yield (
+        f"About {_minutes(planned.first_round_s)} if every metric is decided by the first round, "
+        f"{_minutes(planned.all_rounds_s)} if none is before the last{waits}; "
+        f"the first round costs {planned.node_seconds / 3600:.2g} node-hours."
     )
     if unknown := sum(None in case.seconds for case in planned.cases):
-        lines.append(f"{unknown} of the cases were never run here: their time comes on top.")
-    return lines
+        yield f"{unknown} of the cases were never run here: their time comes on top."
 
 
 def _minutes(seconds: float) -> str:

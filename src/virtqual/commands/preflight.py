@@ -16,18 +16,22 @@ from virtqual.files import records
 from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
-from virtqual.preflight.finding import Finding
+from virtqual.preflight.finding import Finding, refusals
 from virtqual.references import project_references
 from virtqual.report import preflight as report
 from virtqual.report.console import verbatim
 from virtqual.session import judge, store
-from virtqual.site import probe as partitions
+from virtqual.site.configuration import load_system
+from virtqual.site.probe import probe_node
 
 
 def command(
-    what: Annotated[
+    compared: Annotated[
         list[str] | None,
-        typer.Argument(help="two identity files, native and virtual; or a session (id, path or 'last')"),
+        typer.Argument(
+            metavar="[FILE FILE | SESSION]",
+            help="two identity files, native and virtual; or a session (id, path or 'last')",
+        ),
     ] = None,
     system: Annotated[str, typer.Option(help="examine a node of each partition of this system, now")] = "",
     hypervisor_class: Annotated[
@@ -40,62 +44,65 @@ def command(
     Exit code: 0 comparable, 4 refused, 2 usage, 5 no node of a partition can be
     examined.
     """
-    chosen, findings, canaries = _findings(tuple(what or ()), system, hypervisor_class)
-    refused = any(finding.action == "refuse" for finding in findings)
+    names = compared or []
+    if bool(names) == bool(system) or len(names) > 2:
+        raise UsageError("name two identity files, or one session, or --system")
+    canaries: Sequence[Canary] = ()
+    if len(names) == 1:
+        hypervisor_class, findings, canaries = _examine_session(names[0], hypervisor_class)
+    else:
+        if system:
+            site = load_system(system)
+            hypervisor_class = _check_class(hypervisor_class or site.virtual.hypervisor_class)
+            native, virtual = probe_node(site, "native"), probe_node(site, "virtual")
+        else:
+            hypervisor_class = _check_class(hypervisor_class)
+            native, virtual = map(_load_identity, names)
+        findings = compare(native, virtual, judge.policy(), hypervisor_class)
+    refused = bool(refusals(findings))
     if as_json:
-        plain = {
-            name: [item.model_dump(mode="json") for item in items]
-            for name, items in (("findings", findings), ("canaries", canaries))
+        document = {
+            "class": hypervisor_class,
+            "refused": refused,
+            "findings": [finding.model_dump(mode="json") for finding in findings],
+            "canaries": [canary.model_dump(mode="json") for canary in canaries],
         }
-        typer.echo(json.dumps({"class": chosen, "refused": refused, **plain}, indent=1))
+        typer.echo(json.dumps(document, indent=1))
     else:
         console = verbatim()
         report.show(findings, console)
         report.show_canaries(canaries, console)
         report.explain_claims(findings, canaries, console)
-        console.print(Text(report.conclusion(findings, chosen), style="bold"))
+        console.print(Text(report.conclusion(findings, hypervisor_class), style="bold"))
     if refused:
         raise typer.Exit(RefusedError.exit_code)
 
 
-def _findings(
-    what: tuple[str, ...], system: str, chosen: str
-) -> tuple[str, Sequence[Finding], Sequence[Canary]]:
-    """Return the class, the findings, and for a session its canaries."""
-    if bool(what) == bool(system) or len(what) > 2:
-        raise UsageError("name two identity files, or one session, or --system")
-    if system:
-        from virtqual.site.configuration import load_system
-
-        loaded = load_system(system)
-        chosen = _class(chosen or loaded.virtual.hypervisor_class)
-        native, virtual = (partitions.probe_node(loaded, side) for side in ("native", "virtual"))
-        return chosen, compare(native, virtual, judge.policy(), chosen), ()
-    if len(what) == 1:
-        session = store.load(store.find(what[0], paths.sessions()))
-        chosen = _class(chosen or session.hypervisor_class)
-        if not any(run.identity for run in session.runs):
-            if not session.preflight:
-                raise UsageError(f"session {session.session} does not say what its nodes were")
-            # Refused before anything was measured: what was found then is all there is.
-            return chosen, session.preflight, ()
-        admitted = judge.admitted_of(session, chosen)
-        return chosen, admitted.findings, judge.canaries(admitted.runs)
-    if not chosen:
-        raise UsageError(f"name a class, which says what refuses: {', '.join(project_references().classes)}")
-    native, virtual = (_load(Path(file)) for file in what)
-    return _class(chosen), compare(native, virtual, judge.policy(), chosen), ()
+def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Finding], Sequence[Canary]]:
+    """Return the class, the findings, and the canaries of a session's measurements."""
+    session = store.load(store.find(name, paths.sessions()))
+    hypervisor_class = _check_class(hypervisor_class or session.hypervisor_class)
+    if any(run.identity for run in session.runs):
+        admitted = judge.admitted_of(session, hypervisor_class)
+        return hypervisor_class, admitted.findings, judge.canaries(admitted.runs)
+    if not session.preflight:
+        raise UsageError(f"session {session.session} does not say what its nodes were")
+    # It was refused before anything was measured.
+    return hypervisor_class, session.preflight, ()
 
 
-def _class(name: str) -> str:
+def _check_class(name: str) -> str:
+    references = project_references()
+    if not name:
+        raise UsageError(f"name a class, which says what refuses: {', '.join(references.classes)}")
     try:
-        return project_references().hypervisor_class(name).name
+        return references.hypervisor_class(name).name
     except LookupError as error:
         raise UsageError(str(error)) from None
 
 
-def _load(file: Path) -> Identity:
+def _load_identity(file: str) -> Identity:
     try:
-        return records.load(Identity, file, "identity", pipes=True)
+        return records.load(Identity, Path(file), "identity", pipes=True)
     except UsageError as error:
         raise UsageError(f"{error}; write it by `virtqual identity --json`") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.history.native import FALSE_ALARMS
-from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.history.propose import Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references
@@ -21,53 +20,6 @@ from virtqual.session import store
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.site.configuration import load_system
 from virtqual.site.hosts import shorten
-
-
-def recorded(path: Path, references: References, policy: Policy, *, survey: bool = False) -> Recorded:
-    """Read what references are made of from a stored session: what a verdict would rest on, and no more.
-
-    Parameters
-    ----------
-    path
-        Directory of the session.
-    references, policy
-        By which its runs are admitted.
-    survey
-        Take native runs alone, even if their virtual peers are not admitted.
-
-    Raises
-    ------
-    UsageError
-        If it is no session, has no native run, or nothing of it counts.
-    """
-    session = store.load(path)
-    checks = checks_of(session.runs)
-    native = [run for run in session.runs if run.side == "native"]
-    if not native:
-        raise UsageError(f"{path}: session {session.session} has no native run to make references of.")
-    failures = [failure for failure in session.failures if not survey or failure.side == "native"]
-    failed = [(failure.check, failure.why) for failure in failures]
-    runs = native if survey else session.runs
-    admitted = admit(runs, policy, session.hypervisor_class, failed)
-    series = series_of(admitted.counted_runs, references)
-    left_out = tuple(
-        f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
-        for check, reasons in admitted.refused.items()
-    )
-    if not series:
-        raise UsageError(
-            "; ".join(left_out) or f"{path}: session {session.session} measured nothing natively."
-        )
-    return Recorded(
-        session=session.session,
-        date=session.created[:10],
-        system=session.system,
-        build=session.build,
-        cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
-        stack=native[0].stack_hash,
-        series=tuple(RecordedSeries(checks[name], measured) for name, measured in series.items()),
-        left_out=left_out,
-    )
 
 
 def command(
@@ -99,48 +51,64 @@ def command(
     directory = references or paths.references()
     reviewed = load_references(directory)
     policy = load_policy(directory / "preflight.yaml", reviewed)
-    stored = [store.find(name, paths.sessions()) for name in sessions]
-    records = [recorded(path, reviewed, policy, survey=hosts) for path in stored]
+    directories = [store.find(name, paths.sessions()) for name in sessions]
+    recorded = [_read_session(path, reviewed, policy, survey=hosts) for path in directories]
     if hosts:
-        proposals = propose_hosts(records, directory / "systems", carrying_vms(records[0].system))
+        proposals = propose_hosts(recorded, directory / "systems", _find_vm_hosts(recorded[0].system))
     else:
-        proposals = propose(records, directory / "systems", false_alarms)
-    for note in dict.fromkeys(note for session in records for note in session.left_out):
+        proposals = propose(recorded, directory / "systems", false_alarms)
+    notes = [note for session in recorded for note in session.left_out]
+    notes += [note for proposal in proposals for note in proposal.notes]
+    for note in dict.fromkeys(notes):
         typer.echo(printable(f"# {note}"), err=True)
-    show(proposals, write)
-
-
-def carrying_vms(system: str) -> frozenset[str]:
-    """Return the names of the hosts that carry a system's VMs, by its system file.
-
-    Raises
-    ------
-    UsageError
-        The file does not say it, or there is no such system.
-    """
-    named = frozenset(map(shorten, load_system(system).virtual.nodes_of_hosts))
-    if not named:
-        raise UsageError(
-            f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "
-            "virtual partition (docs/system-file.md, Hosts)"
-        )
-    return named
-
-
-def show(proposals: Sequence[Proposal], write: bool) -> None:
-    """Print the diffs, and write the files if asked to."""
-    for proposal in proposals:
-        for note in proposal.notes:
-            typer.echo(printable(f"# {note}"), err=True)
-        if not proposal.diff:
-            continue
+    changed = [proposal for proposal in proposals if proposal.diff]
+    for proposal in changed:
         typer.echo(printable(proposal.diff), nl=False)
         if write:
             proposal.path.parent.mkdir(parents=True, exist_ok=True)
             write_file(proposal.after, proposal.path)
             typer.echo(f"# written: {proposal.path}", err=True)
-    changed = [proposal for proposal in proposals if proposal.diff]
     if not changed:
         typer.echo("# nothing to change", err=True)
     elif not write:
         typer.echo(f"# {len(changed)} files proposed; --write writes them", err=True)
+
+
+def _read_session(path: Path, references: References, policy: Policy, *, survey: bool) -> Recorded:
+    """Read the runs of a stored session that count; a survey takes native runs alone."""
+    session = store.load(path)
+    checks = checks_of(session.runs)
+    native = [run for run in session.runs if run.side == "native"]
+    if not native:
+        raise UsageError(f"{path}: session {session.session} has no native run to make references of")
+    failures = [failure for failure in session.failures if not survey or failure.side == "native"]
+    failed = [(failure.check, failure.why) for failure in failures]
+    admitted = admit(native if survey else session.runs, policy, session.hypervisor_class, failed)
+    series = series_of(admitted.counted_runs, references)
+    left_out = tuple(
+        f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
+        for check, reasons in admitted.refused.items()
+    )
+    if not series:
+        nothing = f"{path}: session {session.session} measured nothing natively"
+        raise UsageError("; ".join(left_out) or nothing)
+    return Recorded(
+        session=session.session,
+        date=session.created[:10],
+        system=session.system,
+        build=session.build,
+        cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
+        stack=native[0].stack_hash,
+        series=tuple(RecordedSeries(checks[name], measured) for name, measured in series.items()),
+        left_out=left_out,
+    )
+
+
+def _find_vm_hosts(system: str) -> frozenset[str]:
+    """Return the names of the hosts that carry a system's VMs, by its system file."""
+    if names := frozenset(map(shorten, load_system(system).virtual.nodes_of_hosts)):
+        return names
+    raise UsageError(
+        f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "
+        "virtual partition (docs/system-file.md, Hosts)"
+    )

@@ -53,7 +53,9 @@ def speaking() -> Iterator[None]:
         _print_error(f"virtqual: {error}")
         raise typer.Exit(error.exit_code) from None
     except (Exception, SystemExit) as error:
-        if _pipe_closed(error):
+        # rich ends the program if a pipe is closed, other writers do not.
+        cause = error.__context__ if isinstance(error, SystemExit) else error
+        if isinstance(cause, BrokenPipeError):
             # The reader of the output, such as `head`, has enough: nothing is wrong.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED_CODE) from None
@@ -90,31 +92,20 @@ def print_doubts(session: Session, directory: Path) -> None:
 
 
 def write_output(text: str, file: Path) -> None:
-    """Write a file that a person named, whole or not at all.
-
-    Raises
-    ------
-    UsageError
-        It cannot be written there.
-    """
+    """Write a file that a person named, whole or not at all; raise `UsageError` if it cannot be written."""
     try:
         write_file(text, file)
     except OSError as error:
         raise UsageError(f"-o {file}: {error.strerror}") from error
 
 
-def _pipe_closed(error: BaseException) -> bool:
-    """Return whether the output has no reader any more: rich ends the program then, other writers do not."""
-    return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
-
-
-def _describe_unwritable(error: OSError) -> str:
-    """Return what is wrong with the state directory; empty if the error is about something else."""
+def _describe_unwritable(error: OSError) -> str | None:
+    """Return what is wrong with the state directory; None if the error is about something else."""
     state, full = paths.state(), error.errno in (errno.ENOSPC, errno.EDQUOT)
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     of_state = file is not None and (file.is_relative_to(state) or state.is_relative_to(file))
     if not ((of_state and error.errno in _UNWRITABLE) or (file is None and full)):
-        return ""
+        return None
     return (
         f"{file or 'a file'} cannot be written: {error.strerror}. virtqual writes to {state}; "
         "make room there or make it writable, or name another directory by VIRTQUAL_STATE"

@@ -14,7 +14,8 @@ from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import concluded, ended_by
 from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
-from virtqual.qualify.state import Qualification, Screen
+from virtqual.qualify.state import Qualification
+from virtqual.report.terminal import Terminal
 from virtqual.session.judge import judge
 from virtqual.session.session import Request, Round, Session
 from virtqual.site.slurm import cancel_jobs, retry_while_silent
@@ -23,26 +24,19 @@ from virtqual.site.slurm import cancel_jobs, retry_while_silent
 CANCEL_WAIT_OWN_SLURM_S, CANCEL_WAIT_SITE_SLURM_S = 2.0, 20.0
 
 
-def qualify(request: Request, screen: Screen) -> Session:
-    """Run a session from its begin to its end; see `_run`."""
+def qualify(request: Request, screen: Terminal) -> Session:
+    """Run the session of a request to its end, and return it with the exit code of the command."""
     with ExitStack() as lock:
         return _run(prepare(request, screen, lock))
 
 
-def resume(name: str, system: str, screen: Screen) -> Session:
-    """Run a session that has ended too early to its end; its `system` may be empty.  See `_run`."""
+def resume(name: str, system: str, screen: Terminal) -> Session:
+    """Run a session that has ended too early to its end; its `system` may be empty."""
     with ExitStack() as lock:
         return _run(opening.resume(name, system, screen, lock))
 
 
 def _run(job: Qualification) -> Session:
-    """Run a session to its end, and return it with the exit code of the command.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        Before anything was run: the request is wrong, must not be judged, or cannot run.
-    """
     try:
         session = _measure(job)
     except UsageError:
@@ -154,4 +148,4 @@ def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:
     return plan.plan_next_rounds(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
-__all__ = ["Qualification", "Request", "Screen", "check", "qualify", "resume"]
+__all__ = ["Qualification", "Request", "check", "qualify", "resume"]

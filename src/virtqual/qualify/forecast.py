@@ -30,42 +30,34 @@ class PlannedCase:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The runs of a session, with their duration and cost.
-
-    Attributes
-    ----------
-    cases
-        The cases that would run.
-    not_run
-        The checks that cannot run, by reason.
-    least, most
-        Seconds of the first round, after which most metrics are decided, and of all pairs that are allowed;
-        None if no case was ever run.
-    held_nodes
-        Nodes of both sides that are held for the session; 0 if each run is a job.
-    node_seconds
-        Of the first round, as Slurm accounts them.
-    rotated
-        On how many nodes of a side at once checks of one node run.
-    """
+    """The runs of a session, with their duration and cost."""
 
     cases: tuple[PlannedCase, ...]
+    #: The checks that cannot run, by reason.
     not_run: tuple[str, ...]
-    least: float | None
-    most: float | None
+    #: Seconds of the first round, and of all pairs that are allowed; None if no case was ever run.
+    first_round_s: float | None
+    all_rounds_s: float | None
+    #: Nodes of both sides that are held for the session; 0 if each run is a job.
     held_nodes: int
-    node_seconds: float | None
-    rotated: int
+    #: On how many nodes of a side at once checks of one node run.
+    places: int
+
+    @property
+    def runs(self) -> int:
+        """How many runs the first round has."""
+        return sum(case.runs for case in self.cases)
+
+    @property
+    def node_seconds(self) -> float:
+        """The node-seconds of the first round, as Slurm accounts them."""
+        if self.held_nodes:
+            return self.held_nodes * (self.first_round_s or 0)
+        return sum(case.runs / 2 * case.nodes * took for case in self.cases for took in case.seconds if took)
 
 
 def forecast(request: Request) -> Forecast:
-    """Return what `virtqual qualify` would run; only Slurm is asked which nodes there are.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        As of `virtqual.qualify.opening.prepare`.
-    """
+    """Return what `virtqual qualify` would run; only Slurm is asked which nodes there are."""
     opening.check(request)
     looks = plan.look_schedule(request)
     system, stack = load_system(request.system), opening.find_stack(request.stack)
@@ -73,36 +65,26 @@ def forecast(request: Request) -> Forecast:
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
     selected = plan.select_cases(request, entries)
-    runnable = [
-        e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)
-    ]
     rotated = _rotated_nodes(system)
     turns = request.pairs or looks[0]
     seconds = plan.recall_durations(request, request.system).seconds
     durations = plan.Durations(seconds, {entry.case: entry.nodes for entry in entries})
-    cases = tuple(
-        PlannedCase(
-            name=entry.name,
-            nodes=entry.nodes,
-            runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),
-            seconds=(took.get("native"), took.get("virtual")),
-        )
-        for entry in runnable
-        for took in [seconds.get(entry.case, {})]
-    )
+    cases = []
+    for entry in entries:
+        if entry.paired and entry.case in selected and not entry.explain_unfit(features, nodes):
+            # A warm-up takes as long as a turn does.
+            runs = 2 * (turns + 1) * held.count_places(rotated, entry.nodes)
+            took = seconds.get(entry.case, {})
+            case = PlannedCase(entry.name, entry.nodes, runs, (took.get("native"), took.get("virtual")))
+            cases.append(case)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
-    held_nodes = total_nodes if system.native.session_access else 0
-    # A warm-up takes as long as a turn does.
-    least, most = (durations.estimate(count + 1, rotated) for count in (turns, looks[-1]))
-    of_jobs = sum(case.runs / 2 * case.nodes * took for case in cases for took in case.seconds if took)
     return Forecast(
-        cases=cases,
+        cases=tuple(cases),
         not_run=tuple(catalogue.group_missing(catalogue.find_missing(entries, features, nodes))),
-        least=least,
-        most=most,
-        held_nodes=held_nodes,
-        node_seconds=(held_nodes * least if held_nodes else of_jobs) if least else None,
-        rotated=held.count_places(rotated, 1),
+        first_round_s=durations.estimate(turns + 1, rotated),
+        all_rounds_s=durations.estimate(looks[-1] + 1, rotated),
+        held_nodes=total_nodes if system.native.session_access else 0,
+        places=held.count_places(rotated, 1),
     )
 
 

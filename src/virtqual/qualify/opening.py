@@ -24,8 +24,9 @@ from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.between import check_command
 from virtqual.qualify.checking import check_conclusion
 from virtqual.qualify.leftovers import end_leftovers
-from virtqual.qualify.state import Qualification, Screen
+from virtqual.qualify.state import Qualification
 from virtqual.references import project_references
+from virtqual.report.terminal import Terminal
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
@@ -56,14 +57,8 @@ from virtqual.verdict.pairs import SIDES
 GOOD_NAME = "good"
 
 
-def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
-    """Open the session of a request, and show its begin; `held` keeps the lock of the system.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        The request is wrong, must not be judged, or cannot run.
-    """
+def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualification:
+    """Open the session of a request, and show its begin; `held` keeps the lock of the system."""
     looks = plan.look_schedule(request)
     system = ask_hosts(load_system(request.system))
     check_command(system)
@@ -86,14 +81,8 @@ def prepare(request: Request, screen: Screen, held: ExitStack) -> Qualification:
     return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
-def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification:
-    """Take up a session that has ended too early, on the same system (`on`, empty for any) and build.
-
-    Raises
-    ------
-    UsageError, RefusedError, InfrastructureError
-        It is no session that can go on, the system or the stack has changed, or it cannot go on now.
-    """
+def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualification:
+    """Take up a session that has ended too early, on the same system (`on`, empty for any) and build."""
     log, request = _find_resumable(name, on)
     begun = log.session()
     system = ask_hosts(load_system(begun.system))
@@ -120,7 +109,7 @@ def resume(name: str, on: str, screen: Screen, held: ExitStack) -> Qualification
     return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
-def _lock_system(system: System, screen: Screen, held: ExitStack) -> tuple[int, Watch]:
+def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int, Watch]:
     """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
     lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(
@@ -178,13 +167,7 @@ def _find_changes(begun: Session, identity: BothPartitions, stack: StackFacts) -
 
 
 def check(request: Request, resumed: str | None = None) -> None:
-    """Refuse a wrong request, as far as that can be known before the system is up and set up.
-
-    Raises
-    ------
-    UsageError, RefusedError
-        The request is wrong, or must not be judged.
-    """
+    """Refuse a wrong request, as far as that can be known before the system is up and set up."""
     if resumed is not None:
         _find_resumable(resumed, request.system)
         return
@@ -213,16 +196,7 @@ def open_plain_run(
 ) -> tuple[dict[str, Log], Session | None]:
     """Open the sessions of a plain ReFrame run; return their logs by stack, and the earlier session.
 
-    Parameters
-    ----------
-    system, stacks
-        Names.
-    against, hypervisor_class
-        The earlier session, and the class; empty for none, and for the system file's.
-    held
-        Keeps the lock of the system; None if nothing is measured.
-    say
-        Shows notes.
+    `held` keeps the lock of the system; it is None if nothing is measured.
     """
     loaded = load_system(system)
     if held is not None:
@@ -253,7 +227,12 @@ def _open(
     """Make the session's directory and begin its log."""
     now = datetime.datetime.now(datetime.UTC)
     directory = _make_directory(now, system.name)
-    label = _clean_label(request.label) if request else "reframe"
+    label = "reframe"
+    if request:
+        # In an ASCII locale, arguments are bytes in disguise.
+        text = request.label[: 4 * MAX_LABEL_CHARS].encode("utf-8", "surrogateescape")
+        label = printable(" ".join(text.decode("utf-8", "replace").split()), MAX_LABEL_CHARS)
+        request = request.model_copy(update={"label": label})
     head = Head(
         session=directory.name,
         label=label,
@@ -264,7 +243,7 @@ def _open(
         stack=stack,
         against=earlier.session if earlier else None,
         repetitions=repetitions.starts_of(earlier) if earlier else {},
-        request=request and request.model_copy(update={"label": label}),
+        request=request,
         provenance=provenance(),
     )
     log = Log(directory)
@@ -277,13 +256,6 @@ def _stack_facts(stack: Manifest) -> StackFacts:
     programs = [program.model_dump(mode="json", include=facts) for program in stack.programs]
     described = {"name": stack.name, "hash": stack.hash, "programs": programs}
     return TypeAdapter(StackFacts).validate_python(described)
-
-
-def _clean_label(label: str) -> str:
-    """Return a label of bounded length, without control characters."""
-    # In an ASCII locale, arguments are bytes in disguise.
-    text = label[: 4 * MAX_LABEL_CHARS].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return printable(" ".join(text.split()), MAX_LABEL_CHARS)
 
 
 def _make_directory(now: datetime.datetime, system: str) -> Path:
@@ -313,13 +285,13 @@ def _choose_class(name: str, system: System) -> HypervisorClass:
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
             f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
-            f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}: "
-            "what was measured here may not be judged as something else"
+            f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}; "
+            "choose a class for this accelerator"
         )
     if not chosen.fits(stated):
         raise RefusedError(
-            f"the system file states class {stated.name!r}, not {chosen.name!r}, and a class that qualifies "
-            "no build stands for no other: what was measured here may not be judged as something else"
+            f"class {chosen.name!r} does not fit: the system file states class {stated.name!r}, and "
+            "a class that qualifies no build stands for no other"
         )
     if expired := [str(problem) for problem in project_references().expired(datetime.date.today())]:
         raise UsageError("; ".join(expired))

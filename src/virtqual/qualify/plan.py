@@ -26,13 +26,7 @@ REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 
 
 def look_schedule(request: Request) -> tuple[int, ...]:
-    """Return the numbers of pairs after which a decision is tried, up to ``--max-pairs``.
-
-    Raises
-    ------
-    UsageError
-        They are too few to decide, or fewer than ``--pairs``.
-    """
+    """Return the numbers of pairs after which a decision is tried, up to ``--max-pairs``."""
     if request.max_pairs < LOOKS[0]:
         raise UsageError(f"--max-pairs {request.max_pairs}: at least {LOOKS[0]} are needed to decide")
     if request.pairs and request.pairs > request.max_pairs:
@@ -133,15 +127,7 @@ def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> lis
 
 
 class Durations(NamedTuple):
-    """How long runs take.
-
-    Attributes
-    ----------
-    seconds
-        By case and side.
-    nodes
-        How many nodes of a side each case takes.
-    """
+    """How long a run of each case takes on each side, and on how many nodes of a side."""
 
     seconds: Mapping[str, Mapping[Side, float]]
     nodes: Mapping[str, int]
@@ -161,10 +147,11 @@ def estimate_round(job: Qualification, session: Session, checks: Sequence[str], 
     """Return how long a round should take, seconds; None if none of its cases was ever run."""
     durations = durations_of(session)
     seconds = {check: durations[check].medians for check in durations if not checks or check in checks}
-    entries = read_entries(job.log.directory)
-    if not seconds:
-        return recall_durations(job.request, session.system).estimate(turns, job.rotated)
-    return Durations(seconds, _nodes_of_cases(entries)).estimate(turns, job.rotated)
+    if seconds:
+        expected = Durations(seconds, _nodes_of_cases(read_entries(job.log.directory)))
+    else:
+        expected = recall_durations(job.request, session.system)
+    return expected.estimate(turns, job.rotated)
 
 
 def recall_durations(request: Request, system: str) -> Durations:

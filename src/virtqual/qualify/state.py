@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from virtqual.harness.progress import CaseEvent
+from virtqual.report.terminal import Terminal
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
 from virtqual.site import held
@@ -15,64 +13,31 @@ from virtqual.site.nodes import Watch
 from virtqual.site.systems import System
 
 
-class Screen(Protocol):
-    """Shows a session to a person while it runs."""
-
-    def begin(self, head: Head, notes: Sequence[str]) -> None:
-        """Say what will be qualified, how it is judged, and what to know."""
-
-    def note(self, text: str) -> None:
-        """Say something that a person should know at once."""
-
-    def round_begins(self, number: int, what: str, seconds: float | None) -> None:
-        """Say what this round runs and how long that should take (None: nothing is known)."""
-
-    def event(self, event: CaseEvent) -> None:
-        """Show progress."""
-
-    def round_ends(self) -> None:
-        """Close the progress display."""
-
-    def end(self, session: Session, directory: str) -> None:
-        """Show the table, the conclusion and where the results are."""
-
-
 @dataclass
 class Qualification:
-    """One session as it goes on.
-
-    Attributes
-    ----------
-    looks
-        The numbers of pairs after which a decision is tried.
-    lock
-        File descriptor that keeps other sessions away.
-    broken
-        Failures of the infrastructure besides those in the log, in words.
-    node_lost
-        Whether something in `broken` is a lost node.
-    held
-        Job ids of the allocations that the session holds, by partition.
-    rotated
-        The nodes over which runs rotate, by partition; none if they do not.
-    nodes
-        How many nodes of each side the session began with.
-    """
+    """One session as it goes on."""
 
     request: Request
-    screen: Screen
+    screen: Terminal
     system: System
     log: Log
     head: Head
     earlier: Session | None
+    #: The numbers of pairs after which a decision is tried.
     looks: tuple[int, ...]
     watch: Watch
+    #: File descriptor that keeps other sessions away.
     lock: int
+    #: Failures of the infrastructure besides those in the log, in words.
     broken: list[str] = field(default_factory=list)
+    #: Whether something in `broken` is a lost node.
     node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
+    #: Job ids of the allocations that the session holds, by partition.
     held: dict[str, str] = field(default_factory=dict)
+    #: The nodes over which runs rotate, by partition; none if they do not.
     rotated: dict[str, list[str]] = field(default_factory=dict)
+    #: How many nodes of each side the session began with.
     nodes: int = 0
 
     def __post_init__(self) -> None:
