@@ -1,11 +1,11 @@
-"""A single call decides which may be compared, for an earlier session as well."""
+"""Admit the runs of a session, or of an earlier session, to the comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.preflight.compare import check_runs
+from virtqual.preflight.compare import check_runs, compare_runs, rank
 from virtqual.preflight.finding import Finding, refusals
 from virtqual.preflight.policy import Policy
 from virtqual.preflight.software import other_answers, other_inputs, other_software
@@ -21,11 +21,11 @@ class Admitted:
     Attributes
     ----------
     runs
-        All of them; the results of those that were disturbed carry the reason, and do not count.
+        All runs; results of a refused run carry the reason, and do not count.
     refused
         Reasons by name of check for which nothing of it may be judged.
     findings
-        Everything in which both sides differ, or that disturbed runs, by what follows from it.
+        All differences of the sides and disturbances of runs, those that refuse first.
     """
 
     runs: tuple[Run, ...]
@@ -45,27 +45,22 @@ def admit(
     failed: Iterable[tuple[str, str]] = (),
     earlier: Sequence[Run] = (),
 ) -> Admitted:
-    """Admit the runs of a session: preflight, load, what cannot be, same software, same inputs, same answers.
+    """Admit the runs of a session: preflight, load, impossible values, same software, inputs and answers.
 
     Parameters
     ----------
-    runs
-        All of the session.
-    policy
-        The items of preflight, and the consequence of each.
-    hypervisor_class
-        The class of budgets by which the runs are judged.
     failed
         Checks of which a case failed, with the reasons: a pair that is missing may be the slow one.
     earlier
-        All of the session that it is held against: a run that repeats one of them is a copy.
+        The runs of the session that this one is compared with: a run that repeats one of them is a copy.
     """
-    checked = check_runs(runs, policy, hypervisor_class, earlier)
-    reasons = refusals(checked.findings)
+    checked_runs, run_findings = check_runs(runs, policy, hypervisor_class, earlier)
+    findings = compare_runs(runs, policy, hypervisor_class)
+    reasons = refusals(findings)
     refused = [(check, reason) for check in dict.fromkeys(run.check for run in runs) for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.
-    refused += [*other_software(checked.runs), *other_answers(checked.runs), *other_inputs(checked.runs)]
-    return Admitted(checked.runs, _collected([*refused, *failed]), tuple(checked.all_findings))
+    refused += [*other_software(runs), *other_answers(runs), *other_inputs(runs)]
+    return Admitted(checked_runs, _collect([*refused, *failed]), tuple(rank([*findings, *run_findings])))
 
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
@@ -75,10 +70,10 @@ def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
         for check, reasons in earlier.refused.items()
         for reason in reasons
     ]
-    return _collected([*pairs, *other_inputs([*earlier.runs, *now.runs])])
+    return _collect([*pairs, *other_inputs([*earlier.runs, *now.runs])])
 
 
-def _collected(pairs: Iterable[tuple[str, str]]) -> Refused:
+def _collect(pairs: Iterable[tuple[str, str]]) -> Refused:
     refused: dict[str, dict[str, None]] = {}
     for check, reason in pairs:
         refused.setdefault(check, {})[reason] = None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from virtqual.identity.record import Identity, seen
@@ -16,39 +15,12 @@ from virtqual.runs import Run
 
 
 def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_class: str) -> list[Finding]:
-    """Return everything in which a virtual node differs from a native one.
-
-    Parameters
-    ----------
-    native, virtual
-        One node of each side.
-    policy
-        The items of preflight, and the consequence of each.
-    hypervisor_class
-        The class of budgets by which the runs are judged.
-
-    Returns
-    -------
-    list of Finding
-        The findings that refuse, then those that are reported, then the values that were not comparable.
-    """
-    return ranked(apply_rules("nodes", policy, hypervisor_class, native, virtual))
+    """Return all differences of a virtual node from a native one, those that refuse first."""
+    return rank(apply_rules("nodes", policy, hypervisor_class, native, virtual))
 
 
 def apply_rules(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
-    """Return what the rules of a scope find, in the policy's order.
-
-    Parameters
-    ----------
-    scope
-        The scope whose rules are applied.
-    policy
-        The items of preflight, and the consequence of each.
-    hypervisor_class
-        The class of budgets by which the runs are judged.
-    *arguments
-        The arguments of the rules of this scope.
-    """
+    """Return what the rules of a scope find, in the policy's order; `Scope` lists their arguments."""
     findings = []
     for item, what in _run_rules(scope, policy, hypervisor_class, *arguments):
         reason = what if seen(what) else what.not_observable
@@ -69,94 +41,91 @@ def _run_rules(
                 yield item, what
 
 
-def ranked(findings: Iterable[Finding]) -> list[Finding]:
+def rank(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by what follows from them, each once."""
     return sorted(dict.fromkeys(findings), key=lambda finding: ORDER.index(finding.action))
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Runs after preflight.
-
-    Attributes
-    ----------
-    runs
-        All of them; the results of those that are refused carry the reason, and do not count.
-    findings
-        Findings of comparing both sides: a finding that refuses here refuses everything.
-    disturbed
-        Findings about single runs, such as their load: a finding that refuses here leaves out its run.
-    """
-
-    runs: tuple[Run, ...]
-    findings: tuple[Finding, ...]
-    disturbed: tuple[Finding, ...]
-
-    @property
-    def all_findings(self) -> list[Finding]:
-        """All findings, those that refuse first."""
-        return ranked((*self.findings, *self.disturbed))
-
-
 def check_runs(
     runs: Sequence[Run], policy: Policy, hypervisor_class: str, earlier: Sequence[Run] = ()
-) -> Checked:
-    """Compare both sides of some runs, and refuse the runs that were disturbed, or that cannot be.
+) -> tuple[tuple[Run, ...], list[Finding]]:
+    """Return the runs, of which refused ones carry the reason, and a finding for each item of one side.
 
-    A run without identity and load (of a session before there were any) is neither compared nor left out.
-    Runs of the `earlier` session are what these are held against, and are not refused here.
+    Runs of the `earlier` session are compared with these, and are not refused. A run without identity or load
+    is not checked for them.
     """
-    checked_runs, met = [], defaultdict(list)
+    findings_of_copies = _check_among_runs([*earlier, *runs], policy, hypervisor_class)
+    hosts = {(virtual.check, virtual.pair): _find_host(native, virtual) for native, virtual in _pair(runs)}
+    checked_runs = []
+    findings_by_item: dict[tuple[str, str, Action], list[Finding]] = defaultdict(list)
+    for run in runs:
+        host = hosts.get((run.check, run.pair)) if run.side == "virtual" else None
+        findings = [
+            *(apply_rules("load", policy, hypervisor_class, run.load) if run.load else ()),
+            *apply_rules("run", policy, hypervisor_class, run),
+            *apply_rules("metrics", policy, hypervisor_class, run, policy.metrics),
+            *findings_of_copies.get(_key(run), ()),
+            *(
+                apply_rules("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
+                if host
+                else ()
+            ),
+        ]
+        for finding in findings:
+            findings_by_item[finding.item, run.side, finding.action].append(finding)
+        reasons = [f"{finding.item}: {finding.reason}" for finding in findings if finding.action == "refuse"]
+        checked_runs.append(run.refusing(tuple(reasons)) if reasons else run)
+    run_counts: Counter[str] = Counter(run.side for run in runs)
+    return tuple(checked_runs), [
+        _summarise(findings, f"{len(findings)} of {run_counts[side]} {side} runs")
+        for (_, side, _), findings in findings_by_item.items()
+    ]
+
+
+def _check_among_runs(
+    runs: Sequence[Run], policy: Policy, hypervisor_class: str
+) -> dict[tuple[object, ...], list[Finding]]:
+    """Return the findings of the rules that compare all runs of a check, by run."""
+    # A session that is compared with itself has each run once.
     by_check = defaultdict(list)
-    # A session may be held against itself, and a run is no copy of itself.
-    for run in {_which(run): run for run in (*earlier, *runs)}.values():
+    for run in {_key(run): run for run in runs}.values():
         by_check[run.check].append(run)
-    among = defaultdict(list)
+    findings = defaultdict(list)
     for runs_of_check in by_check.values():
         for item, (run, reason) in _run_rules("among", policy, hypervisor_class, runs_of_check):
-            among[_which(run)].append(policy.finding(item, reason, hypervisor_class))
-    hosts = {(virtual.check, virtual.pair): _host(native, virtual) for native, virtual in _pairs(runs)}
-    for run in runs:
-        refused = []
-        findings_of_run = apply_rules("load", policy, hypervisor_class, run.load) if run.load else []
-        findings_of_run += apply_rules("run", policy, hypervisor_class, run)
-        findings_of_run += apply_rules("metrics", policy, hypervisor_class, run, policy.metrics)
-        findings_of_run += among.get(_which(run), ())
-        if run.side == "virtual" and (host := hosts.get((run.check, run.pair))):
-            findings_of_run += apply_rules(
-                "shares", policy, hypervisor_class, tuple(run.identity.values()), host
-            )
-        for finding in findings_of_run:
-            met[finding.item, run.side, finding.action].append(finding)
-            if finding.action == "refuse":
-                refused.append(f"{finding.item}: {finding.reason}")
-        checked_runs.append(run.refusing(tuple(refused)) if refused else run)
-    disturbed = []
-    for (item, side, action), cases in met.items():
-        count = f"{len(cases)} of {sum(run.side == side for run in runs)} {side} runs"
-        count += " left out" if action == "refuse" else ""
-        reason = f"{count}, the first: {cases[0].reason}"
-        disturbed.append(policy.finding(item, reason, hypervisor_class, action=action))
-    # An adapter lies beside one share of a host; what VMs of one host say to each other does not leave it.
-    within = policy.without("hca-locality")
-    compared = peers(runs)
-    where: dict[Finding, list[str]] = defaultdict(list)
-    for native, virtual, share in compared:
-        for finding in compare(native, virtual, within if share else policy, hypervisor_class):
-            where[finding].append(f"{native.node} with {virtual.node}")
-    findings = [
-        # Nodes are named if only some of them show it.
-        finding if len(nodes) == len(compared) else finding.add_nodes(nodes)
-        for finding, nodes in where.items()
-    ]
-    return Checked(tuple(checked_runs), tuple(ranked(findings)), tuple(disturbed))
+            findings[_key(run)].append(policy.finding(item, reason, hypervisor_class))
+    return findings
 
 
-def _which(run: Run) -> tuple[object, ...]:
+def _summarise(findings: Sequence[Finding], count: str) -> Finding:
+    """Return the first of some findings, with the number of runs that have it."""
+    first = findings[0]
+    left_out = " left out" if first.action == "refuse" else ""
+    return first.model_copy(update={"reason": f"{count}{left_out}, the first: {first.reason}"})
+
+
+def compare_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> list[Finding]:
+    """Return the differences of the nodes of each pair of runs; one that refuses is for all checks."""
+    # An adapter lies beside one share of a host, and messages between VMs of one host do not leave it.
+    policy_within_host = policy.without("hca-locality")
+    node_pairs = peers(runs)
+    nodes_by_finding: dict[Finding, list[str]] = defaultdict(list)
+    for native, virtual, is_share in node_pairs:
+        policy_of_pair = policy_within_host if is_share else policy
+        for finding in compare(native, virtual, policy_of_pair, hypervisor_class):
+            nodes_by_finding[finding].append(f"{native.node} with {virtual.node}")
+    return rank(
+        # Nodes are named if only some of them show the finding.
+        finding if len(nodes) == len(node_pairs) else finding.add_nodes(nodes)
+        for finding, nodes in nodes_by_finding.items()
+    )
+
+
+def _key(run: Run) -> tuple[object, ...]:
     return run.check, run.pair, run.side, run.job, run.start
 
 
-def _pairs(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
+def _pair(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
     """Return the native and the virtual run of each pair that has both."""
     sides: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
     for run in runs:
@@ -164,8 +133,8 @@ def _pairs(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
     return [(pair["native"], pair["virtual"]) for pair in sides.values() if len(pair) == 2]
 
 
-def _host(native: Run, virtual: Run) -> Identity | None:
-    """Return the native node that a run on several VMs was compared with; None where there were as many."""
+def _find_host(native: Run, virtual: Run) -> Identity | None:
+    """Return the native node that a run on several VMs was compared with; None if there were as many."""
     if len(native.identity) == 1 < len(virtual.identity):
         return next(iter(native.identity.values()))
     return None
@@ -178,8 +147,8 @@ def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
     VM is compared with a share of the native node, and this is stated, if several VMs ran beside one node.
     """
     combinations: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
-    for native, virtual in _pairs(runs):
-        host, vms = _host(native, virtual), list(virtual.identity.values())
+    for native, virtual in _pair(runs):
+        host, vms = _find_host(native, virtual), list(virtual.identity.values())
         natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
         for node, vm in zip(natives, vms, strict=False):
             combinations.setdefault((node.kind, vm.kind), (node, vm, host is not None))

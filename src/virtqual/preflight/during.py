@@ -1,12 +1,13 @@
-"""Rules on what a node had to bear while a run was measured: they refuse that run, not the session."""
+"""Rules on a single run: the load on its nodes, and its share of communication."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from virtqual.identity.load import Load
-from virtqual.identity.record import seen
-from virtqual.preflight.rules import Limits, rule
+from virtqual.identity.record import NotObservable, seen
+from virtqual.preflight.rules import Found, Limits, rule
+from virtqual.runs import Run
 
 
 @rule("load", "steal", "share")
@@ -46,3 +47,18 @@ def swapping(load: Load, limits: Limits) -> Iterator[str]:
     """Pages that went to disk or came from it."""
     if seen(load.swapped) and load.swapped > limits["pages"]:
         yield f"{load.swapped} pages were swapped"
+
+
+@rule("run", "communication", "share")
+def communication(run: Run, limits: Limits) -> Found:
+    """Little communication: a case that hardly waits for messages cannot see that they are late."""
+    if run.side != "native" or run.communication is None:
+        return
+    if not seen(run.communication):
+        why = run.communication.not_observable
+        yield NotObservable(not_observable=f"{run.check}, share of communication: {why}")
+    elif run.communication <= limits["share"]:
+        yield (
+            f"{run.check} spent {run.communication:.1%} of its time in communication; more than "
+            f"{limits['share']:.0%} are asked for"
+        )

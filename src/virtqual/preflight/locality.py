@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
 from virtqual.preflight import shares
-from virtqual.preflight.rules import Found, Limits, Studied, differs, rule, sides
+from virtqual.preflight.rules import Found, Limits, Studied, differs, report_unseen, rule
 from virtqual.site.hosts import find_overcommitment
 
 
@@ -27,19 +27,13 @@ def _studied(virtual: Identity, reason: str) -> str:
     return reason
 
 
-def _report_unseen_nodes(native: Identity, virtual: Identity) -> Found:
-    for side, node in sides(native, virtual):
-        if not seen(spanned := _find_spanned(node.topology)):
-            yield NotObservable(not_observable=f"NUMA nodes of {side}: {spanned.not_observable}")
-
-
 @rule("nodes", "numa-hidden")
 def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
 
     It is reported instead of refused if the system file states it. The statement must be true.
     """
-    yield from _report_unseen_nodes(native, virtual)
+    yield from report_unseen("NUMA nodes", *map(_find_spanned, (native.topology, virtual.topology)))
     for reason in _find_hidden_nodes(native, virtual):
         yield _studied(virtual, reason)
     real, shown = native.topology.numa, virtual.topology.numa
@@ -95,7 +89,7 @@ def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "numa-false")
 def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A guest that shows nodes which the hardware does not have, or of another size."""
-    yield from _report_unseen_nodes(native, virtual)
+    yield from report_unseen("NUMA nodes", *map(_find_spanned, (native.topology, virtual.topology)))
     native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
     if seen(native_span) and seen(virtual_span):
         if len(virtual_span[1]) > len(native_span[1]):

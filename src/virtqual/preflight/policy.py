@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.files.datafile import DataError, DataModel, parse
-from virtqual.files.wording import suggest
+from virtqual.files.wording import Key, suggest
 
 # They define the rules.
 from virtqual.preflight import (  # noqa: F401
@@ -19,7 +19,6 @@ from virtqual.preflight import (  # noqa: F401
     impossible,
     locality,
     processor,
-    programs,
     shares,
     system,
 )
@@ -81,58 +80,47 @@ class Policy:
 
 
 def load_policy(file: Path, references: References) -> Policy:
-    """Read the policy.
-
-    Parameters
-    ----------
-    file
-        ``references/preflight.yaml``.
-    references
-        Names of classes and ids of claims; metrics for the rules.
+    """Read ``references/preflight.yaml``, with classes, claims and metrics from the references.
 
     Raises
     ------
     DataError
-        With every mistake: an item without a rule or a rule without an item, an unknown class or claim, no
-        default action, a limit that a rule needs and does not find.
+        The message has every mistake, such as an item without a rule or an unknown class.
     """
     document = parse(file)
-    content = document.read(PolicyFile)
     problems = []
     items: dict[str, ItemEntry] = {}
-    for index, entry in enumerate(content.items):
-        key = ("items", index)
-        if entry.item not in RULES:
-            problems.append(
-                document.problem((*key, "item"), f"no rule {entry.item!r}: {suggest(entry.item, RULES)}")
-            )
-            continue
+    for index, entry in enumerate(document.read(PolicyFile).items):
+        mistakes = list(_check_item(entry, references))
         if entry.item in items:
-            problems.append(document.problem((*key, "item"), f"{entry.item!r} stands here twice."))
+            mistakes.append((("item",), f"{entry.item!r} stands here twice."))
+        problems += [document.problem(("items", index, *key), message) for key, message in mistakes]
         items[entry.item] = entry
-        if sorted(entry.limits) != sorted(RULES[entry.item].limits):
-            limits_of_rule = ", ".join(RULES[entry.item].limits) or "none"
-            problems.append(
-                document.problem((*key, "limits"), f"the rule takes these limits: {limits_of_rule}.")
-            )
-        if "default" not in entry.actions:
-            problems.append(document.problem((*key, "actions"), "needs `default: refuse` or `report`."))
-        named = [("actions", name) for name in entry.actions if name != "default"]
-        named += [("limits_by_class", name) for name in entry.limits_by_class]
-        for where, name in named:
-            if name not in references.classes:
-                message = f"unknown class {name!r}: {suggest(name, references.classes)}"
-                problems.append(document.problem((*key, where, name), message))
-        for name, limits in entry.limits_by_class.items():
-            for limit in limits.keys() - entry.limits.keys():
-                message = f"no limit {limit!r} of this item: {suggest(limit, entry.limits)}"
-                problems.append(document.problem((*key, "limits_by_class", name, limit), message))
-        for claim in entry.protects:
-            if references.claims and claim not in references.claims:
-                message = f"unknown claim {claim!r}: {suggest(claim, references.claims)}"
-                problems.append(document.problem((*key, "protects"), message))
     for name in sorted(RULES.keys() - items.keys()):
         problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
     if problems:
         raise DataError(problems)
     return Policy(items, references.metrics)
+
+
+def _check_item(entry: ItemEntry, references: References) -> Iterator[tuple[Key, str]]:
+    """Yield the key and the message of each mistake in an item."""
+    if entry.item not in RULES:
+        yield ("item",), f"no rule {entry.item!r}: {suggest(entry.item, RULES)}"
+        return
+    limits_of_rule = RULES[entry.item].limits
+    if sorted(entry.limits) != sorted(limits_of_rule):
+        yield ("limits",), f"the rule takes these limits: {', '.join(limits_of_rule) or 'none'}."
+    if "default" not in entry.actions:
+        yield ("actions",), "needs `default: refuse` or `report`."
+    for key, names in (("actions", entry.actions), ("limits_by_class", entry.limits_by_class)):
+        for name in names:
+            if name not in references.classes and (key, name) != ("actions", "default"):
+                yield (key, name), f"unknown class {name!r}: {suggest(name, references.classes)}"
+    for name, limits in entry.limits_by_class.items():
+        for limit in limits.keys() - entry.limits.keys():
+            message = f"no limit {limit!r} of this item: {suggest(limit, entry.limits)}"
+            yield ("limits_by_class", name, limit), message
+    for claim in entry.protects:
+        if references.claims and claim not in references.claims:
+            yield ("protects",), f"unknown claim {claim!r}: {suggest(claim, references.claims)}"

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from virtqual.files.wording import list_names
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
-from virtqual.preflight.rules import Found, Limits, differs, rule, sides
+from virtqual.preflight.rules import Found, Limits, differs, report_unseen, rule, sides
 
 
 @rule("nodes", "hypervisor-stated")
@@ -68,9 +68,7 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
         )
 
     native_features, virtual_features = native.cpu.features, virtual.cpu.features
-    for side, value in (("native", native_features), ("virtual", virtual_features)):
-        if not seen(value):
-            yield NotObservable(not_observable=f"CPU features of {side}: {value.not_observable}")
+    yield from report_unseen("CPU features", native_features, virtual_features)
     if seen(native_features) and seen(virtual_features):
         # Most nodes have the same features, of which none is held against the patterns.
         native_names, virtual_names = set(native_features.split()), set(virtual_features.split())
@@ -94,11 +92,10 @@ def cpu_count(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "clock-source", "fast")
 def clock_source(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A clock that costs a system call, or an exit to the hypervisor, is in every measured latency."""
+    yield from report_unseen("clock source", native.kernel.clock_source, virtual.kernel.clock_source)
     for side, node in sides(native, virtual):
         source = node.kernel.clock_source
-        if not seen(source):
-            yield NotObservable(not_observable=f"clock source of {side}: {source.not_observable}")
-        elif source not in limits["fast"]:
+        if seen(source) and source not in limits["fast"]:
             yield f"{side} reads the time from {source}, which is none of {', '.join(limits['fast'])}"
 
 
@@ -136,9 +133,7 @@ def _is_mitigated_otherwise(native: str, virtual: str) -> bool:
 def mitigations(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Mitigations cost differently by system call and context switch."""
     on_native, on_vm = native.kernel.mitigations, virtual.kernel.mitigations
-    for side, value in (("native", on_native), ("virtual", on_vm)):
-        if not seen(value):
-            yield NotObservable(not_observable=f"mitigations of {side}: {value.not_observable}")
+    yield from report_unseen("mitigations", on_native, on_vm)
     if seen(on_native) and seen(on_vm):
         # A kernel that does not know a weakness yet says nothing of it: that is the kernel's difference.
         common = sorted(on_native.keys() & on_vm.keys())

@@ -59,10 +59,15 @@ def sides(native: Identity, virtual: Identity) -> Iterator[tuple[str, Identity]]
     yield "virtual", virtual
 
 
-def differs(what: str, native: Any, virtual: Any) -> Found:
-    """Yield one sentence where two values differ, or why they could not be compared."""
+def report_unseen(what: str, native: object, virtual: object) -> Iterator[NotObservable]:
+    """Yield the reason for each value of the two sides that was not observed."""
     for side, value in (("native", native), ("virtual", virtual)):
         if not seen(value):
             yield NotObservable(not_observable=f"{what} of {side}: {value.not_observable}")
+
+
+def differs(what: str, native: Any, virtual: Any) -> Found:
+    """Yield one sentence if two values differ, or why they could not be compared."""
+    yield from report_unseen(what, native, virtual)
     if seen(native) and seen(virtual) and native != virtual:
         yield f"{what} is {native} natively and {virtual} in the VM"

@@ -4,7 +4,7 @@ import pytest
 
 from made_runs import made_run
 from virtqual.identity import NotObservable
-from virtqual.preflight.compare import check_runs
+from virtqual.preflight.admit import admit
 from virtqual.preflight.software import other_answers, other_inputs
 from virtqual.runs import Answer, Run
 from virtqual.session.judge import policy
@@ -35,18 +35,18 @@ def test_an_answer_that_one_side_does_not_give_is_a_difference():
 @pytest.mark.parametrize(("share", "reported"), [(0.09, 1), (0.1, 1), (0.11, 0), (None, 0)])
 def test_a_case_that_hardly_communicates_is_reported(share, reported):
     runs = [run("native", 0, communication=share), run("virtual", 0, communication=0.01)]
-    found = check_runs(runs, policy(), "kvm").all_findings
+    found = admit(runs, policy(), "kvm").findings
     assert [(one.item, one.action, one.protects) for one in found] == [
         ("communication", "report", ("R18",))
     ] * reported
     # Without the rule nobody would say so.
-    assert check_runs(runs, policy().without("communication"), "kvm").all_findings == []
+    assert admit(runs, policy().without("communication"), "kvm").findings == ()
 
 
 def test_a_share_that_nobody_could_observe_is_no_small_share():
     unseen = NotObservable(not_observable="no profiler")
     runs = [run("native", 0, communication=unseen), run("native", 1, communication=0.01)]
-    found = check_runs(runs, policy(), "kvm").all_findings
+    found = admit(runs, policy(), "kvm").findings
     assert [(one.item, one.action) for one in found] == [
         ("communication", "report"),
         ("communication", "unseen"),

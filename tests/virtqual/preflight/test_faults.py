@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from made_runs import keep, session_of
 from virtqual.cli import app
-from virtqual.preflight.compare import check_runs
+from virtqual.preflight.compare import check_runs, compare_runs
 from virtqual.session import judge as judging
 from virtqual.verdict import Outcome
 
@@ -106,7 +106,7 @@ def test_a_busy_neighbour_is_explained(tmp_path, monkeypatch, policy):
     shown = " ".join(done.output.split())
     assert "refused foreign-load" in shown
     assert "1 of 4 virtual runs left out, the first: 0.99 CPUs were busy with other work" in shown
-    kept = check_runs(runs, policy, "esxi").runs
+    kept, _ = check_runs(runs, policy, "esxi")
     assert [one.pair for one in kept if one.results[0].invalid] == [2]
 
     monkeypatch.setattr(judging, "policy", lambda: policy.without("foreign-load"))
@@ -144,10 +144,10 @@ def test_only_runs_of_one_pair_are_compared(policy):
         for pair in range(2)
         for side, name in (("native", "bare"), ("virtual", "guest"))
     ]
-    assert [one for one in check_runs(runs, policy, "esxi").findings if one.action != "unseen"] == []
+    assert [one for one in compare_runs(runs, policy, "esxi") if one.action != "unseen"] == []
     hidden = node("guest", **PAIRS[2][1])
     runs[3] = run("virtual", 1, hidden, quiet())
-    items = [one.item for one in check_runs(runs, policy, "esxi").findings if one.action == "refuse"]
+    items = [one.item for one in compare_runs(runs, policy, "esxi") if one.action == "refuse"]
     assert items == ["numa-hidden"]
 
 

@@ -32,13 +32,13 @@ def placed(side, pair, result, *, first=0, **more):
 
 def refused(runs, item, earlier=(), hypervisor_class="kvm"):
     """The runs that an item refuses, by side and pair, and what the session shows of them."""
-    found = check_runs(runs, judging.policy(), hypervisor_class, earlier)
+    checked_runs, findings = check_runs(runs, judging.policy(), hypervisor_class, earlier)
     out = [
         (run.side, run.pair)
-        for run in found.runs
+        for run in checked_runs
         if any(why.startswith(f"{item}: ") for result in run.results for why in result.invalid)
     ]
-    return out, [one.reason for one in found.disturbed if one.item == item]
+    return out, [finding.reason for finding in findings if finding.item == item]
 
 
 def measured(digits, spread, count, places=2):
@@ -62,7 +62,7 @@ def test_a_curve_of_an_earlier_run_on_the_same_side_is_a_copy():
     # In the session's own words, and without the rule nobody says so.
     judged = judging.judge(session_of(runs))
     assert [one.item for one in judged.admitted.findings if one.action == "refuse"] == ["copied-run"]
-    assert check_runs(runs, judging.policy().without("copied-run"), "kvm").disturbed == ()
+    assert check_runs(runs, judging.policy().without("copied-run"), "kvm")[1] == []
 
 
 def test_rates_over_a_few_ticks_of_a_clock_repeat_by_chance():

@@ -5,7 +5,7 @@ from preflight_pairs import node, run
 
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
-from virtqual.preflight.compare import apply_rules, check_runs, compare
+from virtqual.preflight.compare import apply_rules, compare, compare_runs
 from virtqual.preflight.rules import RULES
 from virtqual.session import judge as judging
 
@@ -248,6 +248,6 @@ def test_what_is_not_so_on_all_nodes_is_said_with_their_names():
         for pair, guest in enumerate((others[0], odd))
         for side, which in (("native", others[1]), ("virtual", guest))
     ]
-    found = {one.item: one.reason for one in check_runs(runs, judging.policy(), "esxi").findings}
+    found = {finding.item: finding.reason for finding in compare_runs(runs, judging.policy(), "esxi")}
     assert found["numa-hidden"].startswith(f"{others[1].node} with vm4: ")
     assert found["clock-differs"].startswith("the clock source is tsc natively")

@@ -5,7 +5,7 @@ from preflight_pairs import node, quiet, run
 from test_rules import SIZED_TO_ONE
 
 from virtqual.preflight import shares
-from virtqual.preflight.compare import check_runs
+from virtqual.preflight.compare import check_runs, compare_runs
 from virtqual.session import judge as judging
 
 # Half of the memory of the host, and the CPUs of one of its two NUMA nodes.
@@ -28,11 +28,11 @@ def items(found):
 def test_vms_that_fill_the_numa_nodes_of_their_host_are_compared_with_all_of_it(monkeypatch):
     """The ESX 4.1 study: two VMs, one a NUMA node, against native on both (claims S01 to S20)."""
     made = runs(node("bare"), **HALF)
-    checked = check_runs(made, judging.policy(), "production")
-    assert items(checked.findings) == set()
-    assert not [one for one in checked.runs if one.results[0].invalid]
+    assert items(compare_runs(made, judging.policy(), "production")) == set()
+    checked_runs, _ = check_runs(made, judging.policy(), "production")
+    assert not [run for run in checked_runs if run.results[0].invalid]
     monkeypatch.setattr(shares, "divided", lambda native, count: [native] * count)
-    assert items(check_runs(made, judging.policy(), "production").findings) == {"cpu-count", "numa-spread"}
+    assert items(compare_runs(made, judging.policy(), "production")) == {"cpu-count", "numa-spread"}
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_vms_that_fill_the_numa_nodes_of_their_host_are_compared_with_all_of_it(
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
 def test_runs_on_an_overcommitted_host_are_left_out(vm, says, hypervisor_class):
     made, policy = runs(node("bare"), **vm), judging.policy()
-    checked = check_runs(made, policy, hypervisor_class)
-    left_out = [(one.side, one.results[0].invalid) for one in checked.runs if one.results[0].invalid]
+    checked_runs, _ = check_runs(made, policy, hypervisor_class)
+    left_out = [(one.side, one.results[0].invalid) for one in checked_runs if one.results[0].invalid]
     assert [side for side, _ in left_out] == ["virtual", "virtual"]
     assert left_out[0][1] == (f"host-share: {says}",)
     # One VM beside one native node takes nothing from others, whatever its size.
     alone = [one.model_copy(update={"identity": dict([*one.identity.items()][:1])}) for one in made]
-    assert "host-share" not in items(check_runs(alone, policy, hypervisor_class).disturbed)
-    without = check_runs(made, policy.without("host-share"), hypervisor_class).runs
+    assert "host-share" not in items(check_runs(alone, policy, hypervisor_class)[1])
+    without, _ = check_runs(made, policy.without("host-share"), hypervisor_class)
     assert not [one for one in without if one.results[0].invalid]
 
 
