@@ -10,6 +10,7 @@ from virtqual.verdict.budget import Budget, BudgetReason, Gate, Term
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, Series
 from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.slow_runs import SlowRuns
 
 REFERENCES = Path(__file__).parents[2] / "references"
 PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
@@ -36,6 +37,11 @@ def steady(level: float, pairs: int, spread: float = 0.01) -> np.ndarray:
 def at(native: Iterable[str], virtual: Iterable[str]) -> dict[str, list[str]]:
     """Return the hosts of each side by pair."""
     return {"native": list(native), "virtual": list(virtual)}
+
+
+def counts(virtual: int, runs: int, native: int) -> SlowRuns:
+    """Return the slow runs of sides with as many runs."""
+    return SlowRuns(virtual=virtual, virtual_runs=runs, native=native, native_runs=runs, factor=1.9)
 
 
 def judge_session(cases: Iterable[Case], **more: object) -> SessionVerdict:

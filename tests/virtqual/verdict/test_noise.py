@@ -1,13 +1,14 @@
 """Noise that is known before the first pair."""
 
-import pytest
+import math
 
-from virtqual.verdict.noise import Prior
+import pytest
+from made_series import stated
 
 
 def test_neighbouring_points_that_correlate_average_less_noise_away():
     alone, together, shared = (
-        Prior(sigma=0.1, df=5, source="stated", correlation=correlation, common=common).covariance(4).mean()
+        stated(0.1, correlation=correlation, common=common).covariance(4).mean()
         for correlation, common in ((0.0, 0.0), (0.9, 0.0), (0.0, 0.2))
     )
     assert alone == pytest.approx(0.01 / 4)
@@ -16,38 +17,28 @@ def test_neighbouring_points_that_correlate_average_less_noise_away():
 
 
 def test_a_prior_by_point_must_fit():
-    assert Prior(sigma=(0.1, 0.2), df=5, source="stated").covariance(2)[1, 1] == pytest.approx(0.04)
-    assert Prior(sigma=(0.1, 0.2), df=5, source="stated", correlation=0.5).covariance(2)[
-        0, 1
-    ] == pytest.approx(0.01)
+    assert stated((0.1, 0.2)).covariance(2)[1, 1] == pytest.approx(0.04)
+    assert stated((0.1, 0.2), correlation=0.5).covariance(2)[0, 1] == pytest.approx(0.01)
     with pytest.raises(ValueError, match="the prior has 2 points, the series 3"):
-        Prior(sigma=(0.1, 0.2), df=5, source="stated").covariance(3)
+        stated((0.1, 0.2)).covariance(3)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("field", "value"),
     [
-        {"sigma": 0},
-        {"sigma": (0.1, -1)},
-        {"sigma": float("nan")},
-        {"df": 0},
-        {"df": float("inf")},
-        {"correlation": 1.0},
-        {"correlation": -0.1},
-        {"common": -1},
-        {"between": -1},
-        {"between_df": 0},
-        {"between_df": float("nan")},
+        ("sigma", 0),
+        ("sigma", (0.1, -1)),
+        ("df", 0),
+        ("correlation", 1.0),
+        ("correlation", -0.1),
+        ("common", -1),
+        ("between", -1),
+        ("between_df", 0),
+        # A comparison with NaN is false: without a check it would go through every sum in silence.
+        *((field, math.nan) for field in ("sigma", "common", "between", "between_df")),
+        *((field, math.inf) for field in ("df", "common", "between")),
     ],
 )
-def test_what_is_no_prior_is_refused(change):
+def test_what_is_no_prior_is_refused(field, value):
     with pytest.raises(ValueError, match=r"greater than|less than 1|finite number"):
-        Prior(**{"sigma": 0.1, "df": 5, "source": "stated", **change})
-
-
-@pytest.mark.parametrize("name", ["common", "between"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_spread_that_is_no_number_is_refused(name, value):
-    """A comparison with NaN is false: without a check it would go through every sum in silence."""
-    with pytest.raises(ValueError, match="finite number"):
-        Prior(sigma=0.1, df=5, source="stated", **{name: value})
+        stated(**{"sigma": 0.1, field: value})

@@ -21,16 +21,12 @@ def faults(metrics, runs):
     }
 
 
-def test_a_lower_is_better_metric_that_doubles_is_worse_by_ln_2(metrics):
+@pytest.mark.parametrize(("metric", "sign"), [("lammps_loop_time", 1), ("hpl", -1)])
+def test_a_value_that_doubles_is_worse_or_better_by_ln_2(metrics, metric, sign):
     runs = [Sample("native", 0, (2.0,), 0, 1), Sample("virtual", 0, (4.0,), 2, 3)]
-    series = pair_up(metrics["lammps_loop_time"], "lj", (), runs)
-    assert series.differences == pytest.approx(np.array([[np.log(2)]]))
-    assert series.id == "lammps_loop_time@lj"
-
-
-def test_a_higher_is_better_metric_that_doubles_is_better_by_ln_2(metrics):
-    runs = [Sample("native", 0, (2.0,), 0, 1), Sample("virtual", 0, (4.0,), 2, 3)]
-    assert pair_up(metrics["hpl"], "", (), runs).differences == pytest.approx(np.array([[-np.log(2)]]))
+    series = pair_up(metrics[metric], "lj", (), runs)
+    assert series.differences == pytest.approx(np.array([[sign * np.log(2)]]))
+    assert series.id == f"{metric}@lj"
 
 
 def test_a_curve_has_one_column_for_each_size(metrics, make):
@@ -40,16 +36,12 @@ def test_a_curve_has_one_column_for_each_size(metrics, make):
 
 
 def test_samples_may_come_in_any_order(metrics, runs):
-    there = pair_up(metrics["hpl"], "here", (), runs)
-    assert pair_up(metrics["hpl"], "here", (), runs[::-1]) == there
-    assert [pair.number for pair in there.pairs] == [0, 1, 2]
-    assert there.next_number == 3
-
-
-def test_no_sample_is_an_empty_series(metrics):
-    series = pair_up(metrics["mpi_latency"], "here", SIZES, [])
-    assert series.differences.shape == (0, 2)
-    assert series.next_number == 0
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert pair_up(metrics["hpl"], "here", (), runs[::-1]) == series
+    assert [pair.number for pair in series.pairs] == [0, 1, 2]
+    assert series.next_number == 3
+    empty = pair_up(metrics["mpi_latency"], "here", SIZES, [])
+    assert (empty.differences.shape, empty.next_number) == ((0, 2), 0)
 
 
 def test_a_run_without_peer_makes_its_pair_invalid(metrics, runs):
@@ -71,20 +63,16 @@ def test_a_value_that_is_no_positive_number_makes_its_pair_invalid(metrics, runs
     assert reasons == (f"virtual run reported {value:g}, which is no positive number",)
 
 
-def test_overlapping_runs_of_a_pair_are_invalid(metrics, runs):
+def test_overlapping_runs_of_a_pair_are_invalid_and_touching_ones_are_not(metrics, runs):
+    touching = [runs[0], replace(runs[1], start=runs[0].end), *runs[2:]]
+    assert faults(metrics, touching) == {}
     runs[1] = replace(runs[1], start=runs[0].end - 1)
     assert "its native run overlaps the virtual run of pair 0" in faults(metrics, runs)[0]
 
 
-def test_runs_that_touch_do_not_overlap(metrics, runs):
-    runs[1] = replace(runs[1], start=runs[0].end)
-    assert faults(metrics, runs) == {}
-
-
 def test_overlapping_runs_of_two_pairs_spoil_both(metrics, runs):
     runs[1] = replace(runs[1], end=runs[2].start + 1)
-    found = faults(metrics, runs)
-    assert found == {
+    assert faults(metrics, runs) == {
         0: ("its virtual run overlaps the virtual run of pair 1",),
         1: ("its virtual run overlaps the virtual run of pair 0",),
     }

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from made_series import REFERENCES, alone, judge_session, samples_of
 
 from virtqual.references.metrics import load_metrics
-from virtqual.verdict import (
-    Case,
-    Outcome,
-    Prior,
-    Verdict,
-    judge_sessions,
-)
+from virtqual.verdict import Case, Outcome, Prior, Verdict, judge_sessions
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.pairs import Pair, Series, pair_up
 from virtqual.verdict.rule import LOOKS
@@ -154,17 +148,27 @@ def test_the_interval_and_the_outcome_say_the_same(metric, values, budget, prior
 
 
 @given(metrics, differences(), budgets, priors)
-def test_a_record_says_the_same_after_json(metric, values, budget, prior):
+def test_a_record_says_the_same_after_json_and_its_message_is_short(metric, values, budget, prior):
     record = alone(series_of(metric, values), budget, prior)
     assert Verdict.model_validate_json(record.model_dump_json()) == record
+    text = record.message
+    assert len(text.splitlines()) <= 2
+    assert "nan" not in text
+    assert "inf" not in text.replace("infinite", "")
+    assert metric.unit in text
+
+
+def cases_of(rows, budget, prior):
+    """Return a case for each row of differences."""
+    return [
+        Case(pair_up(SCALARS[0], str(i), (), samples_of(SCALARS[0], [[v] for v in row])), budget, prior)
+        for i, row in enumerate(rows)
+    ]
 
 
 @given(st.lists(differences(pairs=4), min_size=1, max_size=5), budgets, priors)
 def test_the_order_of_cases_does_not_matter(rows, budget, prior):
-    cases = [
-        Case(pair_up(SCALARS[0], str(i), (), samples_of(SCALARS[0], [[v] for v in row])), budget, prior)
-        for i, row in enumerate(rows)
-    ]
+    cases = cases_of(rows, budget, prior)
     first = {v.series: v.outcome for v in judge_session(cases).verdicts}
     for order in list(permutations(cases))[:6]:
         assert {v.series: v.outcome for v in judge_session(order).verdicts} == first
@@ -173,10 +177,7 @@ def test_the_order_of_cases_does_not_matter(rows, budget, prior):
 @given(st.lists(differences(pairs=6), min_size=1, max_size=5), budgets, priors)
 def test_company_never_convicts(rows, budget, prior):
     """What is not OVER alone is not OVER among others: the error rate is shared, never multiplied."""
-    cases = [
-        Case(pair_up(SCALARS[0], str(i), (), samples_of(SCALARS[0], [[v] for v in row])), budget, prior)
-        for i, row in enumerate(rows)
-    ]
+    cases = cases_of(rows, budget, prior)
     together = judge_session(cases)
     for case, verdict in zip(cases, together.verdicts, strict=True):
         if verdict.outcome is Outcome.OVER:
@@ -325,15 +326,6 @@ def test_findings_are_ranges_of_the_curve_that_do_not_touch(rows, base, budget, 
     ranges = sorted((SIZES.index(f.low), SIZES.index(f.high)) for f in verdict.findings)
     assert all(a <= b for a, b in ranges)
     assert all(after[0] - before[1] > 1 for before, after in pairwise(ranges))
-
-
-@given(metrics, differences(), budgets, priors)
-def test_messages_are_short_and_have_no_broken_numbers(metric, values, budget, prior):
-    text = alone(series_of(metric, values), budget, prior).message
-    assert len(text.splitlines()) <= 2
-    assert "nan" not in text
-    assert "inf" not in text.replace("infinite", "")
-    assert metric.unit in text
 
 
 @given(st.floats(0.01, 0.9), st.floats(0.001, 0.09), st.floats(0.1, 100))

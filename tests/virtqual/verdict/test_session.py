@@ -5,22 +5,18 @@ from datetime import date
 
 import numpy as np
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, at, judge_session, samples_of, stated, steady
+from made_series import CHANGE, FIVE, PRIOR, at, counts, judge_session, samples_of, stated, steady
 
 from virtqual.verdict import Case, Need, Outcome, SessionError, judge_sessions
 from virtqual.verdict.budget import Budget, HypervisorClass
 from virtqual.verdict.pairs import pair_up
-from virtqual.verdict.slow_runs import SlowRuns, slow_runs_of
+from virtqual.verdict.slow_runs import slow_runs_of
 from virtqual.verdict.waiver import Waiver
 
 KVM = HypervisorClass(
     name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
 )
 TODAY = date(2026, 6, 1)
-
-
-def counts(virtual, runs, native):
-    return SlowRuns(virtual=virtual, virtual_runs=runs, native=native, native_runs=runs, factor=1.9)
 
 
 def verdict_on(session, series):
