@@ -7,8 +7,7 @@ the recorded start times are checked here.
 Two kinds of trouble are kept apart:
 
 `PairingError` - a bug of the harness
-    Two samples of one side and number, other points, an infinite time, a number below zero. No verdict can
-    mean anything.
+    Two samples of one side and number, or other points. No verdict can mean anything.
 invalid - a fact of the session
     A pair lacks a run, a gate refused a run, or runs overlapped or lie hours apart. The pair stays in the
     series with its reasons, is left out of the numbers, and is asked for again.
@@ -20,7 +19,7 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -150,16 +149,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Series:
-    """All pairs of one metric in one setting.
+    """All pairs of one metric in one setting (``1 thread``, ``lj``), by rising number, invalid ones included.
 
     Parameters
     ----------
-    setting
-        ``1 thread``, ``two nodes``, ``lj`` ...
     points
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
-    pairs
-        By rising number, the invalid ones included.
     cut_off
         Pair numbers with one run because of an interruption; they do not count as refused.
     """
@@ -265,18 +260,13 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
         if (sample.number, sample.side) in runs:
             raise PairingError(f"{name}: pair {sample.number} has more than one {sample.side} sample.")
         runs[sample.number, sample.side] = sample
-    pairs = [
-        Pair(number, runs.get((number, "native")), runs.get((number, "virtual")))
-        for number in sorted({number for number, _ in runs})
-    ]
+    numbers = sorted({number for number, _ in runs})
+    pairs = [Pair(number, runs.get((number, "native")), runs.get((number, "virtual"))) for number in numbers]
     disturbances = _find_disturbances(pairs)
-    checked_pairs = (
-        Pair(
-            pair.number, pair.native, pair.virtual, (*_list_faults(pair), *disturbances.get(pair.number, ()))
-        )
-        for pair in pairs
-    )
-    return Series(metric, setting, points, tuple(checked_pairs))
+    for index, pair in enumerate(pairs):
+        if invalid := (*_list_faults(pair), *disturbances.get(pair.number, ())):
+            pairs[index] = replace(pair, invalid=invalid)
+    return Series(metric, setting, points, tuple(pairs))
 
 
 def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
@@ -291,18 +281,13 @@ def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
 
 
 def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
-    what = f"{name}: {sample.side} sample of pair {sample.number}"
-    if sample.side not in SIDES:
-        raise PairingError(f"{what}: a side is one of {', '.join(SIDES)}.")
-    if sample.number < 0:
-        raise PairingError(f"{what}: pair numbers start at 0.")
+    problem = ""
     if len(sample.values) != max(len(points), 1):
-        expected = f"{len(points)} points" if points else "a scalar"
-        raise PairingError(f"{what}: {len(sample.values)} values for {expected}.")
-    if sample.points and tuple(float(point) for point in sample.points) != points:
-        raise PairingError(f"{what}: its points {sample.points} are not the series' {points}.")
-    if math.isinf(sample.start) or math.isinf(sample.end):
-        raise PairingError(f"{what}: it cannot have started at {sample.start} and ended at {sample.end}.")
+        problem = f"{len(sample.values)} values for {f'{len(points)} points' if points else 'a scalar'}"
+    elif sample.points and sample.points != points:
+        problem = f"its points {sample.points} are not the series' {points}"
+    if problem:
+        raise PairingError(f"{name}: {sample.side} sample of pair {sample.number}: {problem}.")
 
 
 def _list_faults(pair: Pair) -> list[str]:
