@@ -3,23 +3,21 @@
 from datetime import date
 
 import pytest
-from made_series import judge_session
+from made_series import CHANGE, FIVE, PRIOR, judge_session
 
-from made_runs import STACK, made_run
+from made_runs import made_run, session_of
 from virtqual.preflight.admit import Admitted
 from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
-from virtqual.session import conclusion
+from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
-from virtqual.session.session import Session
-from virtqual.verdict import Case, Prior
-from virtqual.verdict.budget import Budget, HypervisorClass
+from virtqual.verdict import Case
+from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.waiver import Waiver
 
 KVM = HypervisorClass(
     name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
 )
-PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
 DAY = date(2026, 6, 1)
 RUNS = [
     made_run("native", 0, check=check, results=(Result.scalar(metric, "here", 1.0),))
@@ -27,39 +25,33 @@ RUNS = [
 ]
 #: What there is, and what the class asks for, where a test says nothing else.
 CASES = ("hpl %size=1", "dgemm", "hplike %size=1")
-ASKED = CheckSet(scope="full", checks=(RequiredCheck(check="hpl"), RequiredCheck(check="dgemm")))
+
+
+def checks(*names):
+    return CheckSet(scope="full", checks=tuple(RequiredCheck(check=name) for name in names))
+
+
+ASKED = checks("hpl", "dgemm")
 
 
 @pytest.fixture
 def concluded(metrics, make):
     """Return how to conclude a session whose HPL loses 39 %, and was as fast as native before."""
 
-    def conclude(*waivers, against=None, asked=ASKED, known=CASES, **features):
+    def conclude_session(*waivers, against=None, asked=ASKED, known=CASES, **features):
         lost = make(metrics["hpl"], [0.5] * 8)
-        cases = [Case(lost, Budget.build(0.05, margin=0.05), PRIOR)]
-        cases.append(Case(make(metrics["dgemm"], [0.0] * 8), Budget.build(0.05, margin=0.05), PRIOR))
+        cases = [Case(lost, FIVE, PRIOR), Case(make(metrics["dgemm"], [0.0] * 8), FIVE, PRIOR)]
         if against:
-            before = make(metrics["hpl"], [0.0] * 8)
-            change = Budget.build(0.05, margin=0.05, gate="change")
-            cases.append(Case(lost, change, PRIOR, baseline=before))
+            cases.append(Case(lost, CHANGE, PRIOR, baseline=make(metrics["hpl"], [0.0] * 8)))
         verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=DAY)
-        session = Session(
-            session="s",
-            created="2026-06-01T00:00:00+00:00",
-            system="x",
-            hypervisor_class="kvm",
-            identity={"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}},
-            stack=STACK,
-            against=against,
-            runs=RUNS,
-        )
+        identity = {"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}}
         for side, has in features.items():
-            session.identity[side]["features"] = has
-        judged = Judged(Admitted((), {}, ()), (), verdict)
-        conclusion.conclude(session, judged, check_set=asked, cases=known)
+            identity[side]["features"] = has
+        session = session_of(RUNS, identity=identity, against=against)
+        conclude(session, Judged(Admitted((), {}, ()), (), verdict), check_set=asked, cases=known)
         return session
 
-    return conclude
+    return conclude_session
 
 
 def waiver(gate, up_to=0.5):
@@ -76,59 +68,57 @@ def waiver(gate, up_to=0.5):
     )
 
 
-def test_what_a_waiver_accepts_is_not_called_within(concluded):
-    session = concluded(waiver("overhead"))
-    assert session.conclusion == (
-        "QEMU 9 is within the overhead budget, except 1 of 2 metrics accepted by waiver."
-    )
-    assert (session.exit_code, session.qualified) == (0, "yes (1 accepted by waiver)")
+OVERHEAD = waiver("overhead")
+OVER = "over the overhead budget on 1 of 2 metrics."
+WORSE = "over the allowed change since session e on 1 of 2 metrics."
+WITHIN = "within the overhead budget, except 1 of 2 metrics accepted by waiver."
+AS_BEFORE = (
+    "within the overhead budget and the allowed change since session e, except 2 of 3 verdicts accepted by "
+    "waiver."
+)
 
 
-def test_a_waiver_of_the_overhead_accepts_no_change(concluded):
-    session = concluded(waiver("overhead"), against="e")
-    assert session.conclusion == "QEMU 9 is over the allowed change since session e on 1 of 2 metrics."
-    assert (session.exit_code, session.qualified) == (1, "no (over)")
-    session = concluded(waiver("overhead"), waiver("change"), against="e")
-    assert session.exit_code == 0
-    assert "since session e, except 2 of 3 verdicts accepted by waiver." in session.conclusion
+@pytest.mark.parametrize(
+    ("waivers", "against", "conclusion", "qualified"),
+    [
+        ([OVERHEAD], None, WITHIN, "yes (1 accepted by waiver)"),
+        ([waiver("overhead", 0.92)], None, OVER, "no (over)"),
+        ([OVERHEAD], "e", WORSE, "no (over)"),
+        ([OVERHEAD, waiver("change")], "e", AS_BEFORE, "yes (2 accepted by waiver)"),
+    ],
+    ids=["accepted", "accepts less", "not the change", "both"],
+)
+def test_a_waiver_accepts_its_own_gate_and_is_counted(concluded, waivers, against, conclusion, qualified):
+    session = concluded(*waivers, against=against)
+    assert (session.conclusion, session.qualified) == (f"QEMU 9 is {conclusion}", qualified)
+    assert session.exit_code == (0 if qualified.startswith("yes") else 1)
 
 
-def test_a_waiver_that_accepts_less_changes_nothing(concluded):
-    session = concluded(waiver("overhead", 0.92))
-    assert session.conclusion == "QEMU 9 is over the overhead budget on 1 of 2 metrics."
-    assert (session.exit_code, session.qualified) == (1, "no (over)")
+MANY = checks("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream")
 
 
-ACCEPTED = waiver("overhead")
-
-
-def test_less_than_the_class_asks_for_is_an_answer_about_those_checks(concluded):
-    asked = CheckSet(
-        scope="full",
-        checks=tuple(
-            RequiredCheck(check=name) for name in ("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream")
+@pytest.mark.parametrize(
+    ("asked", "known", "missing", "shown"),
+    [
+        (
+            MANY,
+            CASES,
+            ["milc", "npb %kernel=cg", "wrf_ideal", "stream"],
+            "milc, npb %kernel=cg, wrf_ideal, ...",
         ),
-    )
-    session = concluded(ACCEPTED, asked=asked)
-    assert (session.exit_code, session.outcome) == (0, "WITHIN")
-    assert session.qualified == (
-        "no (1 of the 5 checks that class kvm asks for were judged: "
-        "missing milc, npb %kernel=cg, wrf_ideal, ...)"
-    )
-    assert session.missing == ["milc", "npb %kernel=cg", "wrf_ideal", "stream"]
-
-
-def test_a_name_alone_asks_for_all_cases_of_that_check_and_of_no_other(concluded):
-    assert concluded(ACCEPTED).missing == []
-    session = concluded(ACCEPTED, known=[*CASES, "hpl %size=2", "hpl %size=3"])
-    assert session.qualified == "no (1 of the 2 checks that class kvm asks for were judged: missing hpl)"
-    assert session.missing == ["hpl %size=2", "hpl %size=3"]
-    one = CheckSet(scope="full", checks=(RequiredCheck(check="hpl %size=1"),))
-    assert concluded(ACCEPTED, asked=one, known=["hpl %size=1", "hpl %size=12"]).missing == []
-
-
-def test_which_cases_there_are_must_be_known(concluded):
-    assert concluded(ACCEPTED, known=[]).missing == ["hpl"]
+        # A name alone asks for all cases of that check and of no other.
+        (ASKED, [*CASES, "hpl %size=2", "hpl %size=3"], ["hpl %size=2", "hpl %size=3"], "hpl"),
+        (checks("hpl %size=1"), ["hpl %size=1", "hpl %size=12"], [], None),
+        (ASKED, CASES, [], None),
+        # The cases must be known.
+        (ASKED, [], ["hpl"], "hpl"),
+    ],
+)
+def test_fewer_checks_than_the_class_requires_qualify_nothing(concluded, asked, known, missing, shown):
+    session = concluded(OVERHEAD, asked=asked, known=known)
+    assert (session.exit_code, session.outcome, session.missing) == (0, "WITHIN", missing)
+    judged = f"1 of the {len(asked.checks)} checks that class kvm asks for were judged: missing {shown}"
+    assert session.qualified == (f"no ({judged})" if shown else "yes (1 accepted by waiver)")
 
 
 @pytest.mark.parametrize(
@@ -142,21 +132,20 @@ def test_which_cases_there_are_must_be_known(concluded):
 )
 def test_what_a_system_does_not_have_is_said_and_never_counts_as_passed(concluded, features, qualified):
     asked = CheckSet(scope="full", checks=(*ASKED.checks, RequiredCheck(check="rdma_latency", where="rdma")))
-    session = concluded(ACCEPTED, asked=asked, **features)
+    session = concluded(OVERHEAD, asked=asked, **features)
     assert session.qualified.startswith(qualified)
     assert session.missing == (["rdma_latency"] if qualified.startswith("no") else [])
 
 
-def test_a_class_for_which_no_file_says_what_it_asks_for_qualifies_nothing(concluded):
-    session = concluded(ACCEPTED, asked=None)
-    assert session.qualified == (
+def test_a_class_without_a_set_of_checks_qualifies_nothing(concluded):
+    assert concluded(OVERHEAD, asked=None).qualified == (
         "no (no file in references/qualifications/ says which checks class kvm asks for)"
     )
 
 
 def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
-    session = concluded(asked=CheckSet(scope="full", checks=(RequiredCheck(check="milc"),)))
-    assert (session.qualified, session.missing) == ("no (over)", [])
+    session = concluded(asked=checks("milc"))
+    assert (session.conclusion, session.qualified, session.missing) == (f"QEMU 9 is {OVER}", "no (over)", [])
 
 
 @pytest.mark.parametrize(
@@ -168,14 +157,7 @@ def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
 )
 def test_a_refusal_has_its_first_reason_since_it_is_also_sent_by_mail(refused, says):
     """It said that the reasons are above, where there was nothing above."""
-    session = Session(
-        session="s",
-        created="2026-06-01T00:00:00+00:00",
-        system="x",
-        hypervisor_class="kvm",
-        identity={"native": {}, "virtual": {}},
-        stack=STACK,
-    )
-    conclusion.conclude(session, Judged(Admitted((), refused, ()), (), None))
+    session = session_of([])
+    conclude(session, Judged(Admitted((), refused, ()), (), None))
     assert session.exit_code == 4
     assert says in session.conclusion
