@@ -1,20 +1,16 @@
 """Applications from input to verdict, on the stand-in site: generated and fetched inputs, fields, scaling."""
 
 import hashlib
-import json
 import os
 import shutil
 import tarfile
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from site_runs import CHECKS, FAKE, OUTPUTS, copy_stand_in, make_program, make_stack, outcome, read_runs
 
 from virtqual.stack import manifest
-from virtqual.stack.manifest import Manifest, Program
 
-FAKE = Path(__file__).parents[1] / "fakeslurm"
-OUTPUTS = Path(__file__).parents[1] / "outputs"
 FULL = "--mode=full"
 SMALL = {"FAKE_SCALE": "small"}
 ONE_PAIR = {**SMALL, "VIRTQUAL_PAIRS": "0:0"}
@@ -39,38 +35,26 @@ NAMELIST = """ &time_control
 def equipped(site):
     """A second stack on the site, with stand-ins for the applications."""
     stack = site.path / "state/stack/apps"
-    stack.mkdir(parents=True)
+    case = stack / "case"
+    case.mkdir(parents=True)
+    (case / "namelist.input").write_text(NAMELIST)
     for name in ("namd.water.out", "wrf.em_b_wave.out", "milc.su3_rhmd_hisq.out"):
         shutil.copy(OUTPUTS / name, stack)
     for name in ("wrfout", "mpip"):
         shutil.copy(FAKE / name, stack)
-    case = stack / "case"
-    case.mkdir()
-    (case / "namelist.input").write_text(NAMELIST)
 
-    def program(feature, stand_in, version, **more):
-        path = Path(shutil.copy(FAKE / stand_in, stack / feature))
-        sha256, origin = manifest.sha256(path), "the tests"
-        return Program(
-            name=feature,
-            path=path,
-            version=version,
-            origin=origin,
-            sha256=sha256,
-            features=(feature,),
-            sums=manifest.checksums(more.get("data", {})),
-            **more,
-        )
+    def program(feature, stand_in, version, **data):
+        return make_program(copy_stand_in(site, "apps", stand_in, feature), feature, version, data=data)
 
-    ideal = Path(shutil.copy(FAKE / "wrf", stack / "ideal.exe"))
-    programs = (
+    ideal = copy_stand_in(site, "apps", "wrf", "ideal.exe")
+    make_stack(
+        site,
+        "apps",
         program("namd", "namd2", "2.12"),
         program("milc", "milc", "7.8.1"),
-        program("milc", "milc", "7.8.1"),
-        program("wrf-ideal", "wrf", "4.6.1", data={"ideal": ideal, "case": case, "run": case}),
-        program("wrf-real", "wrf", "4.6.1", data={"run": case}),
+        program("wrf-ideal", "wrf", "4.6.1", ideal=ideal, case=case, run=case),
+        program("wrf-real", "wrf", "4.6.1", run=case),
     )
-    Manifest(name="apps", pins="none", programs=programs).write(stack)
     return site
 
 
@@ -79,23 +63,9 @@ def profiled(equipped):
     """The same with a profiler, which the stand-in for WRF looks for."""
     stack = equipped.path / "state/stack/apps"
     (stack / "libmpiP.so").write_text("no library")
-    profiler = Program(
-        name="mpip", version="3.5", origin="the tests", path=stack / "libmpiP.so", features=("mpi-profile",),
-        sha256=manifest.sha256(stack / "libmpiP.so"),
-    )  # fmt: skip
-    programs = (*manifest.load(stack / "manifest.json").programs, profiler)
-    Manifest(name="apps", pins="none", programs=programs).write(stack)
+    profiler = make_program(stack / "libmpiP.so", "mpip", "3.5", features=("mpi-profile",))
+    make_stack(equipped, "apps", *manifest.load(stack / "manifest.json").programs, profiler)
     return equipped
-
-
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
-def runs(site) -> list[dict]:
-    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
-    cases = json.loads(report.read_text())["runs"][0]["testcases"]
-    return [json.loads(case["record"]) for case in cases if case.get("record")]
 
 
 def curve(run) -> dict[float, float]:
@@ -111,19 +81,19 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
     assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
     assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
     assert "WITHIN milc_rating@4x4x4x8" in done.stdout
-    found = {run["results"][0]["metric"]: run for run in runs(equipped)}
-    assert found["wrf_rating"]["results"][0]["values"] == [pytest.approx(86400 / 0.98104)]
-    answers = {answer["name"]: answer["value"] for answer in found["wrf_rating"]["answers"]}
+    measured = {run["results"][0]["metric"]: run for run in read_runs(equipped)}
+    assert measured["wrf_rating"]["results"][0]["values"] == [pytest.approx(86400 / 0.98104)]
+    answers = {answer["name"]: answer["value"] for answer in measured["wrf_rating"]["answers"]}
     assert answers["RMS of U"] == pytest.approx(6 * answers["RMS of V"])
-    assert len(found["milc_rating"]["answers"]) == 2
+    assert len(measured["milc_rating"]["answers"]) == 2
 
 
 def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
     # On small systems, and these, nodes share the machine's CPUs.
     done = equipped.reframe(FULL, "-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL, VIRTQUAL_PAIRS="0:1")
     assert "WITHIN namd_elapsed@water 10125 atoms, 2 ranks, 2 nodes" in outcome(done), outcome(done)
-    found = {run["side"]: run["nodes"] for run in runs(equipped)}
-    assert found == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
+    measured = {run["side"]: run["nodes"] for run in read_runs(equipped)}
+    assert measured == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
 
 
 def test_results_that_differ_between_the_sides_are_refused(equipped):
@@ -148,18 +118,18 @@ def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
 def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped):
     done = equipped.reframe(FULL, "-n", r"^(lammps|wrf_ideal)_scaling", **SMALL, VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, outcome(done)
-    found = {run["results"][0]["metric"]: run for run in runs(equipped)}
+    measured = {run["results"][0]["metric"]: run for run in read_runs(equipped)}
     processes = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= os.cpu_count()]
-    lammps = found["lammps_scaling"]
+    lammps = measured["lammps_scaling"]
     assert [point for point in curve(lammps) if point in processes] == processes
     # The stand-in's loop takes 0.5 s however many processes there are, and 4.58 % of it are communication.
     assert curve(lammps)[1] == pytest.approx(172800, rel=0.02)
     assert lammps["communication"] == pytest.approx(0.0458)
-    assert curve(found["wrf_scaling"])[1] == pytest.approx(86400 / 0.98104)
+    assert curve(measured["wrf_scaling"])[1] == pytest.approx(86400 / 0.98104)
     assert "4.6% of the time in communication (native)" in outcome(done)
     # WRF does not say, and this stack has no profiler.
     why = "no program with the feature 'mpi-profile' in the stack"
-    assert found["wrf_scaling"]["communication"] == {"not_observable": why}
+    assert measured["wrf_scaling"]["communication"] == {"not_observable": why}
     assert f"share of communication not observable ({why}) (native)" in outcome(done)
 
 
@@ -172,12 +142,12 @@ def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profil
     assert "25.0% of the time in communication (native)" in outcome(done)
     why = "mpiP output: 0 reports in profile-short, exit code 7"
     assert f"share of communication not observable ({why}) (virtual)" in outcome(done)
-    found = {(run["side"], run["pair"]): run for run in runs(profiled)}
-    assert found["native", 0]["communication"] == pytest.approx(0.25)
-    assert found["virtual", 0]["communication"] == {"not_observable": why}
+    measured = {(run["side"], run["pair"]): run for run in read_runs(profiled)}
+    assert measured["native", 0]["communication"] == pytest.approx(0.25)
+    assert measured["virtual", 0]["communication"] == {"not_observable": why}
     # As without it: its runs come after the one that is timed, in the first pair alone.
-    assert [curve(run)[1] for run in found.values()] == [pytest.approx(86400 / 0.98104)] * 4
-    assert found["native", 1]["communication"] is None
+    assert [curve(run)[1] for run in measured.values()] == [pytest.approx(86400 / 0.98104)] * 4
+    assert measured["native", 1]["communication"] is None
     jobs = (profiled.path / "slurm/reframe").glob("*/*/testsite/*/apps/wrf_ideal_scaling_*/rfm_job.sh")
     parts = [job.read_text().partition("\nvirtqual_note end\n") for job in jobs]
     assert [sum(text.count("LD_PRELOAD=") for text in part) for part in zip(*parts, strict=True)] == [0, 0, 4]
@@ -198,15 +168,13 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     with (references / "own.yaml").open("w") as file:
         inputs = [entry, {**entry, "name": "namd-stmv"}]
         YAML().dump({"schema": "virtqual-inputs/1", "inputs": inputs}, file)
-    checks = f"{equipped.env['VIRTQUAL_ROOT']}/checks"
-    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite")
+    listed = equipped.run("reframe", *CHECKS, "-L", FAKE_NODES="4")
     assert "wrf_conus12km: the input wrf-conus12km is not here: virtqual inputs fetch" in listed.stdout
     assert "namd_stmv: " in listed.stdout
     # The study's 4, 8 and 16 processes, divided among its 2 and 4 VMs, as far as a node has cores.
     cases = sum(count <= os.cpu_count() for count in (2, 4, 8, 1, 2, 4))
-    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", FAKE_NODES="4")
     assert f"namd_stmv_nodes ({cases} cases): the input namd-stmv is not here" in listed.stdout, listed.stdout
-    listed = equipped.run("reframe", "-c", checks, "-L", "--system", "testsite", FULL, **SMALL)
+    listed = equipped.run("reframe", *CHECKS, "-L", FULL, **SMALL)
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0

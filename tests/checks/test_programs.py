@@ -3,17 +3,11 @@
 import json
 import os
 import re
-import shutil
 import time
-from pathlib import Path
 
 import pytest
+from site_runs import CHECKS, copy_stand_in, make_program, make_stack, outcome, read_cases
 
-from made_runs import read_session
-from virtqual.stack import manifest
-from virtqual.stack.manifest import Manifest, Program
-
-FAKE = Path(__file__).parents[1] / "fakeslurm"
 OSU = ("osu_latency", "osu_bw")
 BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
 
@@ -23,37 +17,25 @@ QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
 @pytest.fixture
 def equipped(site):
     """A second stack on the site, with stand-ins for the programs."""
-    stack = site.path / "state/stack/micro"
-    stack.mkdir(parents=True)
-    stream = Path(shutil.copy(FAKE / "stream", stack))
-    osu = {name: Path(shutil.copy(FAKE / "osu", stack / name)) for name in OSU}
-    stress_ng = Path(shutil.copy(FAKE / "stress-ng", stack))
-
-    def program(name, path, **more):
-        return Program(
-            name=name, origin="the tests", path=path, sha256=manifest.sha256(path), features=(name,), **more
-        )
-
-    programs = (
-        program("stream", stream, version="5.10"),
-        program("osu", osu["osu_latency"], version="7.4", data=osu, sums=manifest.checksums(osu)),
-        program("npb", stream, version="3.4.3"),
-        program("stress-ng", stress_ng, version="0.15.06"),
+    stream, stress_ng = (copy_stand_in(site, "micro", name) for name in ("stream", "stress-ng"))
+    osu = {name: copy_stand_in(site, "micro", "osu", name) for name in OSU}
+    make_stack(
+        site,
+        "micro",
+        make_program(stream, "stream", "5.10"),
+        make_program(osu["osu_latency"], "osu", "7.4", data=osu),
+        make_program(stream, "npb", "3.4.3"),
+        make_program(stress_ng, "stress-ng", "0.15.06"),
     )
-    Manifest(name="micro", pins="none", programs=programs).write(stack)
     return site
 
 
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
-def values(site) -> dict[str, float]:
-    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
-    found = {}
-    for case in json.loads(report.read_text())["runs"][0]["testcases"]:
-        found |= {key.rpartition(":")[2]: entry[0] for key, entry in (case["perfvalues"] or {}).items()}
-    return found
+def read_values(site) -> dict[str, float]:
+    return {
+        key.rpartition(":")[2]: entry[0]
+        for case in read_cases(site)
+        for key, entry in (case["perfvalues"] or {}).items()
+    }
 
 
 def test_stream_and_osu_are_judged(equipped):
@@ -64,10 +46,10 @@ def test_stream_and_osu_are_judged(equipped):
         assert f"WITHIN memory_{kernel}@STREAM, 1 thread" in done.stdout
     for metric in ("latency", "bandwidth"):
         assert f"WITHIN osu_{metric}@same node, median" in done.stdout
-    found = values(equipped)
-    assert found["memory_triad"] == pytest.approx(20e3, rel=0.02)
-    assert found["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
-    assert {f"osu_latency_{2**power:g}" for power in range(23)} <= found.keys()
+    values = read_values(equipped)
+    assert values["memory_triad"] == pytest.approx(20e3, rel=0.02)
+    assert values["osu_latency_1"] == pytest.approx(0.5, rel=0.03)
+    assert {f"osu_latency_{2**power:g}" for power in range(23)} <= values.keys()
 
 
 def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
@@ -76,26 +58,22 @@ def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
     assert done.returncode == 0, outcome(done)
     assert "WITHIN page_touch_time@4 KiB pages" in done.stdout
     assert "WITHIN fork_time@one core" in done.stdout
-    found = values(equipped)
-    assert found["page_touch_time"] == pytest.approx(0.5, rel=0.15)
-    assert found["fork_time"] == pytest.approx(100, rel=0.15)
+    values = read_values(equipped)
+    assert values["page_touch_time"] == pytest.approx(0.5, rel=0.15)
+    assert values["fork_time"] == pytest.approx(100, rel=0.15)
 
 
-def test_a_stressor_that_did_less_than_it_was_asked_for_is_refused(equipped):
+def test_a_stressor_that_did_less_or_is_of_another_version_than_it_was_asked_for_is_refused(equipped):
     equipped.fault("fault.resident")
     done = equipped.reframe("-n", "^paging", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert "no more than 2662400 bytes were in memory, 8388608 were to be written" in outcome(done)
     equipped.fault("fault.operations")
-    done = equipped.reframe("-n", "^paging.*forks", VIRTQUAL_PAIRS="0:0")
-    assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
-
-
-def test_a_program_that_says_another_version_than_the_stack_is_refused(equipped):
     file = equipped.path / "state/stack/micro/manifest.json"
     file.write_text(file.read_text().replace('"0.15.06"', '"0.18.02"'))
     done = equipped.reframe("-n", "^paging.*forks", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
+    assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
     assert "version '0.15.06', asked for '0.18.02'" in outcome(done), outcome(done)
 
 
@@ -104,13 +82,13 @@ def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(eq
     """All CPUs here are said to be hardware threads of one core."""
     done = equipped.reframe("-n", r"^stream(_overhead)?%", FAKE_SMT=str(os.cpu_count()), VIRTQUAL_PAIRS="0:1")
     assert "WITHIN memory_triad@STREAM, 1 thread" in done.stdout, outcome(done)
-    asked = {}
+    cores_by_threads = {}
     output = equipped.path / "slurm/reframe/output"
     for script in output.glob("*/testsite/*/micro/stream_[0-9a-f]*/rfm_job.sh"):
         text = script.read_text()
         threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", text)[1])
-        asked.setdefault(threads, set()).add("--threads-per-core=1" in text)
-    assert asked == {threads: {threads == 1} for threads in (1, os.cpu_count())}
+        cores_by_threads.setdefault(threads, set()).add("--threads-per-core=1" in text)
+    assert cores_by_threads == {threads: {threads == 1} for threads in (1, os.cpu_count())}
 
 
 def test_each_of_npb_takes_the_class_that_fits_it(equipped):
@@ -134,9 +112,8 @@ shift 2; exec "$@"
 
 
 def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
-    listed = ("reframe", "-c", f"{equipped.env['VIRTQUAL_ROOT']}/checks", "-L", "--system", "testsite")
     reason = "stream_numa (2 cases): needs a native partition with the feature 'numa'"
-    assert reason in equipped.run(*listed).stdout
+    assert reason in equipped.run("reframe", *CHECKS, "-L").stdout
     for partition in ("bare", "cloud"):
         directory = equipped.path / f"slurm/bin.{partition}"
         directory.mkdir()
@@ -144,9 +121,7 @@ def test_stream_from_local_and_remote_memory_where_nodes_show_several(equipped):
         (directory / "numactl").chmod(0o755)
     done = equipped.virtqual(*QUALIFY, "-n", "stream_numa", FAKE_NUMA="4")
     assert done.returncode == 0, outcome(done)
-    (file,) = (equipped.path / "state/sessions").glob("*/session.json")
-    session = read_session(file.parent)
-    results = [result for run in session["runs"] for result in run["results"]]
+    results = [result for run in equipped.session()["runs"] for result in run["results"]]
     rates = {(r["metric"], r["setting"].rpartition(", ")[2]): r["values"][0] for r in results}
     ratio = rates["memory_triad", "remote memory (node 3)"] / rates["memory_triad", "local memory (node 0)"]
     assert ratio == pytest.approx(0.5, rel=0.05)
@@ -175,19 +150,20 @@ def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified
     equipped.fault("slow.cloud", "1.43")
     line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")
     # What a tool wrote of the host says what the VM is, not that it is meant to be so.
-    told = {"virtual_numa_nodes": 1, "vcpus": os.cpu_count(), "cpus_per_node": 1}
-    refused = equipped.virtqual(*line, FAKE_HOST=json.dumps(told))
+    host = {"virtual_numa_nodes": 1, "vcpus": os.cpu_count(), "cpus_per_node": 1}
+    refused = equipped.virtqual(*line, FAKE_HOST=json.dumps(host))
     assert refused.returncode == 4, outcome(refused)
     assert "refused numa-hidden" in refused.stdout
     time.sleep(1.1)
-    done = equipped.virtqual(*line, FAKE_EXTRAS_cloud=json.dumps({"numa_hidden": True, "host": told}))
+    done = equipped.virtqual(*line, FAKE_EXTRAS_cloud=json.dumps({"numa_hidden": True, "host": host}))
     assert done.returncode == 0, outcome(done)
-    session = json.loads(max((equipped.path / "state/sessions").glob("*/session.json")).read_text())
+    session = equipped.session()
     assert session["outcome"] == "WITHIN"
     assert session["qualified"] == "no (NUMA nodes hidden on purpose)"
-    reported = [one["item"] for one in session["preflight"] if one["action"] == "report"]
+    reported = [finding["item"] for finding in session["preflight"] if finding["action"] == "report"]
     assert {"numa-hidden", "vm-size"} <= set(reported), reported
-    ratios = [one["overhead"]["ratio"] for one in session["verdicts"] if one["metric"] == "memory_triad"]
+    verdicts = [verdict for verdict in session["verdicts"] if verdict["metric"] == "memory_triad"]
+    ratios = [verdict["overhead"]["ratio"] for verdict in verdicts]
     assert ratios == [pytest.approx(0.7, abs=0.005)]
 
 
