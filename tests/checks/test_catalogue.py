@@ -4,31 +4,18 @@ import json
 import re
 from pathlib import Path
 
+from site_runs import CHECKS, ROOT, make_program, make_stack, outcome
+
 from virtqual.references import load_references
-from virtqual.stack import manifest
-from virtqual.stack.manifest import Manifest, Program
 
 LONGER = "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
 
 
-def test_the_list_reads_like_a_catalogue(site):
-    done = site.run("reframe", "-c", f"{site.env['VIRTQUAL_ROOT']}/checks", "-L", "--system", "testsite")
-    assert done.returncode == 0, done.stdout + done.stderr
-    entry = done.stdout[done.stdout.index("- lammps problem=lj") :].splitlines()[:4]
-    assert entry[1].startswith("    LAMMPS")
-    assert "quick" in entry[2]
-    assert entry[3] == "    asks for: +lammps"
-    # One entry a check, not one a sample; and what this stack has no program for is named.
-    assert "sample" not in done.stdout
-    assert "  linpack: no program with the feature 'hpcc' in the stack" in done.stdout
-
-
 def test_a_system_that_is_not_there_is_no_system_that_lacks_every_program(site):
-    checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
     for option in ("-L", "-r"):
-        done = site.run("reframe", "-c", checks, option, "--system", "vcluster")
+        done = site.run("reframe", *CHECKS[:2], option, "--system", "vcluster")
         assert done.returncode != 0
-        assert "the one-machine cluster is not up: run `vcluster up`" in done.stdout + done.stderr
+        assert "the one-machine cluster is not up: run `vcluster up`" in outcome(done)
         assert "no program with the feature" not in done.stdout
 
 
@@ -45,22 +32,11 @@ FEATURES = (
 
 
 def test_every_entry_is_described_and_found_by_topic_and_scope(site):
-    path = Path("/bin/true")
-    program = Program(
-        name="all",
-        version="1",
-        origin="the tests",
-        path=path,
-        sha256=manifest.sha256(path),
-        features=FEATURES,
-    )
-    (site.path / "state/stack/all").mkdir()
-    Manifest(name="all", pins="none", programs=(program,)).write(site.path / "state/stack/all")
-    checks = Path(site.env["VIRTQUAL_ROOT"]) / "checks"
+    make_stack(site, "all", make_program(Path("/bin/true"), "all", "1", features=FEATURES))
     env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_bare": "rdma", "FAKE_FEATURES_cloud": "rdma"}
     env |= {"FAKE_CPUS_cloud": "4", "FAKE_CPUS_bare": "8", "FAKE_EXTRAS_cloud": json.dumps(SHARING)}
-    done = site.run("reframe", "--mode=full", "-c", str(checks), "-L", "--system", "testsite", **env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.run("reframe", "--mode=full", *CHECKS, "-L", **env)
+    assert done.returncode == 0, outcome(done)
     entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)
     assert len(entries) == len(re.findall("^- ", done.stdout, re.MULTILINE))
     for name, description, tags in entries:
@@ -72,23 +48,23 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     # All that there is, but for what has to be fetched first.
     defined = {
         name
-        for file in checks.glob("*.py")
+        for file in (ROOT / "checks").glob("*.py")
         for name in re.findall(r"^@overhead\.simple_test\nclass (\w+)", file.read_text(), re.MULTILINE)
     }
     fetched = {"namd_stmv", "namd_stmv_nodes", "namd_stmv_vms", "wrf_conus12km", "wrf_conus12km_scaling"}
     assert {name for name, *_ in entries} == defined - fetched
     assert set(re.findall(r"^  (\w+).*: the input .* is not here", done.stdout, re.MULTILINE)) == fetched
     # What is asked for of a build before it is called qualified exists, in the scope that is said.
-    asked = {
-        (one.check.replace(" %", " "), found.scope)
-        for found in load_references(checks.parent / "references").qualifications.values()
-        for one in found.checks
+    needed = {
+        (needed_check.check.replace(" %", " "), qualification.scope)
+        for qualification in load_references(ROOT / "references").qualifications.values()
+        for needed_check in qualification.checks
     }
     named = re.findall(r"^- (\w+.*)\n    .*\n    tags: (.*)\n", done.stdout, re.MULTILINE)
-    there = {(name, scope) for name, tags in named for scope in tags.split(", ")}
-    there |= {(name.split(" ")[0], scope) for name, scope in there}
-    assert asked
-    assert asked <= there
+    listed = {(name, scope) for name, tags in named for scope in tags.split(", ")}
+    listed |= {(name.split(" ")[0], scope) for name, scope in listed}
+    assert needed
+    assert needed <= listed
     assert "asks for: +stream, 2 VMs of one host" in done.stdout
     why = r"^  (\w+).*: overcommitted.*: 4 VMs have 16 cores together, their host 8$"
     overcommitted = set(re.findall(why, done.stdout, re.MULTILINE))
@@ -101,17 +77,10 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
 
 
 def test_rdma_is_measured_if_both_partitions_have_it(site):
-    path = Path("/bin/true")
-    perftest = Program(
-        name="perftest", version="4.5", origin="the tests", path=path, sha256=manifest.sha256(path),
-        features=("perftest",),
-    )  # fmt: skip
-    (site.path / "state/stack/micro").mkdir()
-    Manifest(name="micro", pins="none", programs=(perftest,)).write(site.path / "state/stack/micro")
+    make_stack(site, "micro", make_program(Path("/bin/true"), "perftest", "4.5"))
 
     def listed(how, **features):
-        checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
-        line = ("reframe", "-S", "scope=full", "-c", checks, "--system", "testsite", "-n", "^rdma_lat", how)
+        line = ("reframe", "-S", "scope=full", *CHECKS, "-n", "^rdma_lat", how)
         return re.sub(" /[0-9a-f]+", "", site.run(*line, FAKE_NODES="2", **features).stdout)
 
     native, virtual = {"FAKE_FEATURES_bare": "rdma"}, {"FAKE_FEATURES_cloud": "rdma"}
@@ -126,8 +95,7 @@ def test_rdma_is_measured_if_both_partitions_have_it(site):
 
 def test_a_session_says_what_was_not_run(site):
     done = site.virtqual("qualify", "--system", "testsite")
-    (file,) = (site.path / "state/sessions").glob("*/session.json")
-    session = json.loads(file.read_text())
+    session = site.session()
     (programs,) = [line for line in session["not_run"] if line.startswith("no program in the stack for: ")]
     assert ", linpack (hpcc), " in programs
     (longer,) = [line for line in session["not_run"] if line.startswith(LONGER)]

@@ -3,25 +3,25 @@
 Every test has a control: the same run without the fault passes, so a guard that always fails shows too.
 """
 
-import json
 import re
 from pathlib import Path
 
 import pytest
+from site_runs import CHECKS, outcome, read_cases
 
 LJ = ("-n", "lammps.*lj")
+WARM_UPS = ["warm-up-N", "warm-up-V"]
 # Enough to be judged, where the number of pairs is not the subject.
 SHORT = {"VIRTQUAL_PAIRS": "0:1"}
 
 
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
 def results(site) -> dict[str, str]:
-    reports = sorted((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
-    runs = json.loads(reports[-1].read_text())["runs"]
-    return {f"{c['display_name']}@{c['partition']}": c["result"] for c in runs[0]["testcases"]}
+    return {f"{case['display_name']}@{case['partition']}": case["result"] for case in read_cases(site)}
+
+
+def submitted(site) -> list[str]:
+    """Return the samples whose jobs were submitted, in their order."""
+    return [re.search(r"sample=(\S+)", event["case"])[1] for event in site.events() if "submitted" in event]
 
 
 def test_control_a_good_run_passes(site):
@@ -30,12 +30,14 @@ def test_control_a_good_run_passes(site):
     assert "PASSED" in done.stdout
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     assert set(results(site).values()) == {"pass"}
-    # It says which cases there are besides: one of them alone qualifies nothing.
-    (file,) = (site.path / "state/sessions").glob("*/session.json")
-    missing = json.loads(file.read_text())["missing"]
-    assert [case for case in missing if case.startswith("lammps ")] == [
-        f"lammps %problem={problem}" for problem in ("chain", "eam", "rhodo")
-    ]
+    # The session names the other cases: one of them alone qualifies nothing.
+    missing = [case for case in site.session()["missing"] if case.startswith("lammps ")]
+    assert missing == [f"lammps %problem={problem}" for problem in ("chain", "eam", "rhodo")]
+    # Four pairs are the default, and a later round has no warm-up.
+    assert len(submitted(site)) == len(WARM_UPS) + 2 * 4
+    listed = site.run("reframe", *CHECKS, "-LC", *LJ, VIRTQUAL_PAIRS="4:5")
+    assert "%sample=4N" in listed.stdout
+    assert "warm-up" not in listed.stdout
 
 
 def test_partitions_that_do_not_run_the_same_software_are_refused(site):
@@ -56,17 +58,21 @@ def test_nothing_selected_is_not_passed(site):
     assert "nothing passed" in outcome(done)
 
 
-def test_a_check_file_that_cannot_be_imported_stops_the_run(site):
+def test_a_check_file_that_cannot_be_imported_stops_the_run_and_nested_ones_are_found(site):
     checks = site.path / "checks"
     checks.mkdir()
     (checks / "broken.py").write_text(GOOD.replace("@rfm", "import no_such_module\n@rfm"))
-    (checks / "good.py").write_text(GOOD)
+    nested = checks / "deep/deeper"
+    nested.mkdir(parents=True)
+    (nested / "good.py").write_text(GOOD)
     done = site.reframe(checks=str(checks))
     assert done.returncode != 0
     assert "PASSED" not in done.stdout
     assert "no_such_module" in outcome(done)
     (checks / "broken.py").unlink()
-    assert site.reframe(checks=str(checks)).returncode == 0
+    done = site.reframe(checks=str(checks))
+    assert done.returncode == 0
+    assert "Ran 1/1" in done.stdout
 
 
 def test_a_file_that_makes_tests_and_that_reframe_would_pass_over_stops_the_run(site):
@@ -97,18 +103,9 @@ def test_what_is_deprecated_is_still_said(site):
     (site.path / "checks").mkdir()
     old = "    @run_after('init')\n    def set_old(self):\n        self.variables = {'A': 'b'}\n"
     (site.path / "checks/old.py").write_text(GOOD + old)
-    done = site.run("reframe", "-c", str(site.path / "checks"), "-l", "--system", "testsite")
+    done = site.run("reframe", "-c", str(site.path / "checks"), *CHECKS[2:], "-l")
     assert done.returncode == 0, outcome(done)
     assert re.search(r"old.py:\d+: WARNING: the use of 'variables' is deprecated", done.stderr)
-
-
-def test_nested_checks_are_found(site):
-    nested = site.path / "checks/deep/deeper"
-    nested.mkdir(parents=True)
-    (nested / "good.py").write_text(GOOD)
-    done = site.reframe(checks=str(site.path / "checks"))
-    assert done.returncode == 0
-    assert "Ran 1/1" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -142,11 +139,15 @@ def test_a_run_without_its_verdict_tests_is_judged_all_the_same(site, slow, code
     ],
 )
 def test_a_broken_run_fails_and_skips_its_verdict(site, fault, says):
+    """The first warm-up is enough: no sample is submitted after it."""
     site.fault(fault)
     done = site.reframe(*LJ)
-    assert done.returncode != 0
+    assert done.returncode == 1, outcome(done)
     assert says in outcome(done)
     assert results(site)["lammps_overhead %problem=lj@cloud"] in ("fail", "skip")
+    assert submitted(site) == WARM_UPS[:1]
+    (failed,) = site.events("failed")
+    assert "warm-up-N" in failed["failure"]["case"]
 
 
 def test_foreign_load_leaves_the_verdict_open(site):
@@ -181,6 +182,9 @@ def test_native_proves_the_hardware_by_its_absolute_reference(site, problem, val
     assert (done.returncode == 0) == ("pass" in verdict), outcome(done)
     assert says in outcome(done)
     assert results(site)["lammps_overhead %problem=lj@cloud"] in verdict
+    # No warm-up is compared with a reference: the first sample misses it.
+    assert submitted(site)[:3] == [*WARM_UPS, "0N"]
+    assert (len(submitted(site)) == 3) == ("pass" not in verdict)
 
 
 MISSING = """

@@ -1,13 +1,11 @@
 """Checks that know nothing of virtqual, judged: docs/add-a-benchmark.md, run from the page."""
 
-import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
+from site_runs import ROOT, outcome, read_cases, read_runs
 
-ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests/foreign"
 PAGE = (ROOT / "docs/add-a-benchmark.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w./]+)`\n\n```python\n(.*?)```$", PAGE, re.M | re.S))
@@ -41,34 +39,21 @@ def reframe(site, *options: str, **env: str):
     return site.reframe(*options, checks=str(site.path / "checks"), **env)
 
 
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
-def cases(site) -> list[dict]:
-    report = max((site.path / "state/reports").glob("run-*.json"), key=lambda p: p.stat().st_mtime)
-    return json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
-
-
-def runs(site) -> list[dict]:
-    return [json.loads(case["record"]) for case in cases(site) if case.get("record")]
-
-
 def test_ten_lines_make_a_plain_check_a_paired_one(own):
     assert len(TEN_LINES.splitlines()) <= 10
     judged(own, TEN_LINES)
     done = reframe(own, "-n", "^memory_test")
     assert done.returncode == 0, outcome(done)
     assert "WITHIN memory_test_triad_bw@memory_test" in outcome(done)
-    found = runs(own)
-    assert len(found) == 8
-    assert [(run["pair"], run["side"]) for run in found[:4]] == [
+    runs = read_runs(own)
+    assert len(runs) == 8
+    assert [(run["pair"], run["side"]) for run in runs[:4]] == [
         (0, "native"),
         (0, "virtual"),
         (1, "virtual"),
         (1, "native"),
     ]
-    for run in found:
+    for run in runs:
         (result,) = run["results"]
         assert (result["metric"], result["setting"]) == ("memory_test_triad_bw", "memory_test")
         assert result["declared"] == {"unit": "MB/s", "better": "higher", "budget": 1.05, "margin": 0.03}
@@ -97,7 +82,7 @@ def test_its_own_sanity_stands(own):
     done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert "Solution Validates" in outcome(done)
-    assert not runs(own) or "WITHIN" not in outcome(done)
+    assert not read_runs(own) or "WITHIN" not in outcome(done)
 
 
 def test_its_build_parameters_and_late_values_are_its_own(own):
@@ -105,10 +90,10 @@ def test_its_build_parameters_and_late_values_are_its_own(own):
     by_metric(own, f'"{own.path}/apps/triad.py:triad"')
     done = reframe(own, "-n", r"^triad%.*elements=100000", "-S", "time_limit=3m", VIRTQUAL_PAIRS="0:0")
     assert "(0 failure(s)" in done.stdout, outcome(done)
-    found = runs(own)
-    assert {run["check"] for run in found} == {"triad %elements=100000"}
-    assert {run["results"][0]["setting"] for run in found} == {"triad, elements=100000"}
-    assert len({run["software"][0]["files"]["binary"]["sha256"] for run in found}) == 1
+    runs = read_runs(own)
+    assert {run["check"] for run in runs} == {"triad %elements=100000"}
+    assert {run["results"][0]["setting"] for run in runs} == {"triad, elements=100000"}
+    assert len({run["software"][0]["files"]["binary"]["sha256"] for run in runs}) == 1
 
 
 def test_a_fixture_builds_its_program_once_a_partition(own):
@@ -120,7 +105,7 @@ def test_a_fixture_builds_its_program_once_a_partition(own):
     done = reframe(own, "-n", "^triad_built_once%", VIRTQUAL_PAIRS="0:1")
     assert "(0 failure(s)" in done.stdout, outcome(done)
     assert len(re.findall(r"OK.*build_triad ", done.stdout)) == 2
-    assert [run["side"] for run in runs(own)] == ["native", "virtual", "virtual", "native"]
+    assert [run["side"] for run in read_runs(own)] == ["native", "virtual", "virtual", "native"]
 
 
 def test_a_fixture_that_does_not_build_is_no_silence(own):
@@ -134,8 +119,7 @@ def test_a_fixture_that_does_not_build_is_no_silence(own):
         source.write_text("no C", encoding="utf-8")
     done = reframe(own, "-n", "^triad_built_once")
     assert done.returncode != 0
-    (file,) = (own.path / "state/sessions").glob("*/session.json")
-    session = json.loads(file.read_text(encoding="utf-8"))
+    session = own.session()
     assert (session["outcome"], session["exit_code"]) == ("BROKEN", 5)
     assert [failure["check"] for failure in session["failures"]] == ["triad_built_once"]
     assert "dependencies failed" in session["conclusion"]
@@ -151,7 +135,7 @@ def test_patterns_and_names_of_other_systems_give_way(own):
     by_metric(own, f'{check}, environments=["*"]')
     assert "- triad_by_patterns\n" in own.run(*line).stdout
     done = reframe(own, "-n", "^triad_by_patterns", VIRTQUAL_PAIRS="0:0")
-    results = {case["partition"]: case["result"] for case in cases(own) if case.get("record")}
+    results = {case["partition"]: case["result"] for case in read_cases(own) if case.get("record")}
     assert "triad_bw" in outcome(done)
     assert results["bare"] == "fail"
     # The reference of another machine, by the name of none, is a million times what this one has.

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from site_runs import CHECKS, outcome
 
-from made_runs import made_run, read_session
+from made_runs import made_run
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import ended_by
 from virtqual.session.log import Begun, Finished, Log
@@ -20,30 +21,22 @@ PAIRS = {"VIRTQUAL_PAIRS": "0:1"}
 SAMPLES = ("warm-up-N", "warm-up-V", "0N", "0V", "1V", "1N")
 
 
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
-def scripts(site) -> list[str]:
-    found = (site.path / "slurm/reframe").glob("*/testsite/*/fake/lammps_[0-9a-f]*/rfm_job.sh")
-    return [file.read_text(encoding="utf-8") for file in found]
-
-
 def listed(site, *options: str, **env: str) -> str:
-    checks = f"{site.env['VIRTQUAL_ROOT']}/checks"
-    done = site.run("reframe", "-c", checks, "--system", "testsite", *options, **PAIRS, **env)
+    done = site.run("reframe", *CHECKS, *options, **PAIRS, **env)
     assert done.returncode == 0, outcome(done)
     return done.stdout
 
 
-def dry_run(site, *options: str, **env: str) -> str:
-    return listed(site, *LJ, "--dry-run", *options, **env)
-
-
-def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
-    assert f"Ran {len(SAMPLES) + 1}/{len(SAMPLES) + 1}" in dry_run(site)
-    assert len(scripts(site)) == len(SAMPLES)
+def dry_run(site, *options: str, **env: str) -> list[str]:
+    """Return the job scripts of a dry run, which submits nothing."""
+    text = listed(site, *LJ, "--dry-run", *options, **env)
+    assert f"Ran {len(SAMPLES) + 1}/{len(SAMPLES) + 1}" in text
+    assert all(f"%sample={sample} " in text for sample in SAMPLES)
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
+    files = (site.path / "slurm/reframe").glob("*/testsite/*/fake/lammps_[0-9a-f]*/rfm_job.sh")
+    scripts = [file.read_text(encoding="utf-8") for file in files]
+    assert len(scripts) == len(SAMPLES)
+    return scripts
 
 
 @pytest.mark.parametrize(
@@ -57,9 +50,8 @@ def test_a_dry_run_makes_the_job_scripts_and_submits_nothing(site):
 )
 def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option, partition, limit):
     """No variable of the shell reaches a job, and its steps have the job's variables."""
-    dry_run(site, *option, FAKE_TIME_LIMIT=partition, MV2_ENABLE_AFFINITY="0")
-    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == [limit] * len(SAMPLES)
-    for text in scripts(site):
+    for text in dry_run(site, *option, FAKE_TIME_LIMIT=partition, MV2_ENABLE_AFFINITY="0"):
+        assert re.search(r"--time=(\S+)", text)[1] == limit
         (names,) = re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE)
         assert "PATH" in names.split(",")
         assert "MV2" not in names
@@ -82,17 +74,16 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
         log.append(Finished(run=made_run(side, 0, check="lammps %problem=lj", start=0, end=took)))
     ended_by(log, InfrastructureError("over"))
     stated = {f"FAKE_EXTRAS_{name}": json.dumps({"least_time_limit": 120}) for name in ("bare", "cloud")}
-    dry_run(site, FAKE_TIME_LIMIT="90m", **stated)
-    assert [re.search(r"--time=(\S+)", text)[1] for text in scripts(site)] == ["0:20:0"] * len(SAMPLES)
+    for text in dry_run(site, FAKE_TIME_LIMIT="90m", **stated):
+        assert re.search(r"--time=(\S+)", text)[1] == "0:20:0"
 
 
 @pytest.mark.parametrize(
     ("option", "memory"), [("exclusive", ["--mem=0"]), ("mem-per-cpu=1G", ["--mem-per-cpu=1G"])]
 )
 def test_job_options_reach_both_sides_which_ask_for_whole_nodes_and_no_more(site, option, memory):
-    dry_run(site, "-J", option, "-J", "reservation=x", "-J", "#SBATCH --account=me", "-J", "export=ALL")
-    assert len(scripts(site)) == len(SAMPLES)
-    for text in scripts(site):
+    more = ("-J", "reservation=x", "-J", "#SBATCH --account=me", "-J", "export=ALL")
+    for text in dry_run(site, "-J", option, *more):
         assert re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE) == ["ALL"]
         assert "SLURM_EXPORT_ENV" not in text
         assert "#SBATCH --reservation=x\n" in text
@@ -101,15 +92,36 @@ def test_job_options_reach_both_sides_which_ask_for_whole_nodes_and_no_more(site
         assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
 
 
-@pytest.mark.parametrize("option", ["-l", "-L", "--list-tags"])
+@pytest.mark.parametrize("option", ["-l", "--list-tags"])
 def test_a_list_writes_nothing(site, option):
-    before = sorted(site.path.rglob("*"))
+    before = set(site.path.rglob("*"))
     listed(site, option)
-    assert [path for path in sorted(site.path.rglob("*")) if path not in before] == []
+    assert set(site.path.rglob("*")) == before
+
+
+def test_the_detailed_list_is_a_catalogue_whose_hashes_select(site):
+    before = set(site.path.rglob("*"))
+    text = listed(site, "-L")
+    assert set(site.path.rglob("*")) == before
+    entry = text[text.index("- lammps problem=lj") :].splitlines()[:4]
+    assert entry[1].startswith("    LAMMPS")
+    assert "quick" in entry[2]
+    assert entry[3] == "    asks for: +lammps"
+    # One entry a check, not one a sample; the list names checks for which this stack has no program.
+    assert "sample=" not in text
+    assert "  linpack: no program with the feature 'hpcc' in the stack" in text
+    assert "lammps (3 of 4 cases): in the full scope only" in text
+    (line,) = re.findall(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", text)
+    hashes = dict(reversed(pair.split(" ")) for pair in line.split(", "))
+    assert hashes.keys() == {*SAMPLES, "verdict"}
+    # A verdict brings its samples along, and a sample those before it in the order.
+    for case, count in {"verdict": 7, "1N": 6, "0V": 4, "warm-up-N": 1}.items():
+        concrete = listed(site, "-LC", "-n", hashes[case])
+        assert f"Concretized {count} test case(s)" in concrete
+        assert hashes[case] in concrete
 
 
 def test_the_scope_is_a_variable_and_a_mode(site):
-    assert "lammps (3 of 4 cases): in the full scope only" in listed(site, "-L")
     for option in (("-S", "scope=full"), ("--mode=full",)):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text
@@ -120,10 +132,8 @@ def test_the_scope_is_a_variable_and_a_mode(site):
 
 
 def test_names_tags_and_environments_select(site):
-    assert re.findall("^- (.*)", listed(site, "-l", "-n", "lammps.*lj"), re.MULTILINE) == [
-        "lammps problem=lj"
-    ]
-    assert "- lammps problem=lj\n" in listed(site, "-l", "-t", "app", "-t", "quick", "-p", "fake")
+    text = listed(site, "-l", "-n", "lammps.*lj", "-t", "app", "-t", "quick", "-p", "fake")
+    assert re.findall("^- (.*)", text, re.MULTILINE) == ["lammps problem=lj"]
     assert "\n0 checks" in listed(site, "-l", "-t", "memory")
     assert "and the stacks fake\n" in listed(site, "-l", "-p", "gnu")
     done = site.reframe(*LJ, "-p", "gnu")
@@ -135,17 +145,6 @@ def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
     text = listed(site, "-LC", *LJ, "--exclude-tag", "verdict")
     assert f"Concretized {len(SAMPLES)} test case(s)" in text
     assert "lammps_overhead" not in text
-
-
-def test_every_hash_of_the_detailed_list_selects_its_test(site):
-    entry = re.search(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", listed(site, "-L"))
-    hashes = dict(reversed(pair.split(" ")) for pair in entry[1].split(", "))
-    assert hashes.keys() == {*SAMPLES, "verdict"}
-    # A verdict brings its samples along, and a sample those before it in the order.
-    for what, count in {"verdict": 7, "1N": 6, "0V": 4, "warm-up-N": 1}.items():
-        concrete = listed(site, "-LC", "-n", hashes[what])
-        assert f"Concretized {count} test case(s)" in concrete
-        assert hashes[what] in concrete
 
 
 @pytest.mark.parametrize(
@@ -191,25 +190,18 @@ def test_tests_that_are_not_paired_may_be_repeated_and_are_listed(site):
     assert "- plain\n    plain\n    not paired, so not judged\n" in site.run(*line, "-l").stdout
 
 
-def pipeline(site) -> dict:
+def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(site):
+    """ReFrame wants the stage directories kept; the system is the runner's."""
     file = site.path / "pipeline.yml"
     listed(site, *LJ, "--mode=full", "--ci-generate", str(file))
-    jobs = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
-    return {name: job for name, job in jobs.items() if isinstance(job, dict) and "script" in job}
-
-
-def test_a_generated_pipeline_has_every_case_and_what_it_needs(site):
-    jobs = pipeline(site)
+    entries = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    jobs = {name: job for name, job in entries.items() if isinstance(job, dict) and "script" in job}
     *samples, verdict = jobs
     assert verdict.startswith("lammps_overhead")
     assert [jobs[name]["needs"] for name in samples] == [[], *([name] for name in samples[:-1])]
     assert sorted(jobs[verdict]["needs"]) == sorted(samples)
     assert len({jobs[name]["stage"] for name in jobs}) == len(SAMPLES) + 1
     assert all("--mode=full" in job["script"][0] for job in jobs.values())
-
-
-def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(site):
-    """ReFrame wants the stage directories kept; the system is the runner's."""
     env = {
         **site.env,
         **PAIRS,
@@ -221,7 +213,7 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
         "FAKE_RUN_SECONDS": "60",
         "FAKE_TIME_LIMIT": "5s",
     }
-    for name, job in pipeline(site).items():
+    for name, job in jobs.items():
         assert job["variables"] == {"VIRTQUAL_PIPELINE": "1"}
         done = subprocess.run(
             ["sh", "-c", job["script"][0]],
@@ -237,6 +229,5 @@ def test_the_jobs_of_a_generated_pipeline_measure_one_after_the_other_and_judge(
     # The last one was the verdict, on the samples of the jobs before it.
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     # The warm-ups were jobs by themselves, and all runs repeat their program as these have decided.
-    file = max((site.path / "state/sessions").glob("*/session.json"))
-    (number,) = {run["repetitions"] for run in read_session(file.parent)["runs"]}
+    (number,) = {run["repetitions"] for run in site.session()["runs"]}
     assert number > 1

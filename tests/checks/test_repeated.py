@@ -4,8 +4,7 @@ import re
 import statistics
 
 import pytest
-
-from made_runs import read_session
+from site_runs import outcome
 
 LJ = ("-n", "lammps.*lj")
 # Of three starts in a row one takes nine times as long as it should.
@@ -21,26 +20,13 @@ LONG = {
 ONE_PAIR = {**LONG, "VIRTQUAL_PAIRS": "0:0"}
 
 
-def outcome(done) -> str:
-    return done.stdout + done.stderr
-
-
-def directory(site):
-    """The newest session."""
-    return max((site.path / "state/sessions").glob("*/log.jsonl")).parent
-
-
-def session(site):
-    return read_session(directory(site))
-
-
 def starts(site) -> set[int]:
-    return {run["repetitions"] for run in session(site)["runs"]}
+    return {run["repetitions"] for run in site.session()["runs"]}
 
 
 def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_same(site):
     site.reframe(*LJ, "--keep-stage-files", **ONE_PAIR)
-    first = session(site)
+    first = site.session()
     assert [run["side"] for run in first["runs"]] == ["native", "virtual"]
     (number,) = starts(site)
     assert 2 <= number <= 20, first
@@ -56,27 +42,27 @@ def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_sa
     # Where it would be started once: what the earlier session measured is measured again.
     quick = {**ONE_PAIR, "FAKE_RUN_SECONDS": "0"}
     site.reframe(*LJ, "-S", f"against={first['session']}", **quick)
-    assert session(site)["session"] != first["session"]
+    assert site.session()["session"] != first["session"]
     assert starts(site) == {number}
-    assert session(site)["repetitions"] == {"lammps %problem=lj": number}
+    assert site.session()["repetitions"] == {"lammps %problem=lj": number}
 
 
 def test_programs_are_started_as_often_as_in_the_earlier_session(site):
     quick = {"FAKE_RUN_SECONDS": "0", "VIRTQUAL_PAIRS": "0:0"}
     site.reframe(*LJ, **quick)
-    earlier = directory(site)
-    assert {run["repetitions"] for run in session(site)["runs"]} == {1}
+    earlier = site.directory()
+    assert {run["repetitions"] for run in site.session()["runs"]} == {1}
     site.reframe(*LJ, "-S", f"against={earlier.name}", **ONE_PAIR)
-    assert directory(site) != earlier
+    assert site.directory() != earlier
     assert starts(site) == {1}
 
 
 def test_later_rounds_repeat_as_the_first_one(site):
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2", **LONG)
     assert done.returncode in (0, 1, 3, 4), outcome(done)
-    found = session(site)
-    assert len(found["rounds"]) > 1, found["rounds"]
-    assert max(run["pair"] for run in found["runs"]) >= 2
+    session = site.session()
+    assert len(session["rounds"]) > 1, session["rounds"]
+    assert max(run["pair"] for run in session["runs"]) >= 2
     (number,) = starts(site)
     assert number > 1
 
@@ -90,17 +76,17 @@ def test_one_broken_repetition_fails_the_run(site, fault, says):
         site.fault(f"fault.{name}")
     done = site.reframe(*LJ, **ONE_PAIR)
     assert done.returncode != 0
-    (failure,) = session(site)["failures"]
+    (failure,) = site.session()["failures"]
     assert "sample=0N" in failure["case"]
     assert re.search(says, failure["reason"]), failure
-    assert session(site)["runs"] == []
+    assert site.session()["runs"] == []
 
 
 def test_one_disturbed_repetition_makes_the_run_invalid(site):
     for name in ("load", "once"):
         site.fault(f"fault.{name}")
     site.reframe(*LJ, **ONE_PAIR)
-    runs = session(site)["runs"]
+    runs = site.session()["runs"]
     reasons = [reason for run in runs for result in run["results"] for reason in result["invalid"]]
     assert len(runs) == len(reasons) == 2
     assert all("1 of " in reason and "ranks went without a CPU" in reason for reason in reasons), reasons
