@@ -30,19 +30,22 @@ from virtqual.site.configuration import load_system
 from virtqual.site.systems import SIDES
 
 ROOT = Path(__file__).parents[2]
-# What `sbatch` is told and a bare `srun` is not.
-BATCH_ONLY = ("--job-name", "--output", "--error")
+# Options of `sbatch` that a bare `srun` does not take.
+BATCH_ONLY_OPTIONS = ("--job-name", "--output", "--error")
 
 
 @contextmanager
-def allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
-    """Hold an allocation of one side each; gives the environment by which ReFrame is told of them.
+def hold_allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
+    """Hold an allocation for each side, and yield the variables that tell ReFrame of them.
 
-    Where `alive` is not there, they last until they are cancelled.
+    They last until they are cancelled: the file `alive`, which would limit them, is never written.
     """
     system = load_system(name)
-    known = {one.name: one for one in map(system.partition, SIDES)}
-    jobs = {part: slurm.allocate(one, "benchmark", one.extras.nodes, alive) for part, one in known.items()}
+    partitions = map(system.partition, SIDES)
+    jobs = {
+        partition.name: slurm.allocate(partition, "benchmark", partition.extras.nodes, alive)
+        for partition in partitions
+    }
     try:
         while slurm.list_waiting_jobs(jobs.values()):
             time.sleep(1)
@@ -51,8 +54,8 @@ def allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
         slurm.cancel_jobs(dict.fromkeys(jobs.values(), time.time()))
 
 
-def reframe_cases(system: str, names: list[str], pairs: int, work: Path, told: dict[str, str]) -> list[dict]:
-    """Run checks through ReFrame; returns the runs in the order of their jobs."""
+def run_reframe(system: str, names: list[str], pairs: int, work: Path, env: dict[str, str]) -> list[dict]:
+    """Run checks through ReFrame, and return the runs in the order of their jobs."""
     report, log = work / "report.json", work / "reframe.log"
     with log.open("w", encoding="utf-8") as file:
         done = subprocess.run(
@@ -61,7 +64,7 @@ def reframe_cases(system: str, names: list[str], pairs: int, work: Path, told: d
                 "--system", system, *(["-n", "|".join(names)] if names else ["-t", "quick"]),
                 "--exec-policy=serial", "--keep-stage-files", f"--report-file={report}",
             ],
-            env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}", **told},
+            env={**os.environ, "VIRTQUAL_PAIRS": f"0:{pairs - 1}", **env},
             stdout=file,
             stderr=subprocess.STDOUT,
             check=False,
@@ -76,27 +79,27 @@ def reframe_cases(system: str, names: list[str], pairs: int, work: Path, told: d
     return sorted(cases, key=lambda case: case["job_submit_time"])
 
 
-def cycles(cases: list[dict]) -> list[float]:
-    """Return the seconds from each job's submission to that of the next one; of the last none is known.
+def compute_cycles(cases: list[dict]) -> list[float]:
+    """Return the seconds from each job's submission to that of the next one.
 
-    Jobs run one after another, so this is all that a case costs: Slurm, the run, ReFrame's polling, reading
-    and judging.  (ReFrame's own ``time_total`` lasts until the cases that depend on it have ended, too.)
+    Jobs run one after another: this is the whole cost of a case in Slurm, the run and ReFrame.  ReFrame's own
+    ``time_total`` also contains the cases that depend on it.
     """
     return [after["job_submit_time"] - case["job_submit_time"] for case, after in pairwise(cases)]
 
 
-def bare(case: dict) -> float:
-    """Run the `srun` line of a case's job by itself in a copy of its stage directory; returns seconds."""
+def measure_bare_srun(case: dict) -> float:
+    """Return the seconds of the `srun` line of a case's job alone, in a copy of its stage directory."""
     stage = Path(case["stagedir"])
     script = (stage / "rfm_job.sh").read_text(encoding="utf-8")
-    told = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
-    options = " ".join(option for option in told if not option.startswith(BATCH_ONLY))
+    batch_options = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
+    options = " ".join(option for option in batch_options if not option.startswith(BATCH_ONLY_OPTIONS))
     run = json.loads(case["record"])
     allocation, _, step = run["job"].partition(".")
     if step:
         options = f"--jobid={allocation}"
-    wanted = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]
-    text = "\n".join(wanted).replace("srun ", f"srun {options} ").replace("./task.sh ", "")
+    lines = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]
+    text = "\n".join(lines).replace("srun ", f"srun {options} ").replace("./task.sh ", "")
     copy = Path(tempfile.mkdtemp(dir=stage.parent))
     shutil.copytree(stage, copy, dirs_exist_ok=True)
     begun = time.perf_counter()
@@ -114,23 +117,22 @@ def bare(case: dict) -> float:
     return seconds
 
 
-def table(rows: list[tuple[str, str, float, float]]) -> str:
-    """Return what is printed of (side, check, seconds in the suite, seconds of the bare srun)."""
+def format_table(rows: list[tuple[str, str, float, float]]) -> str:
+    """Return the table of rows of side, check, seconds in the suite, and seconds of the bare srun."""
     lines = [f"{'seconds (medians)':<44}{'suite':>8}{'srun':>8}{'more':>8}"]
     for side in ("native", "virtual"):
-        mine = [row for row in rows if row[0] == side]
-        for check in dict.fromkeys(row[1] for row in mine):
-            pairs = [row[2:] for row in mine if row[1] == check]
-            lines.append(line(f"{side} {check}", pairs))
-        pairs = [row[2:] for row in mine]
+        rows_of_side = [row for row in rows if row[0] == side]
+        for check in dict.fromkeys(row[1] for row in rows_of_side):
+            pairs = [row[2:] for row in rows_of_side if row[1] == check]
+            lines.append(format_medians(f"{side} {check}", pairs))
+        pairs = [row[2:] for row in rows_of_side]
         interval = quantile_test([suite - alone for suite, alone in pairs], p=0.5).confidence_interval()
-        lines.append(line(f"{side}, all {len(pairs)} runs", pairs))
+        lines.append(format_medians(f"{side}, all {len(pairs)} runs", pairs))
         lines.append(f"{'':<44}{'':>16}{f'{interval.low:.2f} to {interval.high:.2f}':>16} (95 %)")
     return "\n".join(lines)
 
 
-def line(name: str, pairs: list[tuple[float, float]]) -> str:
-    """Return the medians of some runs."""
+def format_medians(name: str, pairs: list[tuple[float, float]]) -> str:
     suite, alone = zip(*pairs, strict=True)
     more = statistics.median(seconds - bare_seconds for seconds, bare_seconds in pairs)
     return f"{name:<44}{statistics.median(suite):>8.2f}{statistics.median(alone):>8.2f}{more:>8.2f}"
@@ -146,15 +148,15 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as work,
-        allocations(options.system, Path(work) / "alive") if options.held else nullcontext({}) as told,
+        hold_allocations(options.system, Path(work) / "alive") if options.held else nullcontext({}) as env,
     ):
         print("running the suite ...", flush=True)
-        cases = reframe_cases(options.system, options.name, options.pairs, Path(work), told)
+        cases = run_reframe(options.system, options.name, options.pairs, Path(work), env)
         rows = []
-        for case, suite in zip(track(cases[:-1], "running srun"), cycles(cases), strict=True):
+        for case, suite in zip(track(cases[:-1], "running srun"), compute_cycles(cases), strict=True):
             run = json.loads(case["record"])
-            rows.append((run["side"], run["check"], suite, bare(case)))
-    print(table(rows))
+            rows.append((run["side"], run["check"], suite, measure_bare_srun(case)))
+    print(format_table(rows))
 
 
 if __name__ == "__main__":

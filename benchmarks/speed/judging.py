@@ -26,23 +26,22 @@ from virtqual.session.session import Session
 
 RECORDED = Path(__file__).parents[2] / "tests/sessions/kvm-within.jsonl.gz"
 RUN_S = 60.0
-ENOUGH_S = 30.0
+MAX_JUDGING_S = 30.0
 SCALARS = ("lammps_loop_time", "namd_elapsed", "npb_is", "npb_cg", "hpl", "dgemm", "fft", "memory_triad")
 CURVES = ("mpi_latency", "osu_allreduce")
 SIZES = [2.0**power for power in range(23)]
 
 
-def recorded_run() -> dict[str, Any]:
-    """Return the first run of a recorded session."""
+def read_recorded_run() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         log = Log(Path(directory))
         log.path.write_bytes(gzip.decompress(RECORDED.read_bytes()))
         return log.session().runs[0].model_dump(mode="json", by_alias=True)
 
 
-def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
+def make_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
     """Return a session of 2 x turns x nodes x checks runs; several VMs lie on hosts of their own."""
-    base, made = recorded_run(), random.Random(1)
+    base, rng = read_recorded_run(), random.Random(1)
     (identity,), (software,) = base["identity"].values(), base["software"]
     metrics = SCALARS[:1] if checks == 1 else (SCALARS + CURVES)[:checks]
     runs, clock = [], 1.8e9
@@ -56,15 +55,15 @@ def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
                     # Each node has a kind of its own: firmware keeps more or less memory for itself.
                     memory = {**identity["memory"], "total_mib": identity["memory"]["total_mib"] + number}
                     seen = {**identity, "node": node, "boot": f"boot of {node}", "memory": memory}
-                    values = [30 * made.gauss(1, 0.01) for _ in points or [0]]
+                    values = [30 * rng.gauss(1, 0.01) for _ in points or [0]]
                     result = {"metric": metric, "setting": "made", "points": points, "values": values}
-                    own = {
+                    fields = {
                         "check": metric, "side": side, "pair": turn * nodes + place, "turn": turn,
                         "start": clock, "end": clock + RUN_S, "seconds": RUN_S - 1, "job": str(len(runs)),
                         "nodes": [node], "hosts": {node: node if nodes > 1 else "host"}, "results": [result],
                         "software": [{**software, "node": node}], "identity": {node: seen},
                     }  # fmt: skip
-                    runs.append(Run.model_validate_json(json.dumps({**base, **own})))
+                    runs.append(Run.model_validate_json(json.dumps({**base, **fields})))
                 clock += RUN_S
     return Session(
         session="made",
@@ -77,7 +76,7 @@ def made_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
     )
 
 
-#: What the number of runs changes in each case, the other two being constant.
+#: Sizes of a session by its number of runs.
 CASES = {
     "1 series, 1 pair of nodes, more turns": lambda runs: {"turns": runs // 2},
     "1 series, 18 turns, more nodes": lambda runs: {"turns": 18, "nodes": runs // 36},
@@ -87,10 +86,10 @@ CASES = {
 }
 
 
-def seconds_of(session: Session, times: int) -> float:
-    """Return the median of the CPU seconds that judging a session takes, of fewer times after `ENOUGH_S`."""
+def measure_judging(session: Session, times: int) -> float:
+    """Return the median CPU seconds of judging a session; it is not judged again after `MAX_JUDGING_S`."""
     spent: list[float] = []
-    while len(spent) < times and sum(spent) < ENOUGH_S:
+    while len(spent) < times and sum(spent) < MAX_JUDGING_S:
         begin = time.process_time()
         judge(session)
         spent.append(time.process_time() - begin)
@@ -103,13 +102,13 @@ def main() -> None:
     parser.add_argument("--runs", default="400,800,1600,12800")
     parser.add_argument("--times", type=int, default=5)
     arguments = parser.parse_args()
-    judge(made_session(4))
-    for case, sizes_of in CASES.items():
+    judge(make_session(4))
+    for case, compute_sizes in CASES.items():
         print(f"{case}\n{'runs':>8} {'seconds':>9} {'a doubling':>11}", flush=True)
         before = None
-        for wanted in map(int, arguments.runs.split(",")):
-            session = made_session(**sizes_of(wanted))
-            runs, seconds = len(session.runs), seconds_of(session, arguments.times)
+        for run_count in map(int, arguments.runs.split(",")):
+            session = make_session(**compute_sizes(run_count))
+            runs, seconds = len(session.runs), measure_judging(session, arguments.times)
             ratio = ""
             if before:
                 ratio = f"{(seconds / before[1]) ** (1 / math.log2(runs / before[0])):.2f}x"

@@ -33,8 +33,8 @@ PAIRS = 18
 GIB = 2**20  # in KiB, as the kernel counts
 
 
-def cases(rng: np.random.Generator, count: int) -> list[Case]:
-    found = []
+def make_cases(rng: np.random.Generator, count: int) -> list[Case]:
+    cases = []
     for index in range(count):
         samples, clock = [], 0.0
         for number, value in enumerate(np.exp(rng.normal(0.05, 0.03, PAIRS))):
@@ -43,35 +43,35 @@ def cases(rng: np.random.Generator, count: int) -> list[Case]:
                 samples.append(Sample(side, number, (shown,), clock, clock + 1))
                 clock += 2
         series = pair_up(METRIC, str(index), (), samples)
-        found.append(Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.03, df=20, source="known")))
-    return found
+        cases.append(Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.03, df=20, source="known")))
+    return cases
 
 
-def told(what: str, seconds: float, goal: float, kib: int = 0, most: float = 0) -> bool:
-    """Print one line, and return whether its goals are met."""
-    memory = f", {kib / GIB:.2f} GiB (goal {most:g} GiB)" if most else ""
-    print(f"{what}: {seconds:.2f} s (goal {goal:g} s){memory}", flush=True)
-    return seconds <= goal and kib <= most * GIB
+def report(name: str, seconds: float, goal_s: float, kib: int = 0, goal_gib: float = 0) -> bool:
+    """Print a line, and return whether its goals are met."""
+    memory = f", {kib / GIB:.2f} GiB (goal {goal_gib:g} GiB)" if goal_gib else ""
+    print(f"{name}: {seconds:.2f} s (goal {goal_s:g} s){memory}", flush=True)
+    return seconds <= goal_s and kib <= goal_gib * GIB
 
 
-def session(rng: np.random.Generator) -> bool:
-    made = cases(rng, 200)
+def judge_session(rng: np.random.Generator) -> bool:
+    cases = make_cases(rng, 200)
     begin = time.process_time()
-    judge_sessions([made])
-    return told(f"200 metrics, {PAIRS} pairs each", time.process_time() - begin, 1)
+    judge_sessions([cases])
+    return report(f"200 metrics, {PAIRS} pairs each", time.process_time() - begin, 1)
 
 
-def samples(rng: np.random.Generator) -> bool:
+def judge_samples(rng: np.random.Generator) -> bool:
     native, virtual = rng.normal(0, 0.014, (2, 1, 27_778, PAIRS, 1))
     batch = Batch(native, virtual, np.log(1.05), np.log(1.08 / 1.05), Noise([0.02]))
     begin = time.process_time()
     judge([batch])
     spent = time.process_time() - begin
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return told("a million samples by the rule alone", spent, 10, most, 1)
+    kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return report("a million samples by the rule alone", spent, 10, kib, 1)
 
 
-def file(rng: np.random.Generator, sessions: int, series: int, pairs: int = 4) -> bool:
+def judge_file(rng: np.random.Generator, sessions: int, series: int, pairs: int = 4) -> bool:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "pairs.csv"
         write(rng, path, sessions, series, pairs)
@@ -84,8 +84,8 @@ def file(rng: np.random.Generator, sessions: int, series: int, pairs: int = 4) -
         child.returncode = os.waitstatus_to_exitcode(status)
         lines = (Path(directory) / "verdicts.jsonl").read_bytes().count(b"\n")
     cpu = used.ru_utime + used.ru_stime
-    what = f"a file of {series:,} series in each of {sessions:,} sessions, {cpu:.1f} CPU seconds"
-    return told(what, spent, 60, used.ru_maxrss, 2) and lines == sessions * (series + 1)
+    name = f"a file of {series:,} series in each of {sessions:,} sessions, {cpu:.1f} CPU seconds"
+    return report(name, spent, 60, used.ru_maxrss, 2) and lines == sessions * (series + 1)
 
 
 def write(rng: np.random.Generator, path: Path, sessions: int, series: int, pairs: int) -> None:
@@ -104,8 +104,8 @@ def write(rng: np.random.Generator, path: Path, sessions: int, series: int, pair
 
 def main() -> int:
     rng = np.random.default_rng(1)
-    met = [samples(rng), session(rng), file(rng, 1, 100_000), file(rng, 9_000, 11)]
-    return int(not all(met))
+    is_met = [judge_samples(rng), judge_session(rng), judge_file(rng, 1, 100_000), judge_file(rng, 9_000, 11)]
+    return int(not all(is_met))
 
 
 if __name__ == "__main__":

@@ -37,23 +37,13 @@ from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import format_ratio
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
+# A native value that is farther from its own reference is not compared with.
 NATIVE_TOLERANCE = 0.05
-"""How far a native value may lie from its reference before nothing may be judged by it."""
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedClaim:
-    """A claim with its verdicts.
-
-    Attributes
-    ----------
-    study
-        Id of the study.
-    verdicts
-        One for each case of the claim; empty if nothing can be judged.
-    note
-        Why the conclusions differ, or what else a reader must know; empty if nothing.
-    """
+    """A claim of a study with a verdict for each of its cases, and a note for readers."""
 
     study: str
     claim: Claim
@@ -73,7 +63,7 @@ class JudgedClaim:
     @property
     def overheads(self) -> str:
         """The overheads of the cases."""
-        return ", ".join(_overhead_text(verdict) for verdict in self.verdicts)
+        return ", ".join(map(format_overhead, self.verdicts))
 
 
 class Inconsistency(DataModel):
@@ -114,29 +104,20 @@ def judge_claims(
     hypervisor_class: str = "production",
 ) -> list[JudgedClaim]:
     """Judge every published claim that has numbers, in the order of the files."""
-    return [
-        _judge_claim(study, claim, inconsistencies, references, hypervisor_class)
-        for study in studies
-        for claim in study.claims
-    ]
-
-
-def _judge_claim(
-    study: Study,
-    claim: Claim,
-    inconsistencies: Mapping[str, str],
-    references: References,
-    hypervisor_class: str,
-) -> JudgedClaim:
-    prior = Prior(sigma=study.prior.sigma, df=study.prior.df, source=study.prior.source)
-    verdicts: list[Verdict] = []
-    for entry in claim.cases:
-        series = make_series(entry, study.prior, references)
-        budget = references.budget(series, hypervisor_class, gate="overhead")
-        case = Case(series, budget, prior, refused=_refusals(entry))
-        (session,) = judge_sessions([[case]], looks=[study.prior.pairs])
-        verdicts += session.verdicts
-    return JudgedClaim(study.study.id, claim, tuple(verdicts), _note(claim, inconsistencies))
+    judged = []
+    for study in studies:
+        prior = Prior(sigma=study.prior.sigma, df=study.prior.df, source=study.prior.source)
+        for claim in study.claims:
+            verdicts: list[Verdict] = []
+            for entry in claim.cases:
+                series = make_series(entry, study.prior, references)
+                budget = references.budget(series, hypervisor_class, gate="overhead")
+                case = Case(series, budget, prior, refused=_refusals(entry))
+                (session,) = judge_sessions([[case]], looks=[study.prior.pairs])
+                verdicts += session.verdicts
+            note = _note(claim, inconsistencies)
+            judged.append(JudgedClaim(study.study.id, claim, tuple(verdicts), note))
+    return judged
 
 
 def make_series(case: PublishedCase, stated: StatedPrior, references: References) -> Series:
@@ -177,7 +158,7 @@ def _note(claim: Claim, inconsistencies: Mapping[str, str]) -> str:
     return "; ".join(dict.fromkeys(notes))
 
 
-def _overhead_text(verdict: Verdict) -> str:
+def format_overhead(verdict: Verdict) -> str:
     if verdict.findings:
         finding = verdict.findings[0]
         is_range = finding.low is not None and finding.high is not None

@@ -12,7 +12,7 @@ from virtqual.session.judge import judge
 from virtqual.verdict.estimate import Noise
 from virtqual.verdict.places import everywhere_alike, overhead
 
-made_session = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/speed/judging.py"))["made_session"]
+make_session = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/speed/judging.py"))["make_session"]
 
 
 def steps_of_judging(session):
@@ -47,7 +47,7 @@ def steps_of_judging(session):
 )
 def test_judging_grows_linearly_with_the_runs(sizes_of):
     """100 runs after 100 add twice the steps of 50 after 50; a comparison of all with all adds four times."""
-    few, more, many = (steps_of_judging(made_session(**sizes_of(size))) for size in (1, 2, 4))
+    few, more, many = (steps_of_judging(make_session(**sizes_of(size))) for size in (1, 2, 4))
     assert many - more < 2.1 * (more - few)
 
 
