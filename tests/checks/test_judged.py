@@ -30,9 +30,12 @@ def judged(site, text: str) -> None:
     (site.path / "checks/site/memory.py").write_text(text, encoding="utf-8")
 
 
-def by_metric(site, options: str) -> None:
-    call = f'judge({options}, metrics={{"triad_bw": "memory_triad"}})'
-    judged(site, f"import reframe\nfrom ..judged import judge\n\n{call}\n")
+def call_judge(site, arguments: str) -> None:
+    judged(site, f"import reframe\nfrom ..judged import judge\n\njudge({arguments})\n")
+
+
+def by_metric(site, check: str, options: str = "", name: str = "triad_bw") -> None:
+    call_judge(site, f'"{site.path}/apps/{check}", metrics={{"{name}": "memory_triad"}}{options}')
 
 
 def reframe(site, *options: str, **env: str):
@@ -66,7 +69,7 @@ def test_ten_lines_make_a_plain_check_a_paired_one(own):
 
 
 def test_it_is_judged_by_a_metric_of_the_references(own):
-    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    by_metric(own, "memory_test.py:memory_test")
     done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, outcome(done)
     assert "WITHIN memory_triad@memory_test" in outcome(done)
@@ -77,7 +80,7 @@ def test_it_is_judged_by_a_metric_of_the_references(own):
 
 
 def test_its_own_sanity_stands(own):
-    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    by_metric(own, "memory_test.py:memory_test")
     own.fault("fault.valid")
     done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
@@ -87,7 +90,7 @@ def test_its_own_sanity_stands(own):
 
 def test_its_build_parameters_and_late_values_are_its_own(own):
     """The binary is built from the sources beside its own file, once a sample, and is the same each time."""
-    by_metric(own, f'"{own.path}/apps/triad.py:triad"')
+    by_metric(own, "triad.py:triad")
     done = reframe(own, "-n", r"^triad%.*elements=100000", "-S", "time_limit=3m", VIRTQUAL_PAIRS="0:0")
     assert "(0 failure(s)" in done.stdout, outcome(done)
     runs = read_runs(own)
@@ -97,11 +100,7 @@ def test_its_build_parameters_and_late_values_are_its_own(own):
 
 
 def test_a_fixture_builds_its_program_once_a_partition(own):
-    judged(
-        own,
-        "import reframe\nfrom ..judged import judge\n\n"
-        f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
-    )
+    by_metric(own, "triad.py:triad_built_once", name="Triad")
     done = reframe(own, "-n", "^triad_built_once%", VIRTQUAL_PAIRS="0:1")
     assert "(0 failure(s)" in done.stdout, outcome(done)
     assert len(re.findall(r"OK.*build_triad ", done.stdout)) == 2
@@ -110,11 +109,7 @@ def test_a_fixture_builds_its_program_once_a_partition(own):
 
 def test_a_fixture_that_does_not_build_is_no_silence(own):
     """ReFrame skips its cases: without a word in the log the session would be concluded without them."""
-    judged(
-        own,
-        "import reframe\nfrom ..judged import judge\n\n"
-        f'judge("{own.path}/apps/triad.py:triad_built_once", metrics={{"Triad": "memory_triad"}})\n',
-    )
+    by_metric(own, "triad.py:triad_built_once", name="Triad")
     for source in (own.path / "apps").rglob("*.c"):
         source.write_text("no C", encoding="utf-8")
     done = reframe(own, "-n", "^triad_built_once")
@@ -127,12 +122,11 @@ def test_a_fixture_that_does_not_build_is_no_silence(own):
 
 def test_patterns_and_names_of_other_systems_give_way(own):
     """Its environment is no stack, which is said; its references are of another machine, and native's."""
-    check = f'"{own.path}/apps/triad.py:triad_by_patterns"'
-    by_metric(own, check)
+    by_metric(own, "triad.py:triad_by_patterns")
     line = ("reframe", "-c", str(own.path / "checks"), "--system", "testsite", "-L")
     listed = own.run(*line).stdout
     assert "triad_by_patterns: no native partition and stack fit its valid_systems" in listed
-    by_metric(own, f'{check}, environments=["*"]')
+    by_metric(own, "triad.py:triad_by_patterns", ', environments=["*"]')
     assert "- triad_by_patterns\n" in own.run(*line).stdout
     done = reframe(own, "-n", "^triad_by_patterns", VIRTQUAL_PAIRS="0:0")
     results = {case["partition"]: case["result"] for case in read_cases(own) if case.get("record")}
@@ -143,40 +137,24 @@ def test_patterns_and_names_of_other_systems_give_way(own):
 
 
 MISTAKES = {
-    "judge(CHECK)": "name the performance variables that are judged",
-    'judge(CHECK, better={"triad_bw": "higher"})': "need `budget`",
-    'judge(CHECK, better={"triad_bw": "more"}, budget=1.05, margin=0.03)': "'lower' or 'higher'",
-    'judge(CHECK, better={"triad_bw": "higher"}, budget=0.95, margin=0.03)': "greater than or equal to 1",
-    'judge(CHECK, metrics={"triad_bw": "memory_tried"})': "unknown metric 'memory_tried'",
-    'judge("nowhere.py:memory_test", metrics={"triad_bw": "memory_triad"})': "there is no file",
-    'judge(CHECK + "s", metrics={"triad_bw": "memory_triad"})': "has no class memory_tests",
+    "CHECK": "name the performance variables that are judged",
+    'CHECK, better={"triad_bw": "higher"}': "need `budget`",
+    'CHECK, better={"triad_bw": "more"}, budget=1.05, margin=0.03': "'lower' or 'higher'",
+    'CHECK, better={"triad_bw": "higher"}, budget=0.95, margin=0.03': "greater than or equal to 1",
+    'CHECK, metrics={"triad_bw": "memory_tried"}': "unknown metric 'memory_tried'",
+    'CHECK, metrics={"triad": "memory_triad"}': "the check has no performance variable triad",
+    'CHECK, metrics={"triad_bw": "osu_latency"}': "osu_latency is in 'us', but the check's value in 'MB/s'",
+    '"nowhere.py:memory_test", metrics={"triad_bw": "memory_triad"}': "there is no file",
+    'CHECK + "s", metrics={"triad_bw": "memory_triad"}': "has no class memory_tests",
 }
 
 
-@pytest.mark.parametrize(("call", "says"), MISTAKES.items(), ids=range(len(MISTAKES)))
-def test_a_mistake_in_the_ten_lines_is_named(own, call, says):
-    check = f'CHECK = "{own.path}/apps/memory_test.py:memory_test"'
-    head = f"import reframe\nfrom ..judged import judge\n\n{check}\n"
-    judged(own, f"{head}{call}\n")
-    done = reframe(own, "-n", "^memory_test")
-    assert done.returncode != 0
-    assert says in " ".join(outcome(done).split()), outcome(done)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (('"triad_bw": "memory', '"triad": "memory'), "the check has no performance variable triad"),
-        (('"memory_triad"', '"osu_latency"'), "osu_latency is in 'us', but the check's value in 'MB/s'"),
-    ],
-)
-def test_a_value_that_is_not_what_was_declared_fails(own, change, says):
-    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
-    file = own.path / "checks/site/memory.py"
-    file.write_text(file.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES.items(), ids=range(len(MISTAKES)))
+def test_a_mistake_in_the_ten_lines_is_named(own, arguments, says):
+    call_judge(own, arguments.replace("CHECK", f'"{own.path}/apps/memory_test.py:memory_test"'))
     done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
-    assert says in outcome(done)
+    assert says in " ".join(outcome(done).split()), outcome(done)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +168,7 @@ def test_what_cannot_be_paired_says_why(own, line, says):
     file = own.path / "apps/memory_test.py"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("    executable", line + "    executable"), encoding="utf-8")
-    by_metric(own, f'"{own.path}/apps/memory_test.py:memory_test"')
+    by_metric(own, "memory_test.py:memory_test")
     done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert says in outcome(done)
