@@ -93,8 +93,7 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
             checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
         return checked
     again = session.model_copy()
-    for column, model_field in Conclusion.model_fields.items():
-        setattr(again, column, model_field.get_default(call_default_factory=True))
+    again.set_conclusion(Conclusion())
     # A plain run looks once, after its only round.
     looks = LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
     again.basis = basis or Basis(runs=session.measured, looks=looks)

@@ -114,8 +114,8 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
         count = pluralize(refused, "metric")
         session.conclusion = f"Refused: {count} could not be judged{_first_reason(session)}."
         if judged_verdicts := [v for v in session.verdicts if v.outcome is not Outcome.INVALID]:
-            others = _describe_outcome(session, worst_outcome(judged_verdicts), judged_verdicts)
-            session.conclusion += f" Of the others: {others}"
+            sentence = _describe_outcome(session, worst_outcome(judged_verdicts), judged_verdicts)
+            session.conclusion += f" Of the others: {sentence}"
     else:
         session.conclusion = _describe_outcome(session, outcome, session.verdicts)
     if verdict and verdict.slow_runs.found:
@@ -160,7 +160,7 @@ def _answer_for_check_set(
     required, absent_features = check_set.select(set().union(*sides) if sides else None)
     missing_checks = []
     for check in required:
-        missing_cases = [case for case in check.match_cases(cases) if not _has_passed(session, case)]
+        missing_cases = [case for case in check.match_cases(cases) if not session.has_passed(case)]
         session.missing += missing_cases
         missing_checks += [check.check] if missing_cases else []
     if missing_checks:
@@ -172,11 +172,6 @@ def _answer_for_check_set(
     notes = [f"{accepted} accepted by waiver"] if accepted else []
     notes += [f"without {feature}" for feature in absent_features]
     return f"yes ({', '.join(notes)})" if notes else "yes"
-
-
-def _has_passed(session: Session, case: str) -> bool:
-    verdicts = session.verdicts_of(case)
-    return bool(verdicts) and all(verdict.outcome is Outcome.WITHIN or verdict.waived for verdict in verdicts)
 
 
 def _describe_outcome(session: Session, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:

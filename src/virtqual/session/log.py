@@ -278,23 +278,19 @@ class Log:
             raise UsageError(f"{self.path}: no session (its first line is missing)")
         # A repaired session has another id.
         measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
-        conclusion = Conclusion()
-        probed: dict[Literal["native", "virtual"], Identity] = {}
+        session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        earlier_failures: list[Failure] = []
         round_failures: list[Failure] = []
-        lost: list[Loss] = []
-        resumed: list[Resumption] = []
         for event, line in lines:
             if isinstance(event, Finished | Failed):
                 measured.update(line)
             match event:
                 case Probed():
-                    probed = event.nodes
+                    session.probed = event.nodes
                 case RoundBegun():
                     if event.round.number not in rounds:
-                        earlier_failures += round_failures
+                        session.failures += round_failures
                         round_failures = []
                     rounds[event.round.number] = event.round
                 case Finished():
@@ -302,28 +298,21 @@ class Log:
                 case Failed():
                     round_failures.append(event.failure)
                 case SetAside() | Resumed():
-                    earlier_failures = _drop_failures(earlier_failures, "infrastructure")
+                    session.failures = _drop_failures(session.failures, "infrastructure")
                     # The loss of a node, or the end of the session, made cases of this round fail.
                     round_failures = _drop_failures(round_failures, "infrastructure", "failed")
                     if isinstance(event, SetAside):
-                        lost.append(event.loss)
+                        session.lost.append(event.loss)
                     else:
-                        resumed.append(event.resumption)
-                        conclusion = Conclusion()
+                        session.resumed.append(event.resumption)
+                        session.set_conclusion(Conclusion())
                 case Concluded():
-                    conclusion = event.conclusion
-        # All parts have been validated.
-        return Session.model_construct(
-            **dict(begun.head),
-            **dict(conclusion),
-            rounds=list(rounds.values()),
-            runs=sorted(runs.values(), key=lambda run: run.start),
-            failures=earlier_failures + round_failures,
-            lost=lost,
-            resumed=resumed,
-            probed=probed,
-            measured=measured.hexdigest(),
-        )
+                    session.set_conclusion(event.conclusion)
+        session.rounds = list(rounds.values())
+        session.runs = sorted(runs.values(), key=lambda run: run.start)
+        session.failures += round_failures
+        session.measured = measured.hexdigest()
+        return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
         """Add a run that may be in the log twice."""
@@ -335,8 +324,7 @@ class Log:
 
     def conclude(self, session: Session) -> None:
         """Append the conclusion of a session."""
-        fields = {name: getattr(session, name) for name in Conclusion.model_fields}
-        self.append(Concluded(conclusion=Conclusion.model_construct(**fields)))
+        self.append(Concluded(conclusion=session.get_conclusion()))
 
     def reopen(self) -> None:
         """Remove ``session.json``: a session that goes on is not concluded."""

@@ -354,7 +354,17 @@ class Session(SessionDocument):
     #: SHA-256 of all measurements, as `Basis.runs` has it.
     measured: str = ""
 
-    def verdicts_of(self, check: str) -> list[Verdict]:
-        """Return the verdicts on the series that a check measured."""
+    def get_conclusion(self) -> Conclusion:
+        """Return the conclusion alone."""
+        return Conclusion.model_construct(**{name: getattr(self, name) for name in Conclusion.model_fields})
+
+    def set_conclusion(self, conclusion: Conclusion) -> None:
+        """Replace the conclusion."""
+        for name in Conclusion.model_fields:
+            setattr(self, name, getattr(conclusion, name))
+
+    def has_passed(self, check: str) -> bool:
+        """Return whether all series that a check measured are within their budgets, or waived."""
         series = {result.series for run in self.runs if run.check == check for result in run.results}
-        return [verdict for verdict in self.verdicts if verdict.series in series]
+        verdicts = [verdict for verdict in self.verdicts if verdict.series in series]
+        return bool(verdicts) and all(verdict.passes for verdict in verdicts)
