@@ -43,11 +43,11 @@ def command(
         typer.echo(kvm_host.script(), nl=False)
         return
     sources: tuple[tuple[str, Path | None, Callable[[str], hosts.Fields]], ...] = (
-        ("--from", gathered, lambda text: kvm_host.of_script(gather.parse(text), vm)),
-        ("libvirt", libvirt, hosts.of_libvirt),
-        ("QEMU", qemu, lambda text: hosts.of_qemu(text.rstrip("\0").split("\0"))),
-        (".vmx", vmx, hosts.of_vmx),
-        ("esxcli", esxcli, hosts.of_esxcli),
+        ("--from", gathered, lambda text: kvm_host.read_script(gather.parse(text), vm)),
+        ("libvirt", libvirt, hosts.read_libvirt),
+        ("QEMU", qemu, lambda text: hosts.read_qemu(text.rstrip("\0").split("\0"))),
+        (".vmx", vmx, hosts.read_vmx),
+        ("esxcli", esxcli, hosts.read_esxcli),
     )
     names = [name for name, file, _ in sources if file] + ["this machine"] * here
     if not names:
@@ -56,8 +56,8 @@ def command(
         raise UsageError("--here and --from: give one of them")
     if vm and not (here or gathered):
         raise UsageError("--vm names a VM of what --here or --from say")
-    fields = kvm_host.of_script(gather.here(kvm_host.script()), vm) if here else {}
+    fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if here else {}
     for _, file, parse in sources:
         if file:
             fields |= read_with(parse, file)
-    typer.echo(hosts.write(hosts.of(fields, " and ".join(names))), nl=False)
+    typer.echo(hosts.write(hosts.make_host(fields, " and ".join(names))), nl=False)

@@ -56,9 +56,9 @@ def command(
     if gathered:
         files = read_with(gather.parse, gathered)
     elif root:
-        files = gather.of_root(root)
+        files = gather.read_root(root)
     else:
-        files = gather.here()
+        files = gather.run_script()
     if not files.texts:
         raise InfrastructureError(f"{root or '/'}: holds none of the files that say what a node is")
     identity = readers.read(files)

@@ -13,8 +13,8 @@ MAX_THREADS = 256
 MAX_DIGITS = 5
 
 
-def cpu_list(text: str, most: int = MAX_CPUS) -> frozenset[int]:
-    """Read a kernel CPU list that names at most `most` CPUs.
+def cpu_list(text: str, max_cpus: int = MAX_CPUS) -> frozenset[int]:
+    """Read a kernel CPU list that names at most `max_cpus` CPUs.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def cpu_list(text: str, most: int = MAX_CPUS) -> frozenset[int]:
         if len(last) > MAX_DIGITS or len(first) > MAX_DIGITS or int(last) >= MAX_CPUS:
             raise ValueError(f"{text[:60]!r} names a CPU above {MAX_CPUS - 1}")
         cpus.update(range(int(first), int(last) + 1))
-        if len(cpus) > most:
-            raise ValueError(f"{text[:60]!r} names more than {most} CPUs")
+        if len(cpus) > max_cpus:
+            raise ValueError(f"{text[:60]!r} names more than {max_cpus} CPUs")
     return frozenset(cpus)
 
 

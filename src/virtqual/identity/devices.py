@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from virtqual.identity import record
 from virtqual.identity.gather import NodeFiles
-from virtqual.identity.record import Count, Kind, NotObservable, Text, seen
+from virtqual.identity.record import Count, Kind, NotObservable, Text, seen, unseen
 
 _NET, _IB = "/sys/class/net", "/sys/class/infiniband"
 _PARAVIRTUAL = {"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve"}
@@ -23,16 +24,9 @@ _VF_IDS = {
 
 
 def kind(driver: Text, pci_id: Text, *, virtual_function: bool, guest: bool) -> Kind | NotObservable:
-    """Return what kind of device it is.
+    """Return the kind of a device; `pci_id` is its vendor and device, such as ``15b3:1017``.
 
-    Parameters
-    ----------
-    driver, pci_id
-        Kernel driver, and vendor and device as ``15b3:1017``.
-    virtual_function
-        Whether the kernel shows the physical function that it belongs to (a host sees that, a guest not).
-    guest
-        Whether the node runs under a hypervisor.
+    `virtual_function` tells that the kernel shows its physical function, which a guest cannot see.
     """
     if seen(driver) and driver in _PARAVIRTUAL:
         return "paravirtual"
@@ -44,102 +38,111 @@ def kind(driver: Text, pci_id: Text, *, virtual_function: bool, guest: bool) -> 
         return "emulated"
     if seen(pci_id):
         return "passthrough"
-    return NotObservable(not_observable="neither its driver nor a PCI id tells it")
+    return unseen("neither its driver nor a PCI id tells it")
 
 
 def nics(files: NodeFiles, *, guest: bool) -> tuple[record.Nic, ...]:
     """Return all network interfaces but the loopback."""
-    found = []
-    for name in files.under(_NET):
-        if name == "lo":
-            continue
-        base = f"{_NET}/{name}"
-        device = bool(files.under(f"{base}/device"))
-        driver, pci_id = _driver(files, base), _pci_id(files, base)
-        found.append(
-            record.Nic(
-                name=name,
-                kind=_kind(files, base, guest=guest) if device else "software",
-                driver=driver,
-                pci_id=pci_id,
-                mtu=_whole(files.text(f"{base}/mtu"), 0),
-                rate_mbit=_whole(files.text(f"{base}/speed"), 0),
-                numa_node=_whole(files.text(f"{base}/device/numa_node"), 0),
-                link=_link(files, base),
-            )
+    devices = [_Device(files, f"{_NET}/{name}", guest) for name in files.under(_NET) if name != "lo"]
+    return tuple(
+        record.Nic(
+            name=device.name,
+            kind=device.kind,
+            driver=device.driver,
+            pci_id=device.pci_id,
+            mtu=device.read_number("mtu"),
+            rate_mbit=device.read_number("speed"),
+            numa_node=device.read_number("device/numa_node"),
+            link=device.link,
         )
-    return tuple(found)
+        for device in devices
+    )
 
 
 def hcas(files: NodeFiles, *, guest: bool) -> tuple[record.Hca, ...]:
     """Return all RDMA devices."""
-    found = []
-    for name in files.under(_IB):
-        base = f"{_IB}/{name}"
-        device = bool(files.under(f"{base}/device"))
-        ports = tuple(
-            record.Port(
-                number=number,
-                state=files.text(f"{base}/ports/{number}/state"),
-                rate=files.text(f"{base}/ports/{number}/rate"),
-                link_layer=files.text(f"{base}/ports/{number}/link_layer"),
-            )
-            for number in files.under(f"{base}/ports")
+    devices = [_Device(files, f"{_IB}/{name}", guest) for name in files.under(_IB)]
+    return tuple(
+        record.Hca(
+            name=device.name,
+            kind=device.kind,
+            type=device.read("hca_type"),
+            board=device.read("board_id"),
+            firmware=device.read("fw_ver"),
+            numa_node=device.read_number("device/numa_node"),
+            link=device.link,
+            ports=tuple(
+                record.Port(
+                    number=number,
+                    state=device.read(f"ports/{number}/state"),
+                    rate=device.read(f"ports/{number}/rate"),
+                    link_layer=device.read(f"ports/{number}/link_layer"),
+                )
+                for number in files.under(f"{device.path}/ports")
+            ),
         )
-        found.append(
-            record.Hca(
-                name=name,
-                kind=_kind(files, base, guest=guest) if device else "software",
-                type=files.text(f"{base}/hca_type"),
-                board=files.text(f"{base}/board_id"),
-                firmware=files.text(f"{base}/fw_ver"),
-                numa_node=_whole(files.text(f"{base}/device/numa_node"), 0),
-                link=_link(files, base),
-                ports=ports,
-            )
-        )
-    return tuple(found)
-
-
-def _kind(files: NodeFiles, base: str, *, guest: bool) -> Kind | NotObservable:
-    virtual_function = seen(files.text(f"{base}/device/physfn/vendor"))
-    return kind(_driver(files, base), _pci_id(files, base), virtual_function=virtual_function, guest=guest)
-
-
-def _driver(files: NodeFiles, base: str) -> Text:
-    text = files.text(f"{base}/device/uevent")
-    match = re.search(r"^DRIVER=(\S+)", text, re.MULTILINE) if seen(text) else None
-    return match[1] if match else NotObservable(not_observable=f"{base}: no device names a driver")
-
-
-def _pci_id(files: NodeFiles, base: str) -> Text:
-    text = files.text(f"{base}/device/uevent")
-    match = re.search(r"^PCI_ID=(\S+)", text, re.MULTILINE) if seen(text) else None
-    return match[1].lower() if match else NotObservable(not_observable=f"{base}: no PCI device")
-
-
-def _whole(value: Text, least: int) -> Count:
-    # The kernel prints -1 for a rate or a NUMA node that it does not know.
-    if not seen(value):
-        return value
-    if re.fullmatch(r"\d+", value) and int(value) >= least:
-        return int(value)
-    return NotObservable(not_observable=f"the kernel says {value!r}")
-
-
-def _link(files: NodeFiles, base: str) -> record.PcieLink | NotObservable:
-    def of(name: str) -> Text:
-        text = files.text(f"{base}/device/{name}")
-        # Virtual functions and emulated bridges have none: the kernel prints that in three ways.
-        if seen(text) and (text.lower().startswith("unknown") or text in ("0", "255")):
-            return NotObservable(not_observable=f"the kernel says {text!r}")
-        return text
-
-    if all(f"{base}/device/{name}" not in files.texts for name in ("current_link_speed", "max_link_speed")):
-        return NotObservable(not_observable="its device shows no PCIe link")
-    return record.PcieLink(
-        speed=of("current_link_speed"),
-        width=of("current_link_width"),
-        best_speed=of("max_link_speed"),
-        best_width=of("max_link_width"),
+        for device in devices
     )
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A device of a node, by its directory below ``/sys/class``; `guest` nodes run under a hypervisor."""
+
+    files: NodeFiles
+    path: str
+    guest: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def read(self, name: str) -> Text:
+        return self.files.text(f"{self.path}/{name}")
+
+    def read_number(self, name: str) -> Count:
+        text = self.read(name)
+        if not seen(text):
+            return text
+        # The kernel prints -1 for an unknown rate or NUMA node.
+        return int(text) if re.fullmatch(r"\d+", text) else unseen(f"the kernel says {text!r}")
+
+    def _read_uevent(self, key: str, absence: str) -> Text:
+        text = self.read("device/uevent")
+        match = re.search(rf"^{key}=(\S+)", text, re.MULTILINE) if seen(text) else None
+        return match[1] if match else unseen(f"{self.path}: {absence}")
+
+    @property
+    def driver(self) -> Text:
+        return self._read_uevent("DRIVER", "no device names a driver")
+
+    @property
+    def pci_id(self) -> Text:
+        text = self._read_uevent("PCI_ID", "no PCI device")
+        return text.lower() if seen(text) else text
+
+    @property
+    def kind(self) -> Kind | NotObservable:
+        if not self.files.under(f"{self.path}/device"):
+            return "software"
+        is_virtual_function = seen(self.read("device/physfn/vendor"))
+        return kind(self.driver, self.pci_id, virtual_function=is_virtual_function, guest=self.guest)
+
+    @property
+    def link(self) -> record.PcieLink | NotObservable:
+        speeds = ("current_link_speed", "max_link_speed")
+        if all(f"{self.path}/device/{name}" not in self.files.texts for name in speeds):
+            return unseen("its device shows no PCIe link")
+        return record.PcieLink(
+            speed=self._read_link("current_link_speed"),
+            width=self._read_link("current_link_width"),
+            best_speed=self._read_link("max_link_speed"),
+            best_width=self._read_link("max_link_width"),
+        )
+
+    def _read_link(self, name: str) -> Text:
+        text = self.read(f"device/{name}")
+        # The kernel prints an absent link, of virtual functions and emulated bridges, in three ways.
+        if seen(text) and (text.lower().startswith("unknown") or text in ("0", "255")):
+            return unseen(f"the kernel says {text!r}")
+        return text

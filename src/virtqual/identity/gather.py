@@ -1,8 +1,7 @@
-"""Gather the small files that say what a node is, by one `grep` on the node or by reading a directory.
+"""Gather the small files that say what a node is.
 
-In a job, and on nodes that have no Python of ours, :func:`script` gathers them: POSIX shell, one process,
-unprivileged.  :func:`of_root` reads the same files below a directory.  What is made of them is in
-:mod:`virtqual.identity.readers`.
+In a job, and on nodes without Python, :func:`script` gathers them in POSIX shell by one unprivileged `grep`.
+:func:`read_root` reads the same files below a directory. :mod:`virtqual.identity.readers` makes the record.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual.files import execute, reading
-from virtqual.identity.record import NotObservable
+from virtqual.identity.record import NotObservable, unseen
 
-# Lines of one file at most: of /proc/cpuinfo that is the first CPU, of which 512 may follow.
-LINES = 96
+#: Lines of one file at most; of /proc/cpuinfo they hold the first CPU, of which 512 may follow.
+MAX_LINES = 96
 _CPU, _NODE = "/sys/devices/system/cpu", "/sys/devices/system/node"
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 _PCI = ("numa_node", "uevent", "physfn/vendor", *_LINK)
 _CLOCK = "/sys/devices/system/clocksource/clocksource0"
-#: What is read, as shell patterns.
+#: The files, as shell patterns.
 FILES = (
     "/proc/sys/kernel/hostname",
     "/proc/sys/kernel/osrelease",
@@ -60,11 +59,11 @@ FILES = (
     *(f"/sys/class/infiniband/*/device/{name}" for name in _PCI),
     *(f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "rate", "link_layer")),
 )
-#: What the tools of a VMware guest say of the host's build, where they are installed.
+#: Stands for the session that the tools of a VMware guest show, with the host's build.
 VMWARE_SESSION = "/vmware-toolbox-cmd/session"
 #: The first line that the script prints.
 FIRST_LINE = "virtqual-look"
-#: The last one: the form of the text.  People keep such files, so it does not change.
+#: The last line, which names the form of the text. People keep such files, so it does not change.
 LAST_LINE = "virtqual-look/1"
 _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 
@@ -72,63 +71,52 @@ _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 def script(more: Sequence[str] = (), then: str = "") -> str:
     """Return the shell script that prints what :func:`parse` reads.
 
-    `grep` names the file before each of its lines, and says of each that it cannot read why; the complaints
-    follow after the content, so that neither is split by the other.
+    `grep` names the file before each of its lines. Its messages on files that it cannot read follow after the
+    content, so that neither splits the other.
 
     Parameters
     ----------
     more
-        Files that are read besides, as shell patterns.
+        Further files, as shell patterns.
     then
         Shell commands that print further lines of the form ``/path:content``.
     """
     files = " \\\n    ".join([*FILES, *more])
-    return (
-        "# Prints the files that say what this node is, and why some cannot be read.\n"
-        f"echo {FIRST_LINE}\n"
-        "exec 3>&1\n"
-        f"virtqual_reasons=$(LC_ALL=C grep -m {LINES} '' /dev/null \\\n    {files} 2>&1 >&3)\n"
-        "exec 3>&-\n"
-        "printf '%s\\n' \"$virtqual_reasons\"\n"
-        "if command -v vmware-toolbox-cmd > /dev/null; then\n"
-        "    vmware-toolbox-cmd stat raw text session 2> /dev/null | tr '\\r' '?' |\n"
-        f"        sed 's|^|{VMWARE_SESSION}:|'\n"
-        "fi\n"
-        f"{then}"
-        f"echo {LAST_LINE}\n"
-    )
+    return f"""# Prints the files that say what this node is, and why some cannot be read.
+echo {FIRST_LINE}
+exec 3>&1
+virtqual_reasons=$(LC_ALL=C grep -m {MAX_LINES} '' /dev/null \\
+    {files} 2>&1 >&3)
+exec 3>&-
+printf '%s\\n' "$virtqual_reasons"
+if command -v vmware-toolbox-cmd > /dev/null; then
+    vmware-toolbox-cmd stat raw text session 2> /dev/null | tr '\\r' '?' |
+        sed 's|^|{VMWARE_SESSION}:|'
+fi
+{then}echo {LAST_LINE}
+"""
 
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """Files of a node, by path.
-
-    Attributes
-    ----------
-    texts
-        Content of the files that could be read, without trailing blanks.
-    reasons
-        The reason why each other file could not be read.
-    """
+    """Files of a node by path: their content without trailing blanks, or why they could not be read."""
 
     texts: Mapping[str, str]
     reasons: Mapping[str, str]
 
     def text(self, path: str) -> str | NotObservable:
-        """Return the content of a file, or why it is not there."""
-        if found := self.texts.get(path):
-            return found
-        return NotObservable(not_observable=f"{path}: {self.reasons.get(path, 'empty or not there')}")
+        """Return the content of a file."""
+        return self.texts.get(path) or unseen(f"{path}: {self.reasons.get(path, 'empty or not there')}")
 
     def under(self, directory: str) -> tuple[str, ...]:
-        """Return the names of the entries of a directory of which something was read."""
+        """Return the names of a directory's entries with a file that could be read, in natural order."""
         start = directory.rstrip("/") + "/"
         names = {path[len(start) :].split("/", 1)[0] for path in self.texts if path.startswith(start)}
-        return tuple(sorted(names, key=_numbers))
 
+        def split_numbers(name: str) -> list[str | int]:
+            return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
-def _numbers(name: str) -> tuple[str | int, ...]:
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
+        return tuple(sorted(names, key=split_numbers))
 
 
 class GatherError(ValueError):
@@ -136,14 +124,14 @@ class GatherError(ValueError):
 
 
 def parse(text: str) -> NodeFiles:
-    """Read what the script printed.
+    """Read the output of the script.
 
     Raises
     ------
     GatherError
-        The text is not whole, or a line of it names no file.
+        The text is not whole, or one of its lines names no file.
     """
-    # A line ends nowhere else: names may hold what Unicode calls a line's end.
+    # Only a line feed ends a line: names may hold other characters that Unicode calls line ends.
     lines = text.rstrip("\n").replace("\r\n", "\n").split("\n")
     if lines[-1] != LAST_LINE:
         raise GatherError(
@@ -151,7 +139,7 @@ def parse(text: str) -> NodeFiles:
         )
     texts: dict[str, list[str]] = {}
     reasons = {}
-    # What a site's own scripts print before it, such as Slurm's TaskProlog, is none of it.
+    # A site's own scripts, such as Slurm's TaskProlog, may print lines before it.
     begin = lines.index(FIRST_LINE) + 1 if FIRST_LINE in lines else 0
     for line in lines[begin:-1]:
         if match := _REASON.fullmatch(line):
@@ -166,25 +154,23 @@ def parse(text: str) -> NodeFiles:
     return NodeFiles({path: "\n".join(content).strip() for path, content in texts.items()}, reasons)
 
 
-def here(commands: str = "") -> NodeFiles:
-    """Gather the files of this node, by `script`'s commands or others that print what `parse` reads."""
+def run_script(commands: str | None = None) -> NodeFiles:
+    """Gather the files of this node by the script, or by a script of :func:`script` with more files."""
     return parse(execute.run(["sh", "-c", commands or script()]).stdout)
 
 
-def of_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
+def read_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
     """Gather the files below a directory that holds a node's ``/proc`` and ``/sys``."""
     texts, reasons = {}, {}
     for pattern in patterns:
-        paths = [pattern] if not set(pattern) & set("*[") else _matches(root, pattern)
+        paths = [pattern]
+        if set(pattern) & set("*["):
+            paths = [f"/{path.relative_to(root)}" for path in sorted(root.glob(pattern[1:]))]
         for path in paths:
             try:
                 content = reading.read_start(root / path[1:], reading.MAX_REVIEWED_BYTES)
                 text = content.decode(errors="replace")
-                texts[path] = "\n".join(text.split("\n", LINES)[:LINES]).strip()
+                texts[path] = "\n".join(text.split("\n", MAX_LINES)[:MAX_LINES]).strip()
             except OSError as error:
                 reasons[path] = (error.strerror or str(error)).lower()
     return NodeFiles(texts, reasons)
-
-
-def _matches(root: Path, pattern: str) -> list[str]:
-    return [f"/{path.relative_to(root)}" for path in sorted(root.glob(pattern[1:]))]

@@ -1,4 +1,4 @@
-"""The facts that a hypervisor's host tells of itself and of a VM, read from its files and commands.
+"""The facts of a hypervisor's host and of a VM, read from files and commands of the host.
 
 Each function is pure and returns the fields of :class:`~virtqual.identity.record.Host` that its text states.
 """
@@ -25,8 +25,8 @@ _UNITS = {"b": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**1
 for _power, _letter in enumerate("kmgt", 1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 2 ** (10 * _power)
 _HUGE = "huge pages"
-#: A core's threads: to no more CPUs may a vCPU be bound that counts as pinned.
-ONE_CORE = 2
+#: A vCPU counts as pinned if it may run on the threads of one core only.
+MAX_PINNED_CPUS = 2
 
 
 def load(path: Path) -> Host:
@@ -35,39 +35,42 @@ def load(path: Path) -> Host:
     Raises
     ------
     UsageError
-        Naming the file and each key that is wrong.
+        The mistakes, by file and key.
     """
+    # Nodes do not need the reader of YAML.
     from virtqual.files.datafile import parse, unwrap_yaml
 
-    return of(unwrap_yaml(parse(path).content), str(path))
+    return make_host(unwrap_yaml(parse(path).content), str(path))
 
 
-def of(content: Any, where: str) -> Host:
-    """Check a ``virtqual-host/1`` mapping; `where` names it in errors.
+def make_host(content: Any, source: str) -> Host:
+    """Return a host of a ``virtqual-host/1`` mapping; `source` is its origin.
 
     Raises
     ------
     UsageError
-        Naming each key that is wrong.
+        The mistakes, by key.
     """
     if isinstance(content, Mapping):
-        content = {"source": where, **content}
+        content = {"source": source, **content}
     try:
         return Host.model_validate(content)
     except ValidationError as error:
-        # A value is tried as itself and as "not observable": the first complaint of each key says it.
-        said = {dotted(key[:1]): message for key, message in describe_mistakes(error, Host, content)[::-1]}
-        problems = "; ".join(f"key {key or '(top)'}: {message}" for key, message in sorted(said.items()))
-        raise UsageError(f"{where}: {problems} (the form: docs/preflight.md)") from None
+        # A value is tried as itself first, then as "not observable": only the first message of a key helps.
+        messages = {
+            dotted(key[:1]): message for key, message in describe_mistakes(error, Host, content)[::-1]
+        }
+        problems = "; ".join(f"key {key or '(top)'}: {message}" for key, message in sorted(messages.items()))
+        raise UsageError(f"{source}: {problems} (the form: docs/preflight.md)") from None
 
 
 def write(host: Host) -> str:
-    """Return the file that :func:`load` reads, without what the host did not say."""
+    """Return the file that :func:`load` reads, with the facts that are known."""
     return json.dumps(host.model_dump(mode="json", by_alias=True), indent=1) + "\n"
 
 
-def of_identity(identity: Identity) -> Fields:
-    """Return what the host's own identity says (``virtqual host --here`` on a KVM host)."""
+def read_identity(identity: Identity) -> Fields:
+    """Return the facts that the identity of a KVM host has (``virtqual host --here``)."""
     fields: Fields = {
         "kernel": identity.kernel.release,
         "smt": identity.topology.smt,
@@ -82,7 +85,7 @@ def of_identity(identity: Identity) -> Fields:
     return fields
 
 
-def of_libvirt(text: str) -> Fields:
+def read_libvirt(text: str) -> Fields:
     """Read a domain as ``virsh dumpxml`` prints it.
 
     Raises
@@ -98,29 +101,27 @@ def of_libvirt(text: str) -> Fields:
     if domain.tag != "domain" or vcpus is None:
         raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
     count = _read_count(vcpus, "libvirt: <vcpu>", MAX_CPUS)
-    # All of a host's CPUs, as some give to each vCPU, are no pin.
-    pins = [pin for pin in domain.findall("cputune/vcpupin") if _cpus(pin.get("cpuset", "")) <= ONE_CORE]
-    memory = domain.find("memory")
-    tuned = domain.find("numatune/memory")
+    # Some sites give all of a host's CPUs to each vCPU: that is no pin.
+    cpusets = [pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")]
+    pins = [cpuset for cpuset in cpusets if _count_cpus(cpuset) <= MAX_PINNED_CPUS]
     cells = domain.findall("cpu/numa/cell")
-    bound = [one for one in domain.findall("numatune/memnode") if one.get("mode") == "strict"]
-    backing = domain.find("memoryBacking")
-    kind, cpu, machine = domain.get("type"), domain.find("cpu"), domain.find("os/type")
+    is_strict = domain.find("numatune/memory[@mode='strict']") is not None
+    strict_nodes = domain.findall("numatune/memnode[@mode='strict']")
     fields: Fields = {
         "vcpus": count,
         "vcpus_pinned": len(pins) >= count,
-        "memory_pinned": (tuned is not None and tuned.get("mode") == "strict")
-        or bool(cells and len(bound) >= len(cells)),
+        "memory_pinned": is_strict or bool(cells and len(strict_nodes) >= len(cells)),
         "virtual_numa_nodes": len(cells) or 1,
         "memory_backing": _HUGE if domain.find("memoryBacking/hugepages") is not None else "base pages",
-        "memory_reserved": backing is not None and backing.find("locked") is not None,
+        "memory_reserved": domain.find("memoryBacking/locked") is not None,
     }
-    if kind in ("kvm", "qemu"):
-        fields["accelerator"] = {"kvm": "kvm", "qemu": "tcg"}[kind]
-    if machine is not None and machine.get("machine"):
-        fields["hardware"] = machine.get("machine")
-    if cpu is not None and cpu.get("mode"):
-        fields["cpu_mode"] = cpu.get("mode")
+    if accelerator := {"kvm": "kvm", "qemu": "tcg"}.get(domain.get("type", "")):
+        fields["accelerator"] = accelerator
+    for field, path, attribute in (("hardware", "os/type", "machine"), ("cpu_mode", "cpu", "mode")):
+        element = domain.find(path)
+        if element is not None and element.get(attribute):
+            fields[field] = element.get(attribute)
+    memory = domain.find("memory")
     if memory is not None and memory.text:
         unit = memory.get("unit", "KiB").lower()
         if unit not in _UNITS:
@@ -129,7 +130,7 @@ def of_libvirt(text: str) -> Fields:
     return fields
 
 
-def of_qemu(arguments: Sequence[str]) -> Fields:
+def read_qemu(arguments: Sequence[str]) -> Fields:
     """Read the arguments of a QEMU process (``/proc/PID/cmdline``)."""
     fields: Fields = {}
     options = [
@@ -139,7 +140,8 @@ def of_qemu(arguments: Sequence[str]) -> Fields:
     ]
     cells, backends = 0, []
     for option, value in options:
-        head, parts = _parts(value)
+        words = value.split(",")
+        head, parts = words[0], dict(word.split("=", 1) for word in words if "=" in word)
         if option == "enable-kvm":
             fields["accelerator"] = "kvm"
         elif option in ("machine", "M"):
@@ -151,68 +153,60 @@ def of_qemu(arguments: Sequence[str]) -> Fields:
         elif option == "cpu":
             fields["cpu_mode"] = head
         elif option == "smp":
-            fields["vcpus"] = _vcpus(value, parts.get("cpus", head), parts)
+            fields["vcpus"] = _count_vcpus(value, parts.get("cpus", head), parts)
         elif option == "m":
-            fields["memory_mib"] = _mib(parts.get("size", head))
+            fields["memory_mib"] = _read_mib(parts.get("size", head))
         elif option == "numa":
             cells += head == "node"
         elif option == "object" and head.startswith("memory-backend"):
-            backends.append((head, parts))
+            backends.append(parts)
     fields["virtual_numa_nodes"] = cells or 1
     fields["memory_pinned"] = bool(backends) and all(
-        "host-nodes" in parts and parts.get("policy") in ("bind", "restrictive") for _, parts in backends
+        "host-nodes" in parts and parts.get("policy") in ("bind", "restrictive") for parts in backends
     )
-    if any(parts.get("hugetlb") == "on" or "huge" in parts.get("mem-path", "") for _, parts in backends):
+    if any(parts.get("hugetlb") == "on" or "huge" in parts.get("mem-path", "") for parts in backends):
         fields["memory_backing"] = _HUGE
     return fields
 
 
-def _read_count(text: str, what: str, most: int = 2**63) -> int:
-    """Return a number that a host stated; `what` names it in errors."""
+def _read_count(text: str, name: str, maximum: int = 2**63) -> int:
+    """Return a number that a host stated; `name` stands in errors."""
     match = re.fullmatch("[0-9]{1,19}", text.strip())
-    if not match or int(match[0]) > most:
-        raise UsageError(f"{what}: {text[:60]!r} is no whole number up to {most}")
+    if not match or int(match[0]) > maximum:
+        raise UsageError(f"{name}: {text[:60]!r} is no whole number up to {maximum}")
     return int(match[0])
 
 
-def _parts(value: str) -> tuple[str, dict[str, str]]:
-    words = value.split(",")
-    return words[0], dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def _cpus(cpuset: str) -> int:
-    """Return how many CPUs libvirt names, such as ``0-63,^3``."""
+def _count_cpus(cpuset: str) -> int:
+    """Return the number of CPUs in a list of libvirt, such as ``0-63,^3``."""
     words = cpuset.replace(" ", "").split(",")
     try:
-        named = cpu_list(",".join(word for word in words if not word.startswith("^")))
-        without = cpu_list(",".join(word[1:] for word in words if word.startswith("^")))
+        included = cpu_list(",".join(word for word in words if not word.startswith("^")))
+        excluded = cpu_list(",".join(word[1:] for word in words if word.startswith("^")))
     except ValueError:
         raise UsageError(f"libvirt: cpuset {cpuset[:60]!r} is no list of CPUs") from None
-    return len(named - without)
+    return len(included - excluded)
 
 
-def _vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
-    """Return the number of vCPUs; where it is not stated, that of the topology."""
-    shape = [
-        parts[name]
-        for name in ("sockets", "dies", "clusters", "modules", "cores", "threads")
-        if name in parts
-    ]
-    counts = [stated] if stated.isdigit() else shape
+def _count_vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
+    """Return the number of vCPUs; if it is not stated, that of the topology."""
+    levels = ("sockets", "dies", "clusters", "modules", "cores", "threads")
+    counts = [stated] if stated.isdigit() else [parts[level] for level in levels if level in parts]
+    name = f"QEMU: -smp {option[:60]!r}"
     if not counts:
-        raise UsageError(f"QEMU: -smp {option[:60]!r} says no number of CPUs")
-    what = f"QEMU: -smp {option[:60]!r}"
-    return _read_count(str(math.prod(_read_count(count, what, MAX_CPUS) for count in counts)), what, MAX_CPUS)
+        raise UsageError(f"{name} says no number of CPUs")
+    product = math.prod(_read_count(count, name, MAX_CPUS) for count in counts)
+    return _read_count(str(product), name, MAX_CPUS)
 
 
-def _mib(text: str) -> int:
+def _read_mib(text: str) -> int:
     match = re.fullmatch(r"(\d+)([kKmMgGtT]?)i?[bB]?", text)
     if not match:
         raise UsageError(f"QEMU: memory {text[:60]!r} is not a size")
     return _read_count(match[1], "QEMU: memory") * _UNITS[(match[2] or "m").lower()] // 2**20
 
 
-def of_vmx(text: str) -> Fields:
+def read_vmx(text: str) -> Fields:
     """Read a VM's configuration file of ESXi (``.vmx``)."""
     keys = {
         match[1].lower(): match[2]
@@ -230,18 +224,15 @@ def of_vmx(text: str) -> Fields:
     }
     if "memsize" in keys:
         fields["memory_mib"] = _read_count(keys["memsize"], "ESXi: memSize")
-        whole = keys.get("sched.mem.min") == keys["memsize"]
-        fields["memory_reserved"] = whole or keys.get("sched.mem.pin", "FALSE").upper() == "TRUE"
+        is_reserved = keys.get("sched.mem.min") == keys["memsize"]
+        fields["memory_reserved"] = is_reserved or keys.get("sched.mem.pin", "FALSE").upper() == "TRUE"
     if "sched.cpu.latencysensitivity" in keys:
         fields["latency_sensitivity"] = keys["sched.cpu.latencysensitivity"]
     return fields
 
 
-def of_esxcli(text: str) -> Fields:
-    """Read what ``esxcli system version get``, ``hardware cpu global get`` and ``hardware memory get`` print.
-
-    The outputs may follow each other in one file.
-    """
+def read_esxcli(text: str) -> Fields:
+    """Read the outputs of ``esxcli system version get``, ``hardware cpu global get`` and ``memory get``."""
     keys = dict(re.findall(r"^\s*([A-Z][\w ]+): (.+?)\s*$", text, re.MULTILINE))
     fields: Fields = {}
     if "Product" in keys and "Version" in keys and "Build" in keys:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import NotObservable, Part, seen
+from virtqual.identity.record import Count, NotObservable, Part, seen, unseen
 
 Share = float | NotObservable
 #: Counts of the kernel that a note may hold besides `cpu_ticks`.
@@ -14,7 +14,7 @@ COUNTERS = ("cpu_waiting_us", "memory_kib", "balloon_inflate", "balloon_deflate"
 
 
 class Load(Part):
-    """Between two notes of ``node.sh`` on one node.
+    """The load of one node between two notes of ``node.sh``.
 
     Attributes
     ----------
@@ -23,13 +23,11 @@ class Load(Part):
     steal
         Share of CPU time that the hypervisor took away, 0 to 1.
     foreign
-        CPUs' worth of time spent beyond what those of the run could spend: at least so much ran besides.
+        Number of CPUs that were busy beyond those of the run, at least.
     waiting
         Share of the time in which some task waited for a CPU (pressure stall information), 0 to 1.
-    ballooned
-        Pages that the balloon driver took or gave back.
-    swapped
-        Pages swapped in or out.
+    ballooned, swapped
+        Pages that the balloon driver took or gave back, and pages swapped in or out.
     memory_drift_mib
         Change of the memory that the node has, MiB.
     """
@@ -38,13 +36,13 @@ class Load(Part):
     steal: Share
     foreign: Share
     waiting: Share
-    ballooned: int | NotObservable
-    swapped: int | NotObservable
-    memory_drift_mib: int | NotObservable
+    ballooned: Count
+    swapped: Count
+    memory_drift_mib: Count
 
 
 def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> Load:
-    """Return what happened between two notes.
+    """Return the load between two notes.
 
     Parameters
     ----------
@@ -52,64 +50,49 @@ def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> 
         Keys as ``node.sh`` writes them: ``time`` (s), ``cpu_ticks`` (``/proc/stat``), ``cpus_online``,
         ``cpu_waiting_us`` (``/proc/pressure/cpu``), ``memory_kib`` and the counters of ``/proc/vmstat``.
     own_cpus
-        CPUs of this node that the run could use; 0 when nothing of ours ran.
+        CPUs of this node that the run could use; 0 if no run was there.
     """
     seconds = max(float(end["time"]) - float(begin["time"]), 0.0)
     before, after = ([int(tick) for tick in note["cpu_ticks"].split()[:8]] for note in (begin, end))
-    spent = [b - a for a, b in zip(before, after, strict=True)]
-    total = sum(spent)
-    steal: Share = spent[7] / total if total > 0 else _no("no CPU time passed")
-    foreign: Share = _no("the note does not say how many CPUs there are")
-    if total <= 0:
-        foreign = _no("no CPU time passed")
-    elif online := begin.get("cpus_online"):
-        # Interrupts are nobody's: messages of the run itself are worked on where they arrive.
-        idle = sum(spent[3:8])
-        foreign = max((total - idle) / total * len(cpu_list(online)) - own_cpus, 0.0)
-    waited = _difference(begin, end, "cpu_waiting_us")
+    ticks = [b - a for a, b in zip(before, after, strict=True)]
+    total, online = sum(ticks), begin.get("cpus_online")
+    steal: Share = unseen("no CPU time passed")
+    foreign: Share = steal
+    if total > 0:
+        steal = round(ticks[7] / total, 6)
+        foreign = unseen("the note does not say how many CPUs there are")
+    if total > 0 and online:
+        # Interrupts do not count: messages of the run itself are handled where they arrive.
+        busy = (total - sum(ticks[3:8])) / total * len(cpu_list(online))
+        foreign = round(max(busy - own_cpus, 0.0), 6)
+    waited = _count(begin, end, "cpu_waiting_us")
     waiting: Share = waited
     if seen(waited):
-        waiting = min(waited / 1e6 / seconds, 1.0) if seconds > 0 else _no("no time passed")
-    drift = _difference(begin, end, "memory_kib")
+        waiting = round(min(waited / 1e6 / seconds, 1.0), 6) if seconds > 0 else unseen("no time passed")
+    drift = _count(begin, end, "memory_kib")
     return Load(
         seconds=round(seconds, 6),
-        steal=_rounded(steal),
-        foreign=_rounded(foreign),
-        waiting=_rounded(waiting),
-        ballooned=_sum(begin, end, "balloon_inflate", "balloon_deflate"),
-        swapped=_sum(begin, end, "pswpin", "pswpout"),
+        steal=steal,
+        foreign=foreign,
+        waiting=waiting,
+        ballooned=_count(begin, end, "balloon_inflate", "balloon_deflate"),
+        swapped=_count(begin, end, "pswpin", "pswpout"),
         memory_drift_mib=drift // 1024 if seen(drift) else drift,
     )
 
 
 def worst(loads: Sequence[Load]) -> Load:
-    """Return of each thing the worst that any of some nodes had to bear at the same time."""
-    found: dict[str, Any] = {}
+    """Return the worst value of each field over nodes at the same time."""
+    fields: dict[str, Any] = {}
     for name in Load.model_fields:
         values = [getattr(load, name) for load in loads]
-        found[name] = max(filter(seen, values), key=abs, default=values[0])
-    return Load(**found)
+        fields[name] = max(filter(seen, values), key=abs, default=values[0])
+    return Load(**fields)
 
 
-def _rounded(share: Share) -> Share:
-    return round(share, 6) if seen(share) else share
-
-
-def _no(reason: str) -> NotObservable:
-    return NotObservable(not_observable=reason)
-
-
-def _difference(begin: Mapping[str, str], end: Mapping[str, str], key: str) -> int | NotObservable:
-    if key not in begin or key not in end:
-        return _no(f"the kernel does not count {key}")
-    return int(end[key]) - int(begin[key])
-
-
-def _sum(begin: Mapping[str, str], end: Mapping[str, str], *keys: str) -> int | NotObservable:
-    total = 0
+def _count(begin: Mapping[str, str], end: Mapping[str, str], *keys: str) -> Count:
+    """Return the sum of what some counters of the kernel counted."""
     for key in keys:
-        part = _difference(begin, end, key)
-        if not seen(part):
-            return part
-        total += part
-    return total
+        if key not in begin or key not in end:
+            return unseen(f"the kernel does not count {key}")
+    return sum(int(end[key]) - int(begin[key]) for key in keys)

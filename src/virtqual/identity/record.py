@@ -1,6 +1,6 @@
 """The record of a node's identity, as far as the node itself shows it: ``virtqual-identity/1``.
 
-Every value was read, or is a :class:`NotObservable` with the reason.  No value is assumed.
+Every value was read, or is a :class:`NotObservable` with the reason. No value is assumed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NotObservable(Part):
 Text = str | NotObservable
 Count = int | NotObservable
 Flag = bool | NotObservable
-# As a mapping the other one would pass too, so it is tried first.
+# NotObservable is tried first, because it would also pass as a mapping.
 Table = Annotated[NotObservable | dict[str, str], Field(union_mode="left_to_right")]
 
 
@@ -43,20 +43,13 @@ def seen(value: T | NotObservable) -> TypeIs[T]:
     return not isinstance(value, NotObservable)
 
 
-class Hypervisor(Part):
-    """The hypervisor below a node, as the node shows it.
+def unseen(reason: str) -> NotObservable:
+    """Return a value that could not be observed, with the reason."""
+    return NotObservable(not_observable=reason)
 
-    Attributes
-    ----------
-    present
-        Whether the CPU says that it runs under one.
-    vendor, build, accelerator
-        Product, build and execution, as far as a guest can tell. A guest can seldom see the exact build.
-    hardware
-        Machine type or product that the virtual firmware shows.
-    firmware
-        Vendor and version of the firmware (BIOS).
-    """
+
+class Hypervisor(Part):
+    """The hypervisor below a node, as firmware and CPU show it; a guest can seldom see the exact build."""
 
     present: Flag
     vendor: Text
@@ -83,38 +76,30 @@ class Cpu(Part):
     features: Text
 
 
-# What the first records of this version did not have yet: sessions that hold them stay readable.
-LATER = NotObservable(not_observable="not looked at when this was recorded")
-
-
 class Topology(Part):
     """The arrangement of CPUs, memory and caches.
 
     Attributes
     ----------
     cpus
-        List of the CPUs that are online, e.g. ``0-63``.
+        List of the CPUs that are online, e.g. ``0-63``; `sockets` and `threads_per_core` count them.
     used
-        List of the CPUs that the run, or the process that asked, may use.
-    sockets, threads_per_core
-        Counted over the CPUs that are online.
+        List of the CPUs that the run, or the process that gathered the files, may use.
     threads_used
-        Threads of one core among the CPUs in `used`, at most.
-    packages
-        CPU list by socket.
-    numa
-        CPU list by NUMA node.
+        Largest number of threads of one core among the CPUs in `used`.
+    packages, numa
+        CPU list by socket, and by NUMA node.
     distances
         Row of the kernel's distance table by NUMA node.
     caches
-        Size and CPUs that share it by level, e.g. ``{"L3": "32768K shared by 0-7"}``, of the first CPU.
+        Size and CPUs by level, of the first CPU, e.g. ``{"L3": "32768K shared by 0-7"}``.
     """
 
     cpus: Text
     used: Text
     sockets: Count
     threads_per_core: Count
-    threads_used: Count = LATER
+    threads_used: Count
     smt: Text
     packages: Table
     numa: Table
@@ -130,7 +115,7 @@ class Topology(Part):
 
 
 class Memory(Part):
-    """Memory and how it is paged; sizes in MiB."""
+    """Memory and its pages; `huge_pages` counts them by size."""
 
     total_mib: Count
     swap_mib: Count
@@ -139,7 +124,7 @@ class Memory(Part):
 
 
 class Kernel(Part):
-    """The operating system's kernel and what it was told."""
+    """The operating system's kernel and its settings."""
 
     release: Text
     command_line: Text
@@ -150,7 +135,7 @@ class Kernel(Part):
 
 
 class Power(Part):
-    """Frequency and idle states, where they are visible."""
+    """Frequency and idle states."""
 
     governor: Text
     turbo: Text
@@ -166,19 +151,12 @@ class PcieLink(Part):
     best_width: Text
 
 
+#: ``software`` has no device behind it (veth, bridge, bond).
 Kind = Literal["physical", "passthrough", "virtual function", "paravirtual", "emulated", "software"]
 
 
 class Nic(Part):
-    """A network interface other than the loopback.
-
-    Attributes
-    ----------
-    kind
-        ``software`` has no device behind it (veth, bridge, bond).
-    rate_mbit
-        Link rate, Mbit/s.
-    """
+    """A network interface other than the loopback."""
 
     name: str
     kind: Kind | NotObservable
@@ -212,7 +190,7 @@ class Hca(Part):
     ports: tuple[Port, ...]
 
 
-UNTOLD = NotObservable(not_observable="the hypervisor's host was not asked")
+NOT_ASKED = unseen("the hypervisor's host was not asked")
 
 
 class Host(Part):
@@ -221,41 +199,33 @@ class Host(Part):
     Attributes
     ----------
     source
-        Origin of the facts, in words for people.
-    vendor, build, accelerator, hardware
-        The hypervisor's exact build, what runs guest instructions, and the virtual hardware.
-    kernel, smt, governor, turbo
-        Kernel and settings of the host.
+        Origin of the facts, for people.
+    accelerator, hardware
+        The engine that runs guest instructions, and the virtual hardware.
     module_parameters
-        Parameters of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``; own builds of their modules.
-    qemu_package
-        The package of the QEMU binary, with its version.
+        Parameters of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``, and versions of own builds.
     numa_nodes, cpus_per_node, memory_mib_per_node
         Size of the host; CPUs are logical ones.
     vcpus, memory_mib, virtual_numa_nodes, cpu_mode
         Size of the VM, and its CPU model as configured, e.g. ``host-passthrough``.
     vcpus_pinned, memory_pinned, memory_reserved, prefer_ht
-        Placement of the VM: vCPUs bound to CPUs, memory bound to NUMA nodes, no memory ever taken away, vCPUs
+        Placement of the VM: vCPUs bound to CPUs, memory bound to NUMA nodes, memory never taken away, vCPUs
         kept on one node with its hyperthreads (ESXi's ``preferHT``).
     memory_backing
         Pages under the VM's memory, e.g. ``huge pages``.
-    latency_sensitivity
-        ESXi's setting.
     virtual_switches
-        ``one`` where the VMs of a host share a virtual switch and their messages stay in its memory, ``one a
-        VM`` where each has its own with an adapter, so that messages go over the wire.
+        ``one`` if messages between VMs of a host stay in its memory; ``one a VM`` if each has an adapter.
     other_vms
         Number of VMs on the host that do not belong to this partition.
     iommu_groups, iommu_types, iommu_options
-        The host's IOMMU: number of groups, how many of each type of domain, and what the kernel's command
-        line says of it (``none`` where it says nothing).
+        The host's IOMMU: number of groups, how many of each type of domain, and the options of the kernel's
+        command line (``none`` without any).
     iommu_large_pages
         Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
     node_interleaving
-        Whether the firmware interleaves memory over the NUMA nodes, on purpose: on the hosts of the VMs and
-        on native nodes alike.
+        Whether firmware interleaves memory over NUMA nodes on purpose, on VMs' hosts and native nodes alike.
     numa_hidden
-        Whether the VM shows fewer NUMA nodes than native ones, on purpose.
+        Whether the VM shows fewer NUMA nodes than native nodes, on purpose.
     vms_per_host
         Largest number of VMs of this partition that share a host.
     link_gbit
@@ -264,45 +234,45 @@ class Host(Part):
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
     source: str
-    vendor: Text = UNTOLD
-    build: Text = UNTOLD
-    accelerator: Text = UNTOLD
-    hardware: Text = UNTOLD
-    kernel: Text = UNTOLD
-    smt: Text = UNTOLD
-    governor: Text = UNTOLD
-    turbo: Text = UNTOLD
-    module_parameters: Table = UNTOLD
-    qemu_package: Text = UNTOLD
-    numa_nodes: Count = UNTOLD
-    cpus_per_node: Count = UNTOLD
-    memory_mib_per_node: Count = UNTOLD
-    vcpus: Count = UNTOLD
-    memory_mib: Count = UNTOLD
-    virtual_numa_nodes: Count = UNTOLD
-    cpu_mode: Text = UNTOLD
-    vcpus_pinned: Flag = UNTOLD
-    memory_pinned: Flag = UNTOLD
-    memory_reserved: Flag = UNTOLD
-    prefer_ht: Flag = UNTOLD
-    memory_backing: Text = UNTOLD
-    latency_sensitivity: Text = UNTOLD
-    virtual_switches: Literal["one", "one a VM"] | NotObservable = UNTOLD
-    other_vms: Count = UNTOLD
-    iommu_groups: Count = UNTOLD
-    iommu_types: Text = UNTOLD
-    iommu_options: Text = UNTOLD
-    iommu_large_pages: Flag = UNTOLD
-    node_interleaving: Flag = UNTOLD
-    numa_hidden: Flag = UNTOLD
-    vms_per_host: Count = UNTOLD
-    link_gbit: LinkRate | NotObservable = UNTOLD
+    vendor: Text = NOT_ASKED
+    build: Text = NOT_ASKED
+    accelerator: Text = NOT_ASKED
+    hardware: Text = NOT_ASKED
+    kernel: Text = NOT_ASKED
+    smt: Text = NOT_ASKED
+    governor: Text = NOT_ASKED
+    turbo: Text = NOT_ASKED
+    module_parameters: Table = NOT_ASKED
+    qemu_package: Text = NOT_ASKED
+    numa_nodes: Count = NOT_ASKED
+    cpus_per_node: Count = NOT_ASKED
+    memory_mib_per_node: Count = NOT_ASKED
+    vcpus: Count = NOT_ASKED
+    memory_mib: Count = NOT_ASKED
+    virtual_numa_nodes: Count = NOT_ASKED
+    cpu_mode: Text = NOT_ASKED
+    vcpus_pinned: Flag = NOT_ASKED
+    memory_pinned: Flag = NOT_ASKED
+    memory_reserved: Flag = NOT_ASKED
+    prefer_ht: Flag = NOT_ASKED
+    memory_backing: Text = NOT_ASKED
+    latency_sensitivity: Text = NOT_ASKED
+    virtual_switches: Literal["one", "one a VM"] | NotObservable = NOT_ASKED
+    other_vms: Count = NOT_ASKED
+    iommu_groups: Count = NOT_ASKED
+    iommu_types: Text = NOT_ASKED
+    iommu_options: Text = NOT_ASKED
+    iommu_large_pages: Flag = NOT_ASKED
+    node_interleaving: Flag = NOT_ASKED
+    numa_hidden: Flag = NOT_ASKED
+    vms_per_host: Count = NOT_ASKED
+    link_gbit: LinkRate | NotObservable = NOT_ASKED
 
     @model_serializer(mode="wrap")
-    def _told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # It travels with every run: what was not told is left out, and comes back as such.
-        untold = UNTOLD.model_dump()
-        return {key: value for key, value in serialise(self).items() if value != untold}
+    def _leave_out_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A log repeats hosts often: fields that were not asked for become it again by default.
+        not_asked = NOT_ASKED.model_dump()
+        return {key: value for key, value in serialise(self).items() if value != not_asked}
 
 
 class Identity(Part):
@@ -310,21 +280,17 @@ class Identity(Part):
 
     Attributes
     ----------
-    node
-        Name of the node.
     boot
-        Id of the kernel's boot: nodes that have the same one are the same machine.
+        Id of the kernel's boot: nodes that have the same id are the same machine.
     tuned_profile
         Active profile of ``tuned``.
     locked_memory
         Soft limit of locked memory, bytes or ``unlimited``.
-    host
-        Facts that only the host of the node's hypervisor can tell, if a site supplies them.
     """
 
     schema_: Literal["virtqual-identity/1"] = Field(alias="schema", default="virtqual-identity/1")
     node: Text
-    boot: Text = LATER
+    boot: Text
     hypervisor: Hypervisor
     cpu: Cpu
     topology: Topology
@@ -335,16 +301,16 @@ class Identity(Part):
     hcas: tuple[Hca, ...]
     tuned_profile: Text
     locked_memory: Text
-    host: Host | NotObservable = UNTOLD
+    host: Host | NotObservable = NOT_ASKED
 
     def on(self, host: Host | NotObservable) -> Identity:
-        """Return the record with what its hypervisor's host says."""
+        """Return the record with the facts of its hypervisor's host."""
         return self.model_copy(update={"host": host})
 
     @property
     def kind(self) -> str:
         """The identity without the node's name and boot: nodes of one kind are equal in it."""
-        return self.model_copy(update={"node": UNTOLD, "boot": UNTOLD}).model_dump_json()
+        return self.model_copy(update={"node": NOT_ASKED, "boot": NOT_ASKED}).model_dump_json()
 
     def plain(self) -> dict[str, Any]:
         """Return the record as JSON-able data."""

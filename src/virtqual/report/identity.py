@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import UNTOLD, Hca, Host, Identity, Nic, NotObservable, PcieLink, seen
+from virtqual.identity.record import NOT_ASKED, Hca, Host, Identity, Nic, NotObservable, PcieLink, seen
 
 #: A section, the name of a fact in it, and the value of the fact.
 Fact: TypeAlias = tuple[str, str, object]
@@ -70,7 +70,7 @@ def _list_hypervisor(identity: Identity) -> Iterator[Fact]:
         yield "its host", "said by", identity.host.source
         for key in Host.model_fields:
             value = getattr(identity.host, key)
-            if key not in ("schema_", "source") and value != UNTOLD:
+            if key not in ("schema_", "source") and value != NOT_ASKED:
                 yield "its host", key.replace("_", " "), value
 
 

@@ -150,10 +150,10 @@ class VirtualExtras(PartitionExtras):
 
     def _read_records(self) -> Host:
         if not isinstance(self.host, Path):
-            return host_facts.of(self.host, "system file")
+            return host_facts.make_host(self.host, "system file")
         # A host whose records `ask_hosts` is still to bring may have none.
         if self.ask_hosts and not (self.host.is_file() or host_records.find_files(self.host)):
-            return host_facts.of({}, "system file")
+            return host_facts.make_host({}, "system file")
         if self.host.is_dir():
             required = () if self.ask_hosts else self.nodes_of_hosts
             return host_records.merge(host_records.read(self.host, required))

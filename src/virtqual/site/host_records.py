@@ -65,7 +65,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
         return host_facts.load(path)
     text = reading.read_bytes(path).decode("utf-8", "replace")
     try:
-        return host_facts.of(kvm_host.of_script(gather.parse(text)), str(path))
+        return host_facts.make_host(kvm_host.read_script(gather.parse(text)), str(path))
     except gather.GatherError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -38,7 +38,7 @@ BOUND = "-object memory-backend-memfd,id=m,size=16G,hugetlb=on,host-nodes=0,poli
 
 
 def test_libvirt():
-    fields = host.of_libvirt(LIBVIRT)
+    fields = host.read_libvirt(LIBVIRT)
     assert fields == {
         "vcpus": 2,
         "vcpus_pinned": True,
@@ -51,14 +51,14 @@ def test_libvirt():
         "cpu_mode": "host-passthrough",
         "memory_mib": 65536,
     }
-    loose = host.of_libvirt(
+    loose = host.read_libvirt(
         LIBVIRT.replace("<vcpupin vcpu='1' cpuset='1'/>", "").replace("strict", "preferred")
     )
     assert (loose["vcpus_pinned"], loose["memory_pinned"]) == (False, False)
 
 
 def test_qemu_arguments():
-    fields = host.of_qemu(QEMU.split())
+    fields = host.read_qemu(QEMU.split())
     assert fields["accelerator"] == "kvm"
     assert (fields["hardware"], fields["cpu_mode"], fields["vcpus"], fields["memory_mib"]) == (
         "pc-q35-9.2",
@@ -67,13 +67,13 @@ def test_qemu_arguments():
         16384,
     )
     assert fields["memory_pinned"] is False
-    fields = host.of_qemu(f"{QEMU} {BOUND}".split())
+    fields = host.read_qemu(f"{QEMU} {BOUND}".split())
     assert (fields["memory_pinned"], fields["memory_backing"]) == (True, "huge pages")
 
 
 def test_esxi():
-    fields = host.of_vmx(VMX) | host.of_esxcli(ESXCLI)
-    made = host.of(fields, "esxi01")
+    fields = host.read_vmx(VMX) | host.read_esxcli(ESXCLI)
+    made = host.make_host(fields, "esxi01")
     assert (made.vendor, made.build, made.accelerator) == ("VMware ESXi", "8.0.3-24022510", "esxi")
     assert (made.hardware, made.vcpus, made.cpus_per_node, made.smt) == ("vmx-21", 32, 32, "on")
     assert made.prefer_ht is made.memory_pinned is made.memory_reserved is True
@@ -83,7 +83,7 @@ def test_esxi():
 
 @pytest.mark.parametrize(
     ("parse", "text"),
-    [(host.of_libvirt, "<x/>"), (host.of_libvirt, "<"), (host.of_vmx, ""), (host.of_esxcli, "a")],
+    [(host.read_libvirt, "<x/>"), (host.read_libvirt, "<"), (host.read_vmx, ""), (host.read_esxcli, "a")],
 )
 def test_other_texts_are_refused(parse, text):
     with pytest.raises(UsageError):
@@ -109,7 +109,7 @@ def test_the_file_of_a_site(tmp_path):
 
 def files_of(root):
     """Gather what the script would, of files below a directory."""
-    files = gather.of_root(root, [*gather.FILES, *kvm_host.FILES])
+    files = gather.read_root(root, [*gather.FILES, *kvm_host.FILES])
     groups = root / "sys/kernel/iommu_groups"
     if groups.is_dir():
         files.texts["/sys/kernel/iommu_groups"] = "\n".join(entry.name for entry in groups.iterdir())
@@ -139,7 +139,7 @@ KVM = {
 
 
 def test_the_files_of_a_kvm_host(tmp_path):
-    fields = kvm_host.of_files(files_of(tree(tmp_path, **KVM)))
+    fields = kvm_host.read_files(files_of(tree(tmp_path, **KVM)))
     assert fields == {
         "module_parameters": {
             "kvm.halt_poll_ns": "200000",
@@ -153,26 +153,26 @@ def test_the_files_of_a_kvm_host(tmp_path):
         "iommu_options": "intel_iommu=on,sp_off iommu=pt iommu.strict=0",
         "iommu_large_pages": False,
     }
-    made = host.of(fields, "host")
+    made = host.make_host(fields, "host")
     (tmp_path / "host.json").write_text(host.write(made))
     assert host.load(tmp_path / "host.json") == made
 
 
 def test_what_a_host_does_not_show_is_no_default(tmp_path):
-    fields = kvm_host.of_files(files_of(tmp_path))
+    fields = kvm_host.read_files(files_of(tmp_path))
     assert {key: value for key, value in fields.items() if seen(value)} == {}
     assert "KVM is not loaded" in fields["module_parameters"].not_observable
-    assert host.of(fields, "host").iommu_groups == fields["iommu_groups"]
+    assert host.make_host(fields, "host").iommu_groups == fields["iommu_groups"]
     # An IOMMU that is off, and a kernel that does not tell the types.
     (tmp_path / "sys/kernel/iommu_groups").mkdir(parents=True)
-    fields = kvm_host.of_files(files_of(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"})))
+    fields = kvm_host.read_files(files_of(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"})))
     assert (fields["iommu_groups"], fields["iommu_options"]) == (0, "none")
     assert not seen(fields["iommu_types"])
     assert "iommu_large_pages" not in fields
     (tmp_path / "sys/kernel/iommu_groups/0/type").mkdir(parents=True)
     (tmp_path / "sys/module/kvm/parameters/nested").mkdir(parents=True)
     tree(tmp_path, **{"sys/module/vfio_iommu_type1/parameters/disable_hugepages": "Y"})
-    fields = kvm_host.of_files(files_of(tmp_path))
+    fields = kvm_host.read_files(files_of(tmp_path))
     assert fields["iommu_types"].not_observable == "/sys/kernel/iommu_groups/0/type: is a directory"
     assert fields["module_parameters"]["kvm.nested"].startswith("not observable (")
     assert fields["iommu_large_pages"] is False
@@ -192,16 +192,16 @@ def test_the_vms_of_a_host():
     alike = {"exe": "/usr/libexec/qemu-kvm", "package": PACKAGE}
     text = vm(11, "n1", **alike) + vm(12, "n2", **alike)
     text += "".join(f"/virsh/n1:{line}\n" for line in LIBVIRT.splitlines())
-    found = kvm_host.vms(gather.parse(f"{text}virtqual-look/1\n"))
+    found = kvm_host.read_vms(gather.parse(f"{text}virtqual-look/1\n"))
     assert list(found) == ["n1", "n2"]
     assert found["n1"]["vcpus_pinned"] is True
-    assert kvm_host.of_vm(found, "n2") == host.of_qemu(QEMU.split()) | {"qemu_package": PACKAGE}
-    both = kvm_host.of_vm(found)
+    assert kvm_host.select_vm(found, "n2") == host.read_qemu(QEMU.split()) | {"qemu_package": PACKAGE}
+    both = kvm_host.select_vm(found)
     assert both["qemu_package"] == PACKAGE
     assert both["vcpus"].not_observable == "differs between the VMs n1, n2: name one by --vm"
-    assert kvm_host.of_vm({}) == {}
+    assert kvm_host.select_vm({}) == {}
     with pytest.raises(UsageError, match="no VM 'n3' runs on this host; those that do: n1, n2"):
-        kvm_host.of_vm(found, "n3")
+        kvm_host.select_vm(found, "n3")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_vms_of_a_host():
     ids=["an upgrade", "an own build", "no root"],
 )
 def test_a_qemu_of_which_the_package_is_not_known(files, says):
-    found = kvm_host.vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
+    found = kvm_host.read_vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
     assert found["n1"]["qemu_package"].not_observable == says
 
 
@@ -240,7 +240,7 @@ def test_the_script_on_this_machine(tmp_path):
     assert more["vcpus"] == 2
     (tmp_path / "host.json").write_text(json.dumps(more))
     shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json")]).output
-    assert "QEMU package" in shown
+    assert "qemu package" in shown
 
 
 @pytest.mark.parametrize("options", [["--vm", "n1"], ["--here", "--from", "x"]])
@@ -267,24 +267,26 @@ def test_the_command(tmp_path):
     [("4", 4), ("cpus=4,sockets=2", 4), ("sockets=2,cores=64,threads=2", 256)],
 )
 def test_vcpus_of_a_topology(option, vcpus):
-    assert host.of_qemu(["-smp", option, "-m", "1T"]) == host.of_qemu(["-smp", str(vcpus), "-m", "1048576M"])
+    assert host.read_qemu(["-smp", option, "-m", "1T"]) == host.read_qemu(
+        ["-smp", str(vcpus), "-m", "1048576M"]
+    )
 
 
 @pytest.mark.parametrize("wrong", [["-smp", "maxcpus=4"], ["-m", "much"]])
 def test_what_qemu_is_not_told_is_named(wrong):
     with pytest.raises(UsageError, match="QEMU: "):
-        host.of_qemu(wrong)
+        host.read_qemu(wrong)
 
 
 def test_a_vcpu_on_all_cpus_is_not_pinned():
     floats = LIBVIRT.replace("cpuset='0'", "cpuset='0-63,^3'").replace("cpuset='1'", "cpuset='0-63'")
-    assert host.of_libvirt(LIBVIRT)["vcpus_pinned"]
-    assert not host.of_libvirt(floats)["vcpus_pinned"]
+    assert host.read_libvirt(LIBVIRT)["vcpus_pinned"]
+    assert not host.read_libvirt(floats)["vcpus_pinned"]
     with pytest.raises(UsageError, match="is no list of CPUs"):
-        host.of_libvirt(LIBVIRT.replace("cpuset='0'", "cpuset='all'"))
+        host.read_libvirt(LIBVIRT.replace("cpuset='0'", "cpuset='all'"))
 
 
 @pytest.mark.parametrize(("unit", "mib"), [("TiB", 2**20), ("GB", 953), ("KiB", 0)])
 def test_memory_in_every_unit_of_libvirt(unit, mib):
     text = re.sub(r"<memory[ >][^<]*</memory>", f"<memory unit='{unit}'>1</memory>", LIBVIRT)
-    assert host.of_libvirt(text)["memory_mib"] == mib
+    assert host.read_libvirt(text)["memory_mib"] == mib

@@ -83,7 +83,7 @@ def test_the_names_of_vms_are_no_program(shell, tmp_path):
         if "\r" not in name
         for word in ("-name", f"guest={name.replace(',', ',,')}")
     )
-    vms_of_files = kvm_host.vms(
+    vms_of_files = kvm_host.read_vms(
         gather.NodeFiles({**files.texts, **gather.parse(f"{processes}{gather.LAST_LINE}\n").texts}, {})
     )
     assert {name: fields["vcpus"] for name, fields in vms_of_files.items()} == {
@@ -119,7 +119,7 @@ def test_arguments_of_qemu_stay_those_of_their_process(shell, tmp_path):
 def test_a_comma_in_the_name_of_a_vm_makes_it_no_other_vm():
     words = ["-name", "guest=vm1,,x,debug-threads=on", "-smp", "2"]
     text = "".join(f"/proc/7/cmdline:{word}\n" for word in words)
-    assert list(kvm_host.vms(gather.parse(f"{text}{gather.LAST_LINE}\n"))) == ["vm1,x"]
+    assert list(kvm_host.read_vms(gather.parse(f"{text}{gather.LAST_LINE}\n"))) == ["vm1,x"]
 
 
 @pytest.mark.parametrize("name", ["my program", "*", "a\\nb\\c", "[a]b", 'it\'s "$(x)"', "-n"])
@@ -215,7 +215,7 @@ def test_a_pipe_among_the_files_of_a_node_is_left_out(tmp_path):
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/hostname").write_text("n1\n")
     os.mkfifo(tmp_path / "proc/cpuinfo")
-    files = gather.of_root(tmp_path)
+    files = gather.read_root(tmp_path)
     assert files.reasons["/proc/cpuinfo"] == "it is no regular file"
     assert not seen(readers.read(files).cpu.model)
     done = CliRunner().invoke(app, ["identity", "--root", str(tmp_path)])
@@ -223,6 +223,6 @@ def test_a_pipe_among_the_files_of_a_node_is_left_out(tmp_path):
 
 
 def test_a_cpuset_of_libvirt_still_counts():
-    assert host.of_libvirt(DOMAIN.format("1", "0,^0,3", ""))["vcpus_pinned"]
+    assert host.read_libvirt(DOMAIN.format("1", "0,^0,3", ""))["vcpus_pinned"]
     with pytest.raises(UsageError, match="cpuset"):
-        host.of_libvirt(DOMAIN.format("1", "0-65536", ""))
+        host.read_libvirt(DOMAIN.format("1", "0-65536", ""))

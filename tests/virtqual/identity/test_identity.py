@@ -110,13 +110,13 @@ def test_records_come_back_as_they_were():
 
 def test_this_node_by_shell_and_by_python(tmp_path):
     began = time.monotonic()
-    here = gather.here()
+    here = gather.run_script()
     assert time.monotonic() - began < 1
     by_shell = readers.read(here)
     assert seen(by_shell.node)
     assert seen(by_shell.cpu.model)
     # Limits, and the CPUs that may be used, are those of the process that looks.
-    by_python = readers.read(gather.of_root(Path("/")), by_shell.topology.used)
+    by_python = readers.read(gather.read_root(Path("/")), by_shell.topology.used)
     assert by_python.plain() | {"locked_memory": 0} == by_shell.plain() | {"locked_memory": 0}
     with pytest.raises(gather.GatherError, match="not whole"):
         gather.parse(

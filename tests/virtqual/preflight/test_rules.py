@@ -148,7 +148,7 @@ def test_what_both_sides_share_is_no_difference(item):
 
 def pair(native, virtual, host):
     guest = node("guest", **virtual)
-    return node("bare", **native), guest.on(hosts.of(host, "esxi01")) if host else guest
+    return node("bare", **native), guest.on(hosts.make_host(host, "esxi01")) if host else guest
 
 
 def test_every_rule_has_a_fault():
