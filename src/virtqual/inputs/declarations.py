@@ -24,15 +24,7 @@ RECORDED_FILE = "recorded.yaml"
 
 
 class Input(DataModel):
-    """A file to download; Python's ``tarfile`` unpacks it if it can.
-
-    Attributes
-    ----------
-    sha256
-        Checksum of the downloaded file; None if it is not known.
-    checksum_from
-        Source of the checksum.
-    """
+    """A file to download, which may be a tar archive; its checksum and the checksum's source if known."""
 
     name: Name
     description: Text
@@ -83,21 +75,26 @@ def load(directory: Path) -> dict[str, Input]:
             inputs[entry.name] = entry
         checksums += [(document, index, checksum) for index, checksum in enumerate(content.recorded)]
     for document, index, checksum in checksums:
-        declared = inputs.get(checksum.name)
-        if declared is None:
-            message = f"no input {checksum.name!r}: {suggest(checksum.name, inputs)}"
-        elif declared.url != checksum.url:
-            message = f"recorded from another address than {declared.url}: remove it, and fetch again."
-        elif declared.sha256 not in (None, checksum.sha256):
-            message = f"{declared.name!r} has another checksum elsewhere: remove one of them."
+        if mistake := _check_recorded(checksum, inputs):
+            problems.append(document.problem(("recorded", index), mistake))
         else:
             update = {"sha256": checksum.sha256, "checksum_from": f"recorded here on {checksum.recorded}"}
-            inputs[declared.name] = declared.model_copy(update=update)
-            continue
-        problems.append(document.problem(("recorded", index), message))
+            inputs[checksum.name] = inputs[checksum.name].model_copy(update=update)
     if problems:
         raise DataError(problems)
     return inputs
+
+
+def _check_recorded(checksum: RecordedChecksum, inputs: Mapping[str, Input]) -> str | None:
+    """Return why a recorded checksum does not fit its input."""
+    declared = inputs.get(checksum.name)
+    if declared is None:
+        return f"no input {checksum.name!r}: {suggest(checksum.name, inputs)}"
+    if declared.url != checksum.url:
+        return f"recorded from another address than {declared.url}: remove it, and fetch again."
+    if declared.sha256 not in (None, checksum.sha256):
+        return f"{declared.name!r} has another checksum elsewhere: remove one of them."
+    return None
 
 
 @cache
@@ -107,13 +104,7 @@ def load_all() -> Mapping[str, Input]:
 
 
 def find_input(name: str) -> Input:
-    """Return an input by name.
-
-    Raises
-    ------
-    UsageError
-        No input has this name.
-    """
+    """Return an input by name; UsageError if no input has it."""
     if name not in load_all():
         raise UsageError(f"no input {name!r}: {suggest(name, load_all())}")
     return load_all()[name]

@@ -1,8 +1,6 @@
-"""Fetched inputs: downloaded before a session, verified before each run, never downloaded inside a run.
+"""Download inputs before a session, and verify them before each run.
 
-An input is unpacked into ``inputs/<name>/`` of virtqual's state, beside a list of its files with size, time
-of change and checksum.  A process reads all files of an input before its first run, because size and time do
-not show every change; before further runs it compares only size and time.
+An input lies in ``inputs/<name>/`` of the state, beside a list of its files with size, time and checksum.
 """
 
 from __future__ import annotations
@@ -12,11 +10,12 @@ import http.client
 import os
 import shutil
 import tarfile
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -63,13 +62,7 @@ class VerifiedInput:
     files: dict[str, Path]
 
     def file(self, name: str) -> Path:
-        """Return a file.
-
-        Raises
-        ------
-        InfrastructureError
-            The input has no such file.
-        """
+        """Return a file; InfrastructureError if the input does not have it."""
         if name not in self.files:
             raise InfrastructureError(f"the input has no file {name!r} (it has: {', '.join(self.files)})")
         return self.files[name]
@@ -83,7 +76,7 @@ def explain_missing(declared: Input) -> str | None:
 
 
 def verify_for_run(declared: Input) -> VerifiedInput:
-    """Verify an input as `verify` does, and read its files only once per process."""
+    """Verify an input; a process reads its files once, because size and time do not show every change."""
     verified = verify(declared, read_files=declared.name not in _names_read)
     _names_read.add(declared.name)
     return verified
@@ -145,30 +138,17 @@ def fetch(declared: Input, *, source: str | None = None, trust: bool = False) ->
     InfrastructureError
         The file cannot be downloaded or unpacked.
     """
-    name, url = declared.name, source or declared.url
+    name = declared.name
     if declared.sha256 is None and not trust:
         raise RefusedError(
             f"the input {name}: the checksum of {declared.url} is not known; "
             f"if you trust today's file, run: virtqual inputs fetch {name} --record"
         )
-    part = paths.inputs() / f".{name}.{os.getpid()}"
-    shutil.rmtree(part, ignore_errors=True)
-    content = part / "content"
-    content.mkdir(parents=True)
-    try:
-        archive = part / PurePosixPath(declared.url).name
-        try:
-            sha256 = _download(url, archive)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise InfrastructureError(
-                f"the input {name}: {url}: {error}. Bring the file, and run: "
-                f"virtqual inputs fetch {name} --from FILE"
-            ) from error
-        if declared.sha256 not in (None, sha256):
-            raise RefusedError(
-                f"the input {name}: {url} has sha256 {sha256}, not {declared.sha256} "
-                f"({declared.checksum_from}); nothing was kept"
-            )
+    with tempfile.TemporaryDirectory(dir=paths.make(paths.inputs()), prefix=f".{name}.") as directory:
+        archive = Path(directory) / PurePosixPath(declared.url).name
+        sha256 = _download_verified(declared, source or declared.url, archive)
+        content = Path(directory) / "content"
+        content.mkdir()
         try:
             if tarfile.is_tarfile(archive):
                 _unpack(archive, content)
@@ -180,13 +160,28 @@ def fetch(declared: Input, *, source: str | None = None, trust: bool = False) ->
             ) from error
         listed = FileList(name=name, url=declared.url, sha256=sha256, files=dict(_list_files(content)))
         if not listed.files:
-            raise InfrastructureError(f"the input {name}: {url} has no file")
+            raise InfrastructureError(f"the input {name}: {archive.name} has no file")
         records.write_record(listed, content / _LIST_FILE, indent=1)
         shutil.rmtree(paths.inputs() / name, ignore_errors=True)
         content.replace(paths.inputs() / name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return listed
+
+
+def _download_verified(declared: Input, url: str, target: Path) -> str:
+    """Download the file of an input, and return its SHA-256."""
+    try:
+        sha256 = _download(url, target)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise InfrastructureError(
+            f"the input {declared.name}: {url}: {error}. Bring the file, and run: "
+            f"virtqual inputs fetch {declared.name} --from FILE"
+        ) from error
+    if declared.sha256 not in (None, sha256):
+        raise RefusedError(
+            f"the input {declared.name}: {url} has sha256 {sha256}, not {declared.sha256} "
+            f"({declared.checksum_from}); nothing was kept"
+        )
+    return sha256
 
 
 def _download(url: str, target: Path) -> str:
@@ -209,7 +204,7 @@ def _unpack(archive: Path, content: Path) -> None:
             if member.isdir():
                 continue
             path = PurePosixPath(member.name)
-            source: IO[bytes] | None = members.extractfile(member) if member.isfile() else None
+            source = members.extractfile(member) if member.isfile() else None
             if source is None or path.is_absolute() or ".." in path.parts:
                 raise tarfile.TarError(f"{member.name} is no ordinary file below it")
             (content / path).parent.mkdir(parents=True, exist_ok=True)
