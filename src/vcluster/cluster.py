@@ -50,26 +50,9 @@ def load_running(directory: StateDirectory) -> st.State:
 
 
 def up(directory: StateDirectory, options: Options, seconds: float, report: Report) -> tuple[st.State, bool]:
-    """Bring the cluster up.
+    """Bring the cluster up; return its state, and whether this call started it.
 
-    Parameters
-    ----------
-    seconds
-        How long the nodes may take to become idle.
-    report
-        Gets one line for each step.
-
-    Returns
-    -------
-    tuple of State and bool
-        The cluster, and whether this call started it.
-
-    Raises
-    ------
-    OptionError
-        If a cluster with other options runs.
-    ClusterError
-        If a program is missing or does not start.
+    All nodes must be idle after so many seconds. `report` gets one line for each step.
     """
     with lock(directory):
         try:

@@ -164,17 +164,8 @@ def make_entries(
 def run_on_host(logs: Path, host: str, line: str, seconds: float = 60) -> tuple[int, str]:
     """Run one line of shell on a host, without input; return its exit code and all its output.
 
-    Parameters
-    ----------
-    logs
-        The cluster's folder of logs, which has the host's socket.
-    seconds
-        How long the line may be silent.
-
-    Raises
-    ------
-    NodeError
-        If the host is lost, or the line does not end in time.
+    A `NodeError` is raised if the host is lost, or prints nothing for so many seconds. The folder of
+    logs has the host's socket.
     """
     answer = b""
     try:

@@ -197,16 +197,13 @@ def make_base_initramfs(
         entries = [initramfs.folder(name) for name in names]
         entries += [initramfs.file("bin/busybox", busybox, 0o755), initramfs.file("init", init, 0o755)]
         for folder, files in folders.items():
-            modules = {_module_name(file): decompress(file.read_bytes()) for file in files}
-            entries += [initramfs.file(f"{folder}/{name}", content) for name, content in modules.items()]
-            entries.append(initramfs.file(f"{folder}/order", "".join(f"{name}\n" for name in modules)))
+            # Some distributions compress modules; the guest loads them by any name.
+            entries += [
+                initramfs.file(f"{folder}/{file.name}", decompress(file.read_bytes())) for file in files
+            ]
+            entries.append(initramfs.file(f"{folder}/order", "".join(f"{file.name}\n" for file in files)))
         _write(target, initramfs.archive(entries))
     return target
-
-
-def _module_name(path: Path) -> str:
-    """Return the name of a module's file without the ending of its compression."""
-    return path.name if path.suffix == ".ko" else path.stem
 
 
 def _write(target: Path, data: bytes) -> None:

@@ -33,22 +33,13 @@ def commands(namespace_nodes: tuple[Node, ...], machine_nodes: tuple[Node, ...])
     return lines
 
 
-def node_commands(node: Node) -> list[str]:
-    """Return the commands of ``ip -batch`` inside the namespace of a node."""
-    return [
-        "link set lo up",
-        f"addr add {node.address}/{PREFIX} dev {INTERFACE}",
-        f"link set {INTERFACE} up",
-    ]
-
-
 def make_network(namespace_nodes: tuple[Node, ...], machine_nodes: tuple[Node, ...]) -> None:
     """Make the network in the namespace of the caller."""
-    run_ip([], commands(namespace_nodes, machine_nodes))
+    _run_ip([], commands(namespace_nodes, machine_nodes))
     for node in namespace_nodes:
-        run_ip(["-n", node.name], node_commands(node))
+        address = f"addr add {node.address}/{PREFIX} dev {INTERFACE}"
+        _run_ip(["-n", node.name], ["link set lo up", address, f"link set {INTERFACE} up"])
 
 
-def run_ip(options: list[str], lines: list[str]) -> None:
-    """Run a batch of commands of ``ip``."""
+def _run_ip(options: list[str], lines: list[str]) -> None:
     run([program("ip"), *options, "-batch", "-"], BootError, data="\n".join([*lines, ""]).encode())

@@ -90,5 +90,4 @@ def test_compressed_modules_are_unpacked(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_bytes(content)
     files = sorted(tmp_path.iterdir())
-    assert [kernel._module_name(file) for file in files] == ["a.ko", "b.ko", "c.ko"]
     assert [kernel.decompress(file.read_bytes()) for file in files] == [b"code"] * 3

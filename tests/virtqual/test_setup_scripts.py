@@ -99,7 +99,7 @@ def test_the_first_python_that_is_new_enough(run, checkout, tmp_path, pythons, e
         assert (checkout / "taken").read_text().strip() == taken
     else:
         assert done.returncode == 5
-        assert f"found no such one as {env.get('VIRTQUAL_PYTHON', 'python3 python3.14')}" in done.stderr
+        assert f"is needed; none of {env.get('VIRTQUAL_PYTHON', 'python3 python3.14')}" in done.stderr
         for way in ("dnf install python3.11", "apt-get install python3 python3-venv", "VIRTQUAL_PYTHON="):
             assert way in done.stderr
 
