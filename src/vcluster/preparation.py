@@ -19,6 +19,7 @@ from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import check_programs
 from vcluster.topology import Node
 
+# Prints one line for each step.
 Report = Callable[[str], None]
 
 
@@ -94,31 +95,14 @@ def choose_guests(directory: StateDirectory, options: Options, report: Report) -
     report(f"QEMU {build.build}, accelerator {accelerator} ({reason})")
     if emulator is None:
         _check_kvm_parameters(options, accelerator)
-        cpu = options.cpu or ("host" if accelerator == "kvm" else "max")
-        kernel_options = "" if accelerator == "kvm" else qemu.FIXED_ADDRESSES
     else:
         emulated.check_host(files.kernel, options)
         report(f"{options.vms} emulated hosts, by QEMU {emulator.build}")
-        cpu, kernel_options = f"{options.cpu or 'host'},{emulated.VM_CPU_OPTION}", emulated.VM_KERNEL_OPTIONS
     size = f"{options.vcpus} vCPUs, {options.memory_mib} MiB"
     report(f"guest kernel {files.kernel.release}, {options.vms} VMs of {size}")
     if files.rdma_obstacle:
         report(f"RDMA: none, {files.rdma_obstacle}")
-    machine = qemu.Machine(
-        binary=options.qemu,
-        accelerator=accelerator,
-        machine=qemu.resolve_machine(options.qemu, options.machine or qemu.DEFAULT_MACHINE),
-        cpu=cpu,
-        vcpus=options.vcpus,
-        memory_mib=options.memory_mib,
-        kernel=files.image,
-        adapter=options.nic.device,
-        vhost=emulator is not None and options.nic is Adapter.VIRTIO,
-        root=Path("/") if emulator is None else emulated.ROOT,
-        shared={"shared": options.shared},
-        kernel_options=kernel_options,
-        extra=options.qemu_args,
-    )
+    machine = _make_machine(options, files.image, accelerator, on_emulated_hosts=emulator is not None)
     hypervisor = st.ClusterHypervisor(
         **build.model_dump(),
         vendor="QEMU",
@@ -129,6 +113,31 @@ def choose_guests(directory: StateDirectory, options: Options, report: Report) -
         arguments=machine.extra,
     )
     return Guests(files, hypervisor, machine, emulator)
+
+
+def _make_machine(
+    options: Options, kernel: Path, accelerator: Literal["kvm", "tcg"], *, on_emulated_hosts: bool
+) -> qemu.Machine:
+    """Return the hardware of the VMs."""
+    cpu = options.cpu or ("host" if accelerator == "kvm" else "max")
+    kernel_options = "" if accelerator == "kvm" else qemu.FIXED_ADDRESSES
+    if on_emulated_hosts:
+        cpu, kernel_options = f"{cpu},{emulated.VM_CPU_OPTION}", emulated.VM_KERNEL_OPTIONS
+    return qemu.Machine(
+        binary=options.qemu,
+        accelerator=accelerator,
+        machine=qemu.resolve_machine(options.qemu, options.machine or qemu.DEFAULT_MACHINE),
+        cpu=cpu,
+        vcpus=options.vcpus,
+        memory_mib=options.memory_mib,
+        kernel=kernel,
+        adapter=options.nic.device,
+        vhost=on_emulated_hosts and options.nic is Adapter.VIRTIO,
+        root=emulated.ROOT if on_emulated_hosts else Path("/"),
+        shared={"shared": options.shared},
+        kernel_options=kernel_options,
+        extra=options.qemu_args,
+    )
 
 
 def choose_accelerator(

@@ -7,16 +7,16 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_under_test import LICENCE, Cluster, eventually
+from cluster_under_test import LICENCE, Cluster, eventually, make_options
 
 from vcluster import cluster as cluster_module
-from vcluster import kernel, qemu, requirements
+from vcluster import nodefiles, qemu, requirements
 from vcluster.directory import StateDirectory
 from vcluster.errors import BootError
-from vcluster.options import Accelerator, Options
 from vcluster.processes import list_namespace_members
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -140,29 +140,39 @@ def test_a_vm_whose_emulator_crashes_as_it_boots_is_started_again_once(fresh: Cl
             assert "the cluster did not start: VM vm1 died (signal 11)" in error
 
 
-def test_two_clusters_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
-    other = Cluster(tmp_path / "state", Path(cluster.environment["VCLUSTER_KERNEL"]))
-    try:
-        result = other.vcluster("up", "--accel", "tcg", "--vms", "1", "--vcpus", "1")
-        assert result.returncode == 0, result.stderr
-        names = other.slurm("sinfo", "--noheader", "--Node", "--format=%N").stdout.split()
-        assert names == ["native1", "vm1"]
-        assert cluster.is_healthy()
-    finally:
-        other.vcluster("down")
-    assert other.leftovers() == []
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of this process, which leaves nothing."""
+    cluster = Cluster(tmp_path / "state")
+    yield cluster
+    cluster.vcluster("down")
+    assert cluster.leftovers() == []
+
+
+def up_one_vm(cluster: Cluster, guest_kernel: Path, seconds: float) -> list[str]:
+    """Bring up one VM; return what was reported."""
+    options = make_options(
+        qemu=requirements.program("qemu-system-x86_64"), shared=cluster.directory.shared,
+        kernel=guest_kernel, vms=1, vcpus=1, accel="tcg",
+    )  # fmt: skip
+    steps: list[str] = []
+    cluster_module.up(cluster.directory, options, seconds, steps.append)
+    return steps
+
+
+def test_two_clusters_side_by_side(cluster: Cluster, another: Cluster) -> None:
+    another.environment["VCLUSTER_KERNEL"] = cluster.environment["VCLUSTER_KERNEL"]
+    another.up("--accel", "tcg", "--vms", "1", "--vcpus", "1")
+    names = another.slurm("sinfo", "--noheader", "--Node", "--format=%N").stdout.split()
+    assert names == ["native1", "vm1"]
+    assert cluster.is_healthy()
+    another.vcluster("down")
+    assert another.leftovers() == []
     assert cluster.is_healthy()
 
 
-def one_vm(directory: StateDirectory, guest_kernel: Path) -> Options:
-    binary = requirements.program("qemu-system-x86_64")
-    return Options(
-        qemu=binary, shared=directory.shared, kernel=guest_kernel, vms=1, vcpus=1, accel=Accelerator.TCG
-    )
-
-
 def test_shared_directory_that_cannot_be_mounted_is_fatal(
-    fresh: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    another: Cluster, guest_kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = qemu.command
 
@@ -171,15 +181,13 @@ def test_shared_directory_that_cannot_be_mounted_is_fatal(
         return [part.replace("mount_tag=shared", "mount_tag=other") for part in line]
 
     monkeypatch.setattr(qemu, "command", command)
-    directory = StateDirectory(tmp_path / "state")
-    options = one_vm(directory, guest_kernel)
-    with pytest.raises(BootError, match=rf"vm1 says: mounting {directory.shared}"):
-        cluster_module.up(directory, options, 120, lambda _: None)
-    assert Cluster(directory.root).leftovers() == []
+    with pytest.raises(BootError, match=rf"vm1 says: mounting {another.directory.shared}"):
+        up_one_vm(another, guest_kernel, 120)
+    assert another.leftovers() == []
 
 
 def test_a_vm_that_hangs_before_its_first_word_is_started_again(
-    fresh: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    another: Cluster, guest_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = qemu.command
     hang_once = 'if mkdir "$0" 2> /dev/null; then exec sleep 1000; fi; exec "$@"'
@@ -188,15 +196,7 @@ def test_a_vm_that_hangs_before_its_first_word_is_started_again(
         return ["sh", "-c", hang_once, str(tmp_path / "hung"), *real(*arguments, **more)]  # type: ignore[arg-type]
 
     monkeypatch.setattr(qemu, "command", command)
-    directory = StateDirectory(tmp_path / "state")
-    options = one_vm(directory, guest_kernel)
-    said: list[str] = []
-    try:
-        cluster_module.up(directory, options, 80, said.append)
-        assert "vm1 said nothing for 20 s: started again" in said
-    finally:
-        Cluster(directory.root).vcluster("down")
-    assert Cluster(directory.root).leftovers() == []
+    assert "vm1 said nothing for 20 s: started again" in up_one_vm(another, guest_kernel, 80)
 
 
 def test_probe_boots_the_real_guest(guest_kernel: Path, tmp_path: Path) -> None:
@@ -209,13 +209,12 @@ def test_probe_boots_the_real_guest(guest_kernel: Path, tmp_path: Path) -> None:
         f'done\nexec {real} "${{words[@]}}"\n'
     )
     binary.chmod(0o755)
-    found = kernel.locate_kernel(StateDirectory(tmp_path), guest_kernel, None)
-    image = kernel.unpack_kernel(found, tmp_path / "cache")
-    base = kernel.make_base_initramfs(found, tmp_path / "cache")
-    device = tmp_path / "kvm"
-    device.touch()
+    options = make_options(qemu=binary, kernel=guest_kernel)
+    directory = StateDirectory(tmp_path)
+    files = nodefiles.make_boot_files(directory, options)
+    (tmp_path / "kvm").touch()
     works, reason = qemu.probe_kvm(
-        Options(qemu=binary, shared=tmp_path), qemu.identify(binary), image, base, tmp_path / "cache",
-        seconds=60, device=device,
+        options, qemu.identify(binary), files.image, files.initramfs, directory.cache,
+        seconds=60, device=tmp_path / "kvm",
     )  # fmt: skip
     assert (works, reason) == (True, "a guest booted under KVM")
