@@ -1,7 +1,7 @@
 """Run MPI on emulated hosts, natively and in their guests, for an hour, and count failures.
 
     vcluster up --hosts emulated
-    python benchmarks/emulated-hosts/endure.py [--seconds 3600] [--out FILE]
+    python benchmarks/emulated-hosts/endure.py [--seconds 3600]
 
 Each run is LAMMPS (lj, 10 steps) on all CPUs of a node or on two nodes, or a ping-pong of NetPIPE between
 two nodes, native and virtual in turn.  Each run prints a line of JSON; the last lines state runs, failures,
@@ -28,7 +28,7 @@ from virtqual.stack import manifest
 
 STEPS = 10
 # Ranks that wait for small messages make system calls all the time, which shows faults of interrupts.
-PING_PONG = ("-l", "1", "-u", "1024", "-p", "0", "-n", "20", "-o", "netpipe.out")
+PING_PONG = ["-l", "1", "-u", "1024", "-p", "0", "-n", "20", "-o", "netpipe.out"]
 
 
 def run_program(
@@ -38,19 +38,9 @@ def run_program(
     is_lammps = program.name == "lammps"
     began = time.monotonic()
     environment = {**os.environ, **program.env, "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
-    line = [
-        str(StateDirectory.default().bin / "srun"),
-        f"--partition={side}",
-        f"--nodes={nodes}",
-        f"--ntasks={ranks}",
-        "--time=5",
-        "--licenses=host:1",
-    ]
-    line += [
-        *program.launch,
-        str(program.path),
-        *(("-in", "in.lj", "-log", "none") if is_lammps else PING_PONG),
-    ]
+    options = f"--partition={side} --nodes={nodes} --ntasks={ranks} --time=5 --licenses=host:1".split()
+    line = [str(StateDirectory.default().bin / "srun"), *options, *program.launch, str(program.path)]
+    line += ["-in", "in.lj", "-log", "none"] if is_lammps else PING_PONG
     try:
         ended = subprocess.run(
             line, capture_output=True, text=True, cwd=folder, env=environment, timeout=400, check=False
@@ -87,15 +77,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=3600.0)
-    parser.add_argument("--out", type=Path, help="file that the lines are appended to, too")
     options = parser.parse_args()
     directory = StateDirectory.default()
     state = cluster.load_running(directory)
-    partitions = (state.partitions.native, state.partitions.virtual)
-    cpus = min(partition.cpus_per_node for partition in partitions)
+    cpus = min(state.partitions.native.cpus_per_node, state.partitions.virtual.cpus_per_node)
     programs = [program for stack in manifest.load_all(paths.stacks()) for program in stack.programs]
-    by_name = {program.name: program for program in programs}
-    lammps, netpipe = by_name["lammps"], by_name["netpipe"]
+    lammps = next(program for program in programs if program.name == "lammps")
+    netpipe = next(program for program in programs if program.name == "netpipe")
     folder = state.shared / "endure"
     folder.mkdir(exist_ok=True)
     lj = (Path(lammps.data["bench"]) / "in.lj").read_text(encoding="utf-8")
@@ -109,20 +97,15 @@ def main() -> int:
         if time.monotonic() - start > options.seconds:
             break
         runs.append(run_program(program, side, nodes, cpus if nodes == 1 else nodes, folder))
-        print(line := json.dumps(runs[-1]), flush=True)
-        if options.out:
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        print(json.dumps(runs[-1]), flush=True)
     failed, losses = [run for run in runs if not run["sound"]], list_losses(directory)
     print(f"{len(runs)} runs in {time.monotonic() - start:.0f} s, {len(failed)} failed, {len(losses)} lost")
     for nodes in (1, 2):
         timed_runs = [run for run in runs if run["nodes"] == nodes and run["loop_s"]]
-        times = {
-            side: [run["loop_s"] for run in timed_runs if run["side"] == side]
-            for side in ("native", "virtual")
-        }
-        if all(times.values()):
-            ratio = statistics.median(times["virtual"]) / statistics.median(times["native"])
+        native = [run["loop_s"] for run in timed_runs if run["side"] == "native"]
+        virtual = [run["loop_s"] for run in timed_runs if run["side"] == "virtual"]
+        if native and virtual:
+            ratio = statistics.median(virtual) / statistics.median(native)
             print(f"{nodes} node(s): loop in the guests {ratio:.2f} times that on the hosts (medians)")
     print(*losses, sep="\n", end="")
     return 1 if failed or losses else 0

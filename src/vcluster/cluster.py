@@ -208,9 +208,9 @@ def clean(directory: StateDirectory) -> bool:
         return False
     if state.processes is None:
         return False
-    held = (state.processes.entry, state.processes.holder)
-    killed = [process.kill() for process in held]
-    for process in held:
+    processes = (state.processes.entry, state.processes.holder)
+    killed = [process.kill() for process in processes]
+    for process in processes:
         process.wait(20)
     # Commands that entered from outside hold the namespaces, and with them the interfaces.
     if state.processes.entry.boot == read_boot_id():

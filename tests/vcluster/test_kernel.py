@@ -34,8 +34,8 @@ def image(path: Path, payload: bytes, release: str = "6.9.1-test") -> Path:
 
 @pytest.mark.parametrize(
     "compress",
-    [lzma.compress, lambda data: gzip.compress(data) + struct.pack("<I", len(data))],
-    ids=["xz", "gzip"],
+    [lzma.compress, gzip.compress, lambda data: gzip.compress(data) + struct.pack("<I", len(data))],
+    ids=["xz", "gzip", "gzip with its size"],
 )
 def test_unpacked(tmp_path: Path, compress: object) -> None:
     assert callable(compress)

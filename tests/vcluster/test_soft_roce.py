@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from test_state import state  # noqa: F401
 
 from vcluster import rdma
 from vcluster.kernel import GuestKernel
@@ -52,23 +51,12 @@ def test_a_guest_answers_or_is_silent(tmp_path: Path, text: str | None, answer: 
     ],
 )
 def test_the_state_has_the_device_that_all_nodes_of_a_partition_have(
-    state: State,  # noqa: F811
-    tmp_path: Path,
-    second: str,
-    device: str | None,
-    message: str,
+    state: State, tmp_path: Path, second: str, device: str | None, message: str
 ) -> None:
     consoles = {}
     for name, answer in (("native1", "rxe0"), ("vm1", "rxe0"), ("vm2", second)):
         consoles[name] = tmp_path / f"{name}.console"
         consoles[name].write_text(SAID.format(answer))
-    partitions = state.partitions.model_copy(
-        update={
-            "native": state.partitions.native.model_copy(update={"nodes": ("native1",)}),
-            "virtual": state.partitions.virtual.model_copy(update={"nodes": ("vm1", "vm2")}),
-        }
-    )
-    state = state.model_copy(update={"partitions": partitions})
     added, messages = rdma.add_devices(state, consoles)
     assert added.partitions.native.rdma == "rxe0"
     assert (added.partitions.virtual.rdma, messages[1]) == (device, message)

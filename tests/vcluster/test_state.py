@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,32 +10,6 @@ import pytest
 from vcluster import cluster, namespaces
 from vcluster import state as st
 from vcluster.errors import StateError
-from vcluster.options import Options
-from vcluster.processes import Process
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> st.State:
-    options = Options(qemu=Path("/usr/bin/qemu"), shared=tmp_path)
-    partition = st.ClusterPartition(nodes=("a",), cpus_per_node=2, memory_mib=1024, host_cpus={"a": (0, 1)})
-    return st.State(
-        status="up",
-        created=datetime.now(UTC),
-        shared=tmp_path,
-        options=options,
-        hypervisor=st.ClusterHypervisor(
-            vendor="QEMU", build="7.2", binary=Path("/q"), sha256="0" * 64, accelerator="tcg",
-            accelerator_reason="asked for", machine="pc-i440fx-7.2", adapter="e1000", arguments=(),
-        ),
-        guest=st.Guest(kernel="6.1", vcpus=2, memory_mib=1024, cpu="max"),
-        host=st.ClusterHost(
-            kernel="6.1", cpu_model="x", cpus=2, cpus_per_core=1, sockets=1, memory_mib=1, llc_bytes=1
-        ),
-        hosts=(st.VmHost(name="this machine", native=("a",), virtual=("a",)),),
-        slurm=st.Slurm(version="22.05", conf=Path("/c"), licence="host:1", mpi=("pmi2",)),
-        network=st.Network(cidr="10.0.0.0/8", interface="eth0", head="10.0.0.1", native={}, virtual={}),
-        partitions=st.Partitions(native=partition, virtual=partition),
-    )  # fmt: skip
 
 
 def test_round_trip(state: st.State, tmp_path: Path) -> None:
@@ -77,41 +49,25 @@ def test_no_state(tmp_path: Path, text: str | None) -> None:
         st.load_state(path)
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Let a shell script stand for ``sinfo`` on the head of the cluster."""
+@pytest.mark.parametrize(
+    ("script", "damage"),
+    [
+        # A controller that is lost is named once, and not as three lost nodes.
+        (
+            "echo 'Unable to contact slurm controller' >&2; exit 1",
+            "slurmctld does not answer: sinfo failed: Unable to contact slurm controller",
+        ),
+        (
+            "echo 'native1|idle*|none'; echo 'vm1|down|VM vm1 died (signal 9)'",
+            "native1 idle*; vm1 down: VM vm1 died (signal 9); vm2 unknown: Slurm does not list it",
+        ),
+        ('for name in native1 vm1 vm2; do echo "$name|mixed|none"; done', ""),
+    ],
+)
+def test_damage_names_each_lost_node_with_its_reason(
+    state: st.State, monkeypatch: pytest.MonkeyPatch, script: str, damage: str
+) -> None:
     monkeypatch.setattr(namespaces, "enter_command", lambda *_: ["/bin/sh", "-c", script])
-
-
-@pytest.fixture
-def four_nodes(state: st.State) -> st.State:
-    process = Process.look_up(os.getpid())
-    held = st.Processes(holder=process, entry=process, namespaces=(), rootless=False)
-    native, virtual = (
-        state.partitions.native.model_copy(update={"nodes": names}) for names in (("n1", "n2"), ("v1", "v2"))
-    )
-    partitions = st.Partitions(native=native, virtual=virtual)
-    return state.model_copy(update={"processes": held, "partitions": partitions})
-
-
-def test_a_dead_controller_is_named_once_and_not_as_four_lost_nodes(
-    four_nodes: st.State, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers(monkeypatch, "echo 'Unable to contact slurm controller' >&2; exit 1")
-    known = cluster.list_nodes(four_nodes)
-    assert set(known) == {"n1", "n2", "v1", "v2"}
-    assert (
-        cluster.describe_damage(known)
-        == "slurmctld does not answer: sinfo failed: Unable to contact slurm controller"
-    )
-
-
-def test_each_lost_node_is_named_with_its_reason(
-    four_nodes: st.State, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers(monkeypatch, "echo 'n1|idle|none'; echo 'n2|idle*|none'; echo 'v1|down|VM v1 died (signal 9)'")
-    assert (
-        cluster.describe_damage(cluster.list_nodes(four_nodes))
-        == "n2 idle*; v1 down: VM v1 died (signal 9); v2 unknown: Slurm does not list it"
-    )
-    answers(monkeypatch, 'for name in n1 n2 v1 v2; do echo "$name|mixed|none"; done')
-    assert cluster.describe_damage(cluster.list_nodes(four_nodes)) == ""
+    nodes = cluster.list_nodes(state)
+    assert set(nodes) == {"native1", "vm1", "vm2"}
+    assert cluster.describe_damage(nodes) == damage
