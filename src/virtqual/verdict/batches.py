@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 
@@ -51,11 +51,12 @@ class Case:
         return self.budget.gate if self.baseline is None else "change"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Question:
     """A case with a valid pair as the rule takes it: its overhead, or the change since the earlier session.
 
-    `limit`, `margin` and `max_margin` are in log units, shape (n_points,).
+    `limit`, `margin` and `max_margin` are in log units, shape (n_points,). The rule's answer is a row of a
+    batch, which `virtqual.verdict.judge` sets.
     """
 
     case: Case
@@ -63,6 +64,8 @@ class Question:
     margin: Floats
     max_margin: Floats
     is_change: bool = False
+    state: BatchState = field(init=False)
+    row: int = field(init=False)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -112,6 +115,41 @@ class Question:
         # A batch has one answer to whether boots vary, and by much; see `rule.SHARED_BOOT`.
         boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)
         return (self.costs[0].shape, self.places.key, earlier, boots)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The answer of the rule."""
+        return OUTCOMES[int(self.state.outcome[self.row])]
+
+    @property
+    def cause(self) -> Cause:
+        """Why the answer is UNDECIDED or INVALID."""
+        return Cause(int(self.state.cause[self.row]))
+
+    @property
+    def used_pairs(self) -> int:
+        """Pairs at the look that decided; 0 before the first look."""
+        return int(self.state.used[self.row]) * self.places.width
+
+    @property
+    def next_pairs(self) -> int | None:
+        """Pairs that the next look needs, in a rotation whole rounds; None if there is no next look."""
+        return int(self.state.next_pairs[self.row]) * self.places.width or None
+
+    @property
+    def used_margin(self) -> Floats:
+        """The margin that was used, shape (n_points,)."""
+        margin: Floats = self.state.margin[self.row, : self.state.points]
+        return margin
+
+    @property
+    def bounds(self) -> list[tuple[float, float, float]]:
+        """Mean, lower and upper bound of each size and of the whole; infinite before the first look."""
+        arrays = (self.state.mean, self.state.low, self.state.high)
+        mean, low, high = (values[self.row].tolist() for values in arrays)
+        if not self.used_pairs:
+            return [(value, -math.inf, math.inf) for value in mean]
+        return list(zip(mean, low, high, strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -246,43 +284,3 @@ def batch_of(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha
         looks=looks,
         alpha=alpha,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Ruling:
-    """The rule's answer to one question: a row of a batch."""
-
-    question: Question
-    state: BatchState
-    row: int
-    next_pairs: int = 0
-
-    @property
-    def outcome(self) -> Outcome:
-        """The answer."""
-        return OUTCOMES[int(self.state.outcome[self.row])]
-
-    @property
-    def cause(self) -> Cause:
-        """Why it is UNDECIDED or INVALID."""
-        return Cause(int(self.state.cause[self.row]))
-
-    @property
-    def pairs(self) -> int:
-        """Pairs at the look that decided, of a rotation its turns; 0 before the first look."""
-        return int(self.state.used[self.row])
-
-    @property
-    def margin(self) -> Floats:
-        """The margin that was used, shape (n_points,)."""
-        margin: Floats = self.state.margin[self.row, : self.state.points]
-        return margin
-
-    @property
-    def bounds(self) -> list[tuple[float, float, float]]:
-        """Mean, lower and upper bound of each column; infinite bounds before the first look."""
-        arrays = (self.state.mean, self.state.low, self.state.high)
-        mean, low, high = (values[self.row].tolist() for values in arrays)
-        if not self.pairs:
-            return [(value, -math.inf, math.inf) for value in mean]
-        return list(zip(mean, low, high, strict=True))

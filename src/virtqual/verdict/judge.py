@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from virtqual.verdict import rule, texts
-from virtqual.verdict.batches import Case, Question, Ruling, batch_of
+from virtqual.verdict.batches import Case, Question, batch_of
 from virtqual.verdict.budget import BudgetError
 from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.outcome import Outcome
@@ -30,6 +30,27 @@ class _Answer:
     next_pairs: int | None = None
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A case of one session with its answer, or the question to the rule.
+
+    `overhead` is the question to the rule for an overhead that is only shown.
+    """
+
+    case: Case
+    answer: _Answer | None
+    question: Question | None
+    overhead: Question | None
+
+    @classmethod
+    def build(cls, case: Case, first_look: int) -> _Entry:
+        """Return the entry of a case; a case can belong to several sessions."""
+        answer, is_change = _answer_without_rule(case, first_look), case.gate == "change"
+        question = None if answer else _build_question(case, is_change)
+        is_shown = case.series.valid and (answer is not None or is_change)
+        return cls(case, answer, question, _build_question(case, False) if is_shown else None)
+
+
 def judge_all(
     sessions: Sequence[Sequence[Case]], *, looks: Sequence[int] = LOOKS, alpha: float = ALPHA
 ) -> list[list[Verdict]]:
@@ -42,31 +63,11 @@ def judge_all(
     BudgetError
         If a budget cannot be applied to its metric and values.
     """
-    entries: list[list[tuple[Case, _Answer | None, Question | None]]] = []
-    for cases in sessions:
-        entries.append([])
-        for case in cases:
-            answer = _answer_without_rule(case, looks[0])
-            # A case can belong to several sessions; each session builds its own Question.
-            question = None if answer else _build_question(case, case.gate == "change")
-            entries[-1].append((case, answer, question))
-    judged = [[question for _, _, question in row if question is not None] for row in entries]
-    rulings = {ruling.question: ruling for ruling in _rule(judged, looks, alpha)}
+    entries = [[_Entry.build(case, looks[0]) for case in cases] for cases in sessions]
+    _rule([[entry.question for entry in row if entry.question] for row in entries], looks, alpha)
     # Overheads that are only shown are judged each as a session of its own.
-    shown = [
-        [_build_question(case, False)]
-        for row in entries
-        for case, answer, _ in row
-        if case.series.valid and (answer is not None or case.gate == "change")
-    ]
-    overheads = {ruling.question.case: ruling for ruling in _rule(shown, looks, alpha)}
-    return [
-        [
-            _build_verdict(case, answer, rulings[question] if question else None, overheads.get(case))
-            for case, answer, question in row
-        ]
-        for row in entries
-    ]
+    _rule([[entry.overhead] for row in entries for entry in row if entry.overhead], looks, alpha)
+    return [[_build_verdict(entry) for entry in row] for row in entries]
 
 
 def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
@@ -106,8 +107,8 @@ def _build_question(case: Case, is_change: bool) -> Question:
     return Question(case, *limits, is_change)
 
 
-def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Iterable[Ruling]:
-    """Judge the questions of each session together, sessions of one shape at once."""
+def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> None:
+    """Let the rule answer the questions of each session together, sessions of one shape at once."""
     shapes: dict[Hashable, list[dict[Hashable, list[Question]]]] = defaultdict(list)
     for questions in sessions:
         groups = defaultdict(list)
@@ -119,25 +120,21 @@ def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: f
         grids = [[groups[key] for groups in shape] for key in shape[0]]
         batches = [batch_of(grid, looks, alpha) for grid in grids]
         for grid, state in zip(grids, rule.judge(batches), strict=True):
-            questions = [question for questions in grid for question in questions]
-            for row, (question, pairs) in enumerate(zip(questions, state.next_pairs(), strict=True)):
-                yield Ruling(question, state, row, int(pairs))
+            for row, question in enumerate(question for questions in grid for question in questions):
+                question.state, question.row = state, row
 
 
-def _build_verdict(
-    case: Case, answer: _Answer | None, ruling: Ruling | None, beside: Ruling | None
-) -> Verdict:
+def _build_verdict(entry: _Entry) -> Verdict:
     """Return the verdict: the answer, and all numbers that are shown with any answer."""
+    case, answer, question = entry.case, entry.answer, entry.question
     series, metric = case.series, case.series.metric
-    if ruling is not None:
-        # In a rotation the next look needs complete rounds.
-        next_pairs = ruling.next_pairs * ruling.question.places.width or None
-        answer = _Answer(ruling.outcome, texts.reasons_of(ruling), next_pairs)
-    assert answer is not None  # the rule or `_answer_without_rule` has answered
-    if beside is not None and beside.cause is Cause.TOO_GOOD and not case.refused:
+    if question is not None:
+        answer = _Answer(question.outcome, texts.reasons_of(question), question.next_pairs)
+    assert answer is not None  # an entry without an answer has a question
+    if entry.overhead is not None and entry.overhead.cause is Cause.TOO_GOOD and not case.refused:
         answer = _Answer(Outcome.INVALID, (*answer.reasons, texts.TOO_GOOD))
-    overhead = beside or ruling
-    judged = ruling or overhead
+    overhead = entry.overhead or question
+    judged = question or overhead
     verdict = Verdict(
         metric=metric.name,
         setting=series.setting,
@@ -154,13 +151,12 @@ def _build_verdict(
     return verdict
 
 
-def _list_numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[str, Any]:
+def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> dict[str, Any]:
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
-    question = ruling.question
     series, places, limits = question.case.series, question.deciding_places, question.limit
     native, virtual = series.medians("native"), series.medians("virtual")
     overheads = _build_intervals(overhead)
-    changes = _build_intervals(ruling) if question.is_change else None
+    changes = _build_intervals(question) if question.is_change else None
     judged = changes or overheads
     points = tuple(
         Point(
@@ -170,7 +166,7 @@ def _list_numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[st
             overhead=overheads[i],
             judged=judged[i],
             limit=finite_or_none(limits[i]),
-            margin=finite_or_none(ruling.margin[i]),
+            margin=finite_or_none(question.used_margin[i]),
         )
         for i, size in enumerate(series.points)
     )
@@ -183,12 +179,12 @@ def _list_numbers(ruling: Ruling, overhead: Ruling, outcome: Outcome) -> dict[st
         "native": _geometric_mean(native),
         "virtual": _geometric_mean(virtual),
         "limit": float(min(limits)) if has_budget else None,
-        "margin": float(min(ruling.margin)) if has_budget else None,
-        "pairs": ruling.pairs * question.places.width or len(question.pairs),
+        "margin": float(min(question.used_margin)) if has_budget else None,
+        "pairs": question.used_pairs or len(question.pairs),
         "spread": spread,
         "points": points,
-        "findings": _list_findings(ruling, judged[0]) if outcome is Outcome.OVER else (),
-        "hosts": _host_factors(overhead.question),
+        "findings": _list_findings(question, judged[0]) if outcome is Outcome.OVER else (),
+        "hosts": _host_factors(overhead),
         "native_hosts": native_hosts,
         "virtual_hosts": virtual_hosts,
         "confounded": places.confounded,
@@ -199,15 +195,15 @@ def _geometric_mean(values: Floats) -> float:
     return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def _build_intervals(ruling: Ruling) -> list[Interval]:
+def _build_intervals(question: Question) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
-    better = ruling.question.case.series.metric.better
-    return [Interval.build(*bounds, better) for bounds in ruling.bounds]
+    better = question.case.series.metric.better
+    return [Interval.build(*bounds, better) for bounds in question.bounds]
 
 
-def _list_findings(ruling: Ruling, scalar: Interval) -> tuple[OverRange, ...]:
+def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
-    series, limits = ruling.question.case.series, ruling.question.limit
+    series, limits = question.case.series, question.limit
     metric, native, virtual = series.metric, series.medians("native"), series.medians("virtual")
 
     def build(judged: Interval, sizes: slice) -> OverRange:
@@ -225,10 +221,10 @@ def _list_findings(ruling: Ruling, scalar: Interval) -> tuple[OverRange, ...]:
 
     if not series.points:
         return (build(scalar, slice(1)),)
-    ranges = rule.find_ranges(ruling.state, ruling.row)
+    ranges = rule.find_ranges(question.state, question.row)
     findings = []
     for part in sorted(ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
-        upper = float(np.mean([bounds[2] for bounds in ruling.bounds[part.sizes]]))
+        upper = float(np.mean([bounds[2] for bounds in question.bounds[part.sizes]]))
         judged = Interval.build(part.mean, part.low, max(part.mean, upper), metric.better)
         findings.append(build(judged, part.sizes))
     return tuple(findings)

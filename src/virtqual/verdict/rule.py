@@ -135,6 +135,8 @@ class BatchState:
     mean, low, high
         Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
         units, shape as `margin`; NaN if there is no estimate.
+    next_pairs
+        Pairs that the next look of an open series needs, 0 if there is none, shape (n_rows,).
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -177,6 +179,7 @@ class BatchState:
         self.used = np.zeros(self.rows, dtype=np.int64)
         self.level = np.full(self.rows, batch.alpha / len(self.looks) / self.columns)
         self.running = np.ones(self.rows, dtype=np.bool_)
+        self.next_pairs = np.zeros(self.rows, dtype=np.int64)
         self.mean, self.low, self.high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
 
     def _set_earlier(self, batch: Batch, earlier: tuple[Floats, Floats]) -> None:
@@ -241,8 +244,8 @@ class BatchState:
         )
         return Noise(sigma, df, between, self.noise.between_df)
 
-    def set_bounds(self) -> None:
-        """Set mean and bounds of every series from all of its pairs."""
+    def conclude(self) -> None:
+        """Set mean and bounds of every series from all of its pairs, and the pairs of its next look."""
         groups = np.unique(np.stack([self.used, self.start]), axis=1).T
         for pairs, start in groups if self.pairs else ():
             rows = np.flatnonzero((self.used == pairs) & (self.start == start))
@@ -256,12 +259,9 @@ class BatchState:
             if fresh is not None:
                 self.low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
         self.low = np.minimum(self.low, self.mean)
-
-    def next_pairs(self) -> Ints:
-        """Return the number of pairs that the next look of each open series needs, 0 if there is none."""
         following = np.array([*self.looks, 0])[np.searchsorted(self.looks, self.used, side="right")]
         is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
-        return np.where(is_open, following, 0)
+        self.next_pairs = np.where(is_open, following, 0)
 
 
 def judge(batches: Sequence[Batch]) -> list[BatchState]:
@@ -291,7 +291,7 @@ def judge(batches: Sequence[Batch]) -> list[BatchState]:
     for index in range(len(states[0].looks)):
         decide(states, index)
     for state in states:
-        state.set_bounds()
+        state.conclude()
     return states
 
 

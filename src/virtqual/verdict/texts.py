@@ -10,7 +10,7 @@ from statistics import fmean, median
 import numpy as np
 from scipy import special
 
-from virtqual.verdict.batches import Ruling
+from virtqual.verdict.batches import Question
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.outcome import Outcome, format_ratio, format_value
@@ -71,13 +71,13 @@ def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str
     return f"{judged.text} {sizes} {metric.axis_unit}"
 
 
-def margin_note(ruling: Ruling) -> str:
+def margin_note(question: Question) -> str:
     """Return the margin that was used, of sizes the widest, if it is wider than the stated one."""
-    stated, used, limit = ruling.question.margin, ruling.margin, ruling.question.limit
-    baseline = ruling.question.case.baseline
+    stated, used, limit = question.margin, question.used_margin, question.limit
+    baseline = question.case.baseline
     if baseline is None or not np.any(used > stated + 1e-9):
         return ""
-    sign = 1 if ruling.question.case.series.metric.better == "lower" else -1
+    sign = 1 if question.case.series.metric.better == "lower" else -1
     widest = np.max(sign * (np.exp(sign * (limit + used)) - np.exp(sign * limit)))
     return f", here {widest:.2g} against {len(baseline.valid)} earlier pairs"
 
@@ -121,15 +121,15 @@ def _median_ratio(pairs: Sequence[Pair]) -> float | None:
     return math.exp(median(logs)) if logs else None
 
 
-def reasons_of(ruling: Ruling) -> tuple[str, ...]:
+def reasons_of(question: Question) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    question, looks = ruling.question, ruling.state.looks
-    cause, series, width = ruling.cause, question.case.series, question.places.width
+    looks, cause = question.state.looks, question.cause
+    series, width = question.case.series, question.places.width
     if cause is Cause.NONE:
         return ()
     if cause is Cause.OPEN:
-        if ruling.next_pairs:
-            return (f"the next decision needs {ruling.next_pairs * width} pairs",)
+        if question.next_pairs:
+            return (f"the next decision needs {question.next_pairs} pairs",)
         return (f"still undecided at the maximum of {looks[-1] * width} pairs",)
     if cause is Cause.TOO_FEW_PAIRS:
         return (too_few(len(question.pairs), looks[0] * width),)
@@ -142,17 +142,17 @@ def reasons_of(ruling: Ruling) -> tuple[str, ...]:
     if cause is Cause.TOO_GOOD:
         return (TOO_GOOD,)
     texts = {Cause.NOISE: _noise_text, Cause.MARGIN: _margin_text, Cause.HOSTS: _hosts_text}
-    return (texts[cause](ruling),)
+    return (texts[cause](question),)
 
 
-def _noise_text(ruling: Ruling) -> str:
+def _noise_text(question: Question) -> str:
     """Return that the session's own spread is too wide, and how many pairs the margin would need."""
-    native, virtual = ruling.question.costs
-    spread, margin = (virtual - native).std(axis=0, ddof=1), ruling.margin
+    native, virtual = question.costs
+    spread, margin = (virtual - native).std(axis=0, ddof=1), question.used_margin
     worst = int(np.argmax(spread / margin))
-    t = -float(special.stdtrit(LOOKS[-1] - 1, ruling.state.pass_level))
+    t = -float(special.stdtrit(LOOKS[-1] - 1, question.state.pass_level))
     needed = math.ceil((t * spread[worst] / margin[worst]) ** 2)
-    series = ruling.question.case.series
+    series = question.case.series
     size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
     return (
         f"noise too high: a pair varies by {spread[worst]:.1%}{size}; its margin of "
@@ -160,13 +160,13 @@ def _noise_text(ruling: Ruling) -> str:
     )
 
 
-def _margin_text(ruling: Ruling) -> str:
+def _margin_text(question: Question) -> str:
     """Return that the earlier session has too few pairs, and how many it needs."""
-    noise, earlier = ruling.state.noise_of(np.array([ruling.row])), ruling.question.earlier
+    noise, earlier = question.state.noise_of(np.array([question.row])), question.earlier
     assert earlier is not None
-    pairs, max_margin = len(earlier[0]), float(np.max(ruling.question.max_margin))
+    pairs, max_margin = len(earlier[0]), float(np.max(question.max_margin))
     # In a rotation each number of a pair stands for a pair on every node.
-    width = ruling.question.places.width
+    width = question.places.width
     resolved = float(np.max(resolved_margin(noise, LOOKS[-1] * width, pairs, BETA / len(LOOKS))))
     needed = np.ceil(earlier_pairs_needed(noise, max_margin, [look * width for look in LOOKS]) / width)
     enough = (
@@ -174,7 +174,7 @@ def _margin_text(ruling: Ruling) -> str:
         if needed <= LOOKS[-1]
         else f"{LOOKS[-1]} pairs are not enough either, and it takes a history"
     )
-    sign = 1 if ruling.question.case.series.metric.better == "lower" else -1
+    sign = 1 if question.case.series.metric.better == "lower" else -1
     hidden, allowed = (abs(math.expm1(sign * margin)) for margin in (resolved, max_margin))
     return (
         f"the earlier session has {pairs} pairs: a change could hide up to {hidden:.1%} above what is "
@@ -183,9 +183,9 @@ def _margin_text(ruling: Ruling) -> str:
     )
 
 
-def _hosts_text(ruling: Ruling) -> str:
+def _hosts_text(question: Question) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
-    places, earlier, session = ruling.question.places, ruling.question.earlier, ""
+    places, earlier, session = question.places, question.earlier, ""
     if not math.isinf(places.bias) and earlier is not None:
         places, session = earlier[2], "in the earlier session "
     native, virtual = (", ".join(names) for names in places.roles)
