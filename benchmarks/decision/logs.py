@@ -79,15 +79,15 @@ class Template(NamedTuple):
     def read(cls, directory: Path) -> Template:
         session = load(directory)
         assert isinstance(session, Session)
-        found: dict[str, dict[str, dict[tuple[str, ...], Run]]] = defaultdict(lambda: defaultdict(dict))
+        first_runs: dict[str, dict[str, dict[tuple[str, ...], Run]]] = defaultdict(lambda: defaultdict(dict))
         values = defaultdict(list)
         for run in session.runs:
-            found[run.check][run.side].setdefault(run.nodes, run)
+            first_runs[run.check][run.side].setdefault(run.nodes, run)
             for result in run.results if run.side == "native" else ():
                 values[result.series].append(result.values)
         runs = {
             check: {side: [places[key] for key in sorted(places)] for side, places in sides.items()}
-            for check, sides in found.items()
+            for check, sides in first_runs.items()
         }
         middle = {
             name: tuple(map(statistics.median, zip(*rows, strict=True))) for name, rows in values.items()
@@ -101,9 +101,9 @@ class Template(NamedTuple):
 
     def overhead(self, result: Result, native: Sequence[float]) -> np.ndarray:
         """Return a metric's budget, log units, at each of its sizes."""
-        known, values = project_references(), np.array(native)
-        budget = known.budget(result.metric, self.session.hypervisor_class, result.setting)
-        return budget.limits(known.metrics[result.metric], result.points, values)[0]
+        references, values = project_references(), np.array(native)
+        budget = references.budget(result.metric, self.session.hypervisor_class, result.setting)
+        return budget.limits(references.metrics[result.metric], result.points, values)[0]
 
 
 class Drawing:
@@ -141,19 +141,19 @@ class Drawing:
                 "start": start,
                 "end": start + STEP / 2,
                 "job": f"{check} {slot}",
-                "results": tuple(self._result(run, one) for one in run.results),
+                "results": tuple(self._result(run, result) for result in run.results),
             }
             yield run.model_copy(update=new)
 
-    def _result(self, run: Run, one: Result) -> Result:
-        metric = project_references().metrics[one.metric]
-        values = self.template.values[one.series]
-        cost = self.nodes[run.nodes, one.series] + self.rng.normal(0, self.truth.runs)
+    def _result(self, run: Run, result: Result) -> Result:
+        metric = project_references().metrics[result.metric]
+        values = self.template.values[result.series]
+        cost = self.nodes[run.nodes, result.series] + self.rng.normal(0, self.truth.runs)
         if run.side == "virtual":
             planted = self.truth.overhead
-            cost = cost + (self.template.overhead(one, values) if planted is None else planted)
+            cost = cost + (self.template.overhead(result, values) if planted is None else planted)
         factors = np.exp(cost if metric.better == "lower" else -cost)
-        return one.model_copy(update={"values": tuple((np.array(values) * factors).tolist())})
+        return result.model_copy(update={"values": tuple((np.array(values) * factors).tolist())})
 
 
 def judged(template: Template, truth: Truth, seed: int) -> dict[str, str]:
@@ -165,9 +165,9 @@ def judged(template: Template, truth: Truth, seed: int) -> dict[str, str]:
             Begun(head=Head.model_validate(session.model_dump(by_alias=True, include=set(Head.model_fields))))
         )
         turns = dict.fromkeys(template.runs, 0)
-        wanted = dict.fromkeys(template.runs, LOOKS[0])
-        while wanted:
-            for check, last in wanted.items():
+        turns_needed = dict.fromkeys(template.runs, LOOKS[0])
+        while turns_needed:
+            for check, last in turns_needed.items():
                 for turn in range(turns[check], last):
                     for run in drawing.runs(check, turn):
                         log.append(Finished(run=run))
@@ -177,12 +177,12 @@ def judged(template: Template, truth: Truth, seed: int) -> dict[str, str]:
             verdict = judge(read).verdict
             assert verdict is not None
             checks = checks_of(read.runs)
-            wanted = {}
+            turns_needed = {}
             for need in verdict.needs:
                 check = checks[need.series]
                 last = math.ceil((need.last + 1) / template.rotation(check).width)
-                wanted[check] = max(wanted.get(check, 0), last)
-    return {one.case.series.id: one.outcome.name for one in verdict.verdicts}
+                turns_needed[check] = max(turns_needed.get(check, 0), last)
+    return {series_verdict.series: series_verdict.outcome.name for series_verdict in verdict.verdicts}
 
 
 def main() -> int:
@@ -196,21 +196,23 @@ def main() -> int:
     parser.add_argument(
         "--runs", type=float, default=0.015, help="SD of runs of one node, a fraction (0.015)"
     )
-    asked = parser.parse_args()
-    template = Template.read(asked.session)
-    overhead = None if asked.overhead is None else math.log1p(asked.overhead)
-    one = partial(judged, template, Truth(overhead, asked.nodes, asked.runs))
+    options = parser.parse_args()
+    template = Template.read(options.session)
+    overhead = None if options.overhead is None else math.log1p(options.overhead)
+    judge_drawing = partial(judged, template, Truth(overhead, options.nodes, options.runs))
     over, outcomes = 0, defaultdict(Counter)
     with ProcessPoolExecutor() as pool:
-        for verdicts in track(pool.map(one, range(asked.sessions)), "judging", total=asked.sessions):
+        for verdicts in track(
+            pool.map(judge_drawing, range(options.sessions)), "judging", total=options.sessions
+        ):
             over += "OVER" in verdicts.values()
             for name, outcome in verdicts.items():
                 outcomes[name][outcome] += 1
     for name, counted in outcomes.items():
         print(f"  {name:44s} {', '.join(f'{count} {outcome}' for outcome, count in counted.most_common())}")
-    high = stats.beta.ppf(0.95, over + 1, asked.sessions - over)
-    print(f"sessions with OVER: {over} of {asked.sessions}, {high:.2%} at most (95 %)")
-    return int(overhead is None and over > 0.01 * asked.sessions)
+    high = stats.beta.ppf(0.95, over + 1, options.sessions - over)
+    print(f"sessions with OVER: {over} of {options.sessions}, {high:.2%} at most (95 %)")
+    return int(overhead is None and over > 0.01 * options.sessions)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Question:
 
     @cached_property
     def places(self) -> Places:
-        """Where the pairs ran."""
+        """The hosts and boots of the pairs."""
         return places_of(self.case.series, self.pairs, self.case.bound)
 
     @cached_property

@@ -23,7 +23,7 @@ from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a verdict answers, by the rule or without it."""
+    """The answer of a verdict, by the rule or without it."""
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()

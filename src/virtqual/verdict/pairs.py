@@ -90,9 +90,14 @@ class Sample:
         return self.side, self.number, self.start, self.end, self.node
 
     @property
+    def has_values(self) -> bool:
+        """All values are positive numbers."""
+        return all(math.isfinite(value) and value > 0 for value in self.values)
+
+    @property
     def refused(self) -> bool:
         """The run does not count, even if its peer does."""
-        return bool(self.invalid) or not all(math.isfinite(v) and v > 0 for v in self.values)
+        return bool(self.invalid) or not self.has_values
 
     @property
     def untimed(self) -> bool:

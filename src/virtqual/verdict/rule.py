@@ -56,7 +56,7 @@ ANSWER_RATE = 0.95
 class Cause(IntEnum):
     """The cause for which a series is UNDECIDED or INVALID."""
 
-    NONE = 0
+    ANSWERED = 0
     TOO_FEW_PAIRS = 1
     """Fewer than the first look has, or an exchange with one direction only."""
     OPEN = 2
@@ -331,7 +331,7 @@ def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int) -> None:
     within &= ~state.unresolved[rows]
     state.flagged[rows] = np.where((state.flagged[rows] == 0) & ~within, pairs, state.flagged[rows])
     outcome = np.where(within, Outcome.WITHIN.code, Outcome.UNDECIDED.code)
-    cause = np.where(within, Cause.NONE, Cause.OPEN)
+    cause = np.where(within, Cause.ANSWERED, Cause.OPEN)
     censored = within & state.censored[rows]
     outcome[censored], cause[censored] = Outcome.UNDECIDED.code, Cause.CENSORED
     outcome[too_good], cause[too_good] = Outcome.INVALID.code, Cause.TOO_GOOD
@@ -390,7 +390,7 @@ def _convict(states: Sequence[BatchState], evidence: Sequence[Floats], flagged: 
         state.level[tried] = level[tried]
         rows = convicted[:, columns].reshape(-1)
         state.outcome[rows] = Outcome.OVER.code
-        state.cause[rows] = Cause.NONE
+        state.cause[rows] = Cause.ANSWERED
 
 
 def _refuse(state: BatchState, rows: NDArray[np.int64]) -> None:

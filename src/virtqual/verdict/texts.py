@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 from scipy import special
@@ -100,24 +100,21 @@ def left_out(series: Series) -> tuple[str, ...]:
     texts = []
     for pairs in groups.values():
         numbers = ", ".join(str(number) for number, _ in pairs)
-        what = (
-            f"pair {numbers} left out" if len(pairs) == 1 else f"pairs {numbers} left out, the first of them"
-        )
-        texts.append(f"{what}: {pairs[0][1]}")
-    ratio = None if series.valid else _median_ratio(series.pairs)
-    if texts and ratio is not None:
-        texts.append(f"what was left out shows {format_ratio(ratio)}, and not whose it is")
+        subject = f"pair {numbers} left out"
+        if len(pairs) > 1:
+            subject = f"pairs {numbers} left out, the first of them"
+        texts.append(f"{subject}: {pairs[0][1]}")
+    if texts and not series.valid and (ratio := _median_ratio(series.pairs)) is not None:
+        texts.append(f"the pairs left out show {format_ratio(ratio)}, whose cause is unknown")
     return tuple(texts)
 
 
 def _median_ratio(pairs: Sequence[Pair]) -> float | None:
-    """Return the median of virtual/native of all pairs that have both, valid or not."""
-    values = [(pair.native.values, pair.virtual.values) for pair in pairs if pair.native and pair.virtual]
-    logs = [
-        fmean(math.log(b / a) for a, b in zip(native, virtual, strict=True))
-        for native, virtual in values
-        if len(native) == len(virtual) and all(math.isfinite(v) and v > 0 for v in (*native, *virtual))
-    ]
+    """Return the median of virtual/native of all pairs with two positive values, valid or not."""
+    logs = []
+    for pair in pairs:
+        if pair.native and pair.virtual and pair.native.has_values and pair.virtual.has_values:
+            logs.append(float(np.log(np.divide(pair.virtual.values, pair.native.values)).mean()))
     return math.exp(median(logs)) if logs else None
 
 
@@ -125,7 +122,7 @@ def reasons_of(question: Question) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
     looks, cause = question.state.looks, question.cause
     series, width = question.case.series, question.places.width
-    if cause is Cause.NONE:
+    if cause is Cause.ANSWERED:
         return ()
     if cause is Cause.OPEN:
         if question.next_pairs:
