@@ -16,14 +16,8 @@ Hosts = Annotated[frozenset[Text], Field(min_length=1, strict=False)]
 class HostSurvey(Target):
     """The largest difference between two groups of hosts, in log units (0.01 is 1 %).
 
-    Attributes
-    ----------
-    native, virtual
-        Hosts of both groups as runs name them; nodes of one run joined by ``+``.
-    bound
-        Between any host of one group and any of the other.
-    means
-        Between the means of both groups; None if unknown.
+    Hosts are named as runs name them; nodes of one run are joined by ``+``. `bound` is between any host of
+    one group and any of the other, `means` between the means of both groups.
     """
 
     native: Hosts

@@ -36,11 +36,7 @@ class StatedPrior(DataModel):
 
 
 class PublishedCase(DataModel):
-    """A comparison that a claim makes.
-
-    Either `reference` and `candidate`, or their `ratio`, or a `difference` from `reference`; for a curve the
-    same at all `sizes`, or only inside `bump`.
-    """
+    """A comparison that a claim makes; for a curve the same at all `sizes`, or only inside `bump`."""
 
     metric: Text
     setting: Text

@@ -11,14 +11,9 @@ from virtqual.files.datafile import DataModel
 
 
 class RequiredCheck(DataModel):
-    """A check that must be judged.
+    """A check that must be judged, by name or with its parameters (``lammps %problem=lj``).
 
-    Attributes
-    ----------
-    check
-        A check with its parameters as sessions name them (``lammps %problem=lj``), or its name for all cases.
-    where
-        Only on systems with a partition that has this feature; None for all systems.
+    With `where` it is required only on systems with a partition that has this feature.
     """
 
     check: Annotated[str, Field(pattern=r"^\w+( %\w+=\S+)*$")]
@@ -32,24 +27,15 @@ class RequiredCheck(DataModel):
 
 
 class CheckSet(DataModel):
-    """The checks that a class requires.
-
-    Attributes
-    ----------
-    scope
-        The scope whose cases are meant if a check has no parameters.
-    """
+    """The checks that a class requires; `scope` selects the cases of a check without parameters."""
 
     scope: Literal["quick", "full"]
     checks: Annotated[tuple[RequiredCheck, ...], Field(min_length=1, strict=False)]
 
     def select(self, features: Iterable[str] | None) -> tuple[list[RequiredCheck], list[str]]:
-        """Return the checks that a system must pass, and the features that it lacks.
+        """Return the checks that a system must pass, and the features that both its partitions lack.
 
-        Parameters
-        ----------
-        features
-            Of both partitions together; None if unknown: then every check is required.
+        If the features are unknown (None), all checks are required.
         """
         conditions = {check.where for check in self.checks if check.where}
         missing = conditions.difference(conditions if features is None else features)

@@ -148,7 +148,7 @@ class References:
         for waiver in self.waivers:
             if not waiver.holds(today):
                 message = f"expired on {waiver.expires}: renew it with a reason, or remove it."
-                yield Problem(waiver.file, waiver.line, "expires", message)
+                yield Problem(*waiver.place, "expires", message)
 
     def _metric_and_setting(self, measured: Series | str, setting: str | None) -> tuple[Metric, str | None]:
         if isinstance(measured, str):

@@ -29,23 +29,19 @@ class Prior(Target):
 
     Attributes
     ----------
-    sigma
-        Standard deviation of the difference at one point, beyond `common`; one number, or one for each point.
-    points
-        Sizes of the curve that `sigma` has a number for.
+    sigma, points
+        Standard deviation of the difference at one point, beyond `common`; one number, or one for each of the
+        sizes `points`.
     df
-        Weight of this knowledge: degrees of freedom that it counts for against the session's own pairs.
-    source
-        Origin of the numbers; shown with the verdict.
+        Degrees of freedom that this knowledge counts for against the session's own pairs.
     correlation
         Of neighbouring points of a curve; it falls as a power with their distance.
     common
-        Standard deviation of what a pair's whole curve shares.
-    between
-        Standard deviation of the difference that a new boot of the virtual machine makes.
-    between_df
-        Degrees of freedom of `between`: boots less one if it was measured, `STATED_BETWEEN_DF` if it is an
-        opinion, infinite (in files ``bound``) if boots do not exceed it.
+        Standard deviation that a pair's whole curve shares.
+    between, between_df
+        Standard deviation that a new boot of the virtual machine makes, and its degrees of freedom: boots
+        less one if it was measured, `STATED_BETWEEN_DF` if it is an opinion, infinite (in files ``bound``) if
+        boots do not exceed it.
     """
 
     sigma: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, strict=False)]

@@ -5,10 +5,10 @@ that of the native host i, the boot's draw b, and noise e. The labels alone deci
 separated:
 
 together
-    Both sides ran on the same host, or the hosts are unknown: hosts cancel in every pair.
+    Both sides ran on the same host, or the hosts are unknown: hosts cancel in each pair.
 exchanged
-    Every pair of hosts occurs in both roles: overhead = (mean AB + mean BA) / 2, and half of the difference
-    is that of the hosts.
+    Each pair of hosts occurs in both roles: overhead = (mean AB + mean BA) / 2, and half of the difference is
+    that of the hosts.
 rotated
     k native hosts and k others ran complete rounds of k pairs at the same time: hosts are the sample, so the
     error is that of their means (Welch), with degrees of freedom of hosts and not of pairs.

@@ -19,14 +19,10 @@ class Waiver(DataModel):
     Attributes
     ----------
     setting
-        Setting of the metric; None for every setting.
-    gate
-        The ``overhead`` is accepted, or its ``change`` since an earlier session.
+        None for every setting.
     up_to
         The worst accepted ratio, virtual/native or for a change the ratio of two overheads: below 1 for
         rates, above 1 for times.
-    build
-        The hypervisor build; a waiver never outlives a build.
     expires
         The last day on which it holds.
     """
@@ -42,8 +38,7 @@ class Waiver(DataModel):
     owner: Text
     reason: Text
     expires: date
-    _file: str = PrivateAttr("")
-    _line: int = PrivateAttr(0)
+    _place: tuple[str, int] = PrivateAttr(("", 0))
 
     def matches(self, metric: str, setting: str, gate: Gate) -> bool:
         """Return whether it is about this result of its class and build, expired or not."""
@@ -66,7 +61,8 @@ class Waiver(DataModel):
     def text(self, today: date) -> str:
         """Return the waiver as a report shows it."""
         if not self.holds(today):
-            return f"waiver of {self.owner} expired on {self.expires} ({self.file}:{self.line})"
+            file, line = self.place
+            return f"waiver of {self.owner} expired on {self.expires} ({file}:{line})"
         name = self.metric if self.setting is None else f"{self.metric}@{self.setting}"
         return f"{self.gate} of {name} accepted up to {self.accepted}: {self.reason}"
 
@@ -76,17 +72,12 @@ class Waiver(DataModel):
         return f"{self.up_to:g}x by {self.owner} until {self.expires}"
 
     @property
-    def file(self) -> str:
-        """The file that it was read from."""
-        return self._file
-
-    @property
-    def line(self) -> int:
-        """Its line in the file, from 1."""
-        return self._line
+    def place(self) -> tuple[str, int]:
+        """The file that it was read from, and its line."""
+        return self._place
 
     def read_from(self, file: str, line: int) -> Waiver:
         """Return the waiver with the place that it was read from."""
         waiver = self.model_copy()
-        waiver._file, waiver._line = file, line
+        waiver._place = (file, line)
         return waiver
