@@ -1,6 +1,6 @@
 """Sessions side by side: medians of both sides, and their ratios to the first session's native side.
 
-Sessions are not paired in time with each other, so what is compared across them gets no verdict.
+Sessions are not paired in time with each other, so a comparison across them gets no verdict.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class ComparedSeries:
     overhead
         Virtual against native in this session.
     native, virtual
-        Either side against the native side of the first session; None where that did not measure the series.
+        Either side against the native side of the first session; None if that did not measure the series.
     verdict
-        What the session says of the overhead; None where it judged none.
+        The session's verdict on the overhead, if it has one.
     mark
-        ``best`` or ``worst`` of all sessions, where the intervals of both do not overlap.
+        ``best`` or ``worst`` of all sessions, if the intervals of both do not overlap.
     """
 
     series: str
@@ -47,16 +47,16 @@ class ComparedSeries:
     overhead: float
     native: float | None
     virtual: float | None
-    verdict: Verdict | None = None
+    verdict: Verdict | None
     mark: str = ""
 
     @property
     def interval(self) -> str:
-        """The ends of the overhead's interval; empty where there is none."""
-        judged = self.verdict.overhead if self.verdict else None
-        if judged is None or judged.low is None or judged.high is None:
+        """The ends of the overhead's interval; empty if there is none."""
+        overhead = self.verdict.overhead if self.verdict else None
+        if overhead is None or overhead.low is None or overhead.high is None:
             return ""
-        return format_range(judged.low, judged.high)
+        return format_range(overhead.low, overhead.high)
 
 
 def letters(count: int) -> list[str]:
@@ -65,73 +65,71 @@ def letters(count: int) -> list[str]:
 
 
 def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
-    """Compare what several sessions measured on both sides, series by series.
+    """Compare the series that several sessions measured on both sides.
 
-    Runs that something disturbed, and checks of which nothing may be judged, count here as little as under a
-    verdict.  A series whose sizes differ from those of the first session is compared with no other.
+    Runs and checks without a verdict do not count. A series with other sizes than in the first session is
+    not compared with it.
     """
-    measured = [_measured(session) for session in sessions]
-    names = dict.fromkeys(name for every in measured for name in every)
-    found = []
-    for name in names:
+    series_by_session = [_read_series(session) for session in sessions]
+    compared = []
+    for name in dict.fromkeys(name for measured in series_by_session for name in measured):
+        first = series_by_session[0].get(name)
         rows = []
-        base = measured[0].get(name)
-        for number, every in enumerate(measured):
-            if (series := every.get(name)) is None:
+        for number, (session, measured) in enumerate(zip(sessions, series_by_session, strict=True)):
+            if (series := measured.get(name)) is None:
                 continue
-            native, virtual = series.medians("native"), series.medians("virtual")
-            before, after = (
-                _ratio(values, base.medians("native")) if base and base.points == series.points else None
-                for values in (native, virtual)
-            )
-            judged = next((v for v in sessions[number].verdicts if v.series == name and v.overhead), None)
-            rows.append(ComparedSeries(name, number, _ratio(virtual, native), before, after, judged))
-        marks = _marks(rows)
-        found += [replace(row, mark=marks.get(row.session, "")) for row in rows]
-    return found
+            sides = series.medians("native"), series.medians("virtual")
+            native = virtual = None
+            if first and first.points == series.points:
+                native, virtual = (_ratio(values, first.medians("native")) for values in sides)
+            verdicts = (v for v in session.verdicts if v.series == name and v.overhead)
+            overhead = _ratio(sides[1], sides[0])
+            rows.append(ComparedSeries(name, number, overhead, native, virtual, next(verdicts, None)))
+        compared += _mark_extremes(rows)
+    return compared
 
 
-def _marks(rows: Sequence[ComparedSeries]) -> dict[int, str]:
-    """Return which session is the best and which the worst one of a series, if they surely differ."""
-    known = {row.session: row.verdict.overhead for row in rows if row.verdict and row.verdict.overhead}
-    if not known:
-        return {}
-    best, worst = (find(known, key=lambda one: known[one].log) for find in (min, max))
-    above, below = known[best].upper, known[worst].lower
-    if above is None or below is None or above >= below:
-        return {}
-    return {best: "best", worst: "worst"}
+def _mark_extremes(rows: Sequence[ComparedSeries]) -> list[ComparedSeries]:
+    """Return the rows of a series with the best and the worst session marked if they surely differ."""
+    overheads = {row.session: row.verdict.overhead for row in rows if row.verdict and row.verdict.overhead}
+    if not overheads:
+        return list(rows)
+    best, worst = (find(overheads, key=lambda session: overheads[session].log) for find in (min, max))
+    upper, lower = overheads[best].upper, overheads[worst].lower
+    if upper is None or lower is None or upper >= lower:
+        return list(rows)
+    marks = {best: "best", worst: "worst"}
+    return [replace(row, mark=marks.get(row.session, "")) for row in rows]
 
 
-def _measured(session: Session) -> dict[str, Series]:
-    """Return the series of a session that were observed on both sides and have a pair that counts."""
-    series = series_of(admitted_of(session).counted_runs, project_references())
-    return {name: one for name, one in series.items() if one.valid}
+def _read_series(session: Session) -> dict[str, Series]:
+    """Return the series of a session that have a pair that counts."""
+    series_by_name = series_of(admitted_of(session).counted_runs, project_references())
+    return {name: series for name, series in series_by_name.items() if series.valid}
 
 
-def _ratio(above: Floats, below: Floats) -> float:
-    return math.exp(float(np.mean(np.log(above / below))))
+def _ratio(values: Floats, base: Floats) -> float:
+    return math.exp(float(np.mean(np.log(values / base))))
 
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:
-    """Yield everything in which what the sessions say of themselves differs, with each session's word."""
-    flat = [facts(session) for session in sessions]
-    for name in dict.fromkeys(name for one in flat for name in one):
-        words = [one.get(name, "not said") for one in flat]
-        if len(set(words)) > 1:
-            yield name, words
+    """Yield each fact in which the sessions differ, with the text of each session."""
+    facts_by_session = [facts(session) for session in sessions]
+    for name in dict.fromkeys(name for session in facts_by_session for name in session):
+        texts = [session.get(name, "not said") for session in facts_by_session]
+        if len(set(texts)) > 1:
+            yield name, texts
 
 
-def shared(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each different word of the sessions, once, with the letters of those that say it.
+def shared(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each different text of the sessions once, with the letters of its sessions.
 
     Examples
     --------
     >>> shared(["7.2", "10.0", "7.2"])
     [('A, C', '7.2'), ('B', '10.0')]
     """
-    names = letters(len(words))
-    return [
-        (", ".join(name for name, said in zip(names, words, strict=True) if said == word), word)
-        for word in dict.fromkeys(words)
-    ]
+    letters_by_text: dict[str, list[str]] = {}
+    for letter, text in zip(letters(len(texts)), texts, strict=True):
+        letters_by_text.setdefault(text, []).append(letter)
+    return [(", ".join(names), text) for text, names in letters_by_text.items()]

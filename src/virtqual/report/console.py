@@ -12,10 +12,10 @@ from virtqual.files.wording import printable
 
 
 class PrintableConsole(Console):
-    """Prints no control character but its own: a label or a message cannot move the cursor or hide a line."""
+    """Console on which a label or a message cannot move the cursor or hide a line."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield what is printed, with every text made printable."""
+        """Yield the segments with printable text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
 

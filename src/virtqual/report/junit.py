@@ -1,6 +1,6 @@
 """The verdicts of a session as JUnit XML, which CI systems read.
 
-WITHIN passes, OVER and UNDECIDED fail (the failure's type says which), INVALID is an error, BASELINE is
+WITHIN passes, OVER and UNDECIDED fail (the failure's type is the outcome), INVALID is an error, BASELINE is
 skipped with its reason.
 """
 
@@ -31,31 +31,27 @@ def suite(session: Session) -> ElementTree.Element:
     """Return the test suite of a session: one case for each verdict, and for each check without any."""
     root = ElementTree.Element("testsuite", name=f"virtqual {printable(session.session)}")
     for verdict in session.verdicts:
-        _case(root, verdict)
+        _add_verdict(root, verdict)
     judged = {verdict.series for verdict in session.verdicts}
     measured = {run.check for run in session.runs for result in run.results if result.series in judged}
     for check, reasons in session.refused.items():
         if check not in measured:
             case = ElementTree.SubElement(root, "testcase", classname=printable(check), name="verdict")
-            _told(case, "error", Outcome.INVALID, "; ".join(reasons))
+            _add_result(case, "error", Outcome.INVALID, "; ".join(reasons))
     if session.slow_runs and session.slow_runs.found:
         case = ElementTree.SubElement(root, "testcase", classname="session", name="slow runs")
-        _told(case, "failure", Outcome.OVER, session.slow_runs.text)
-    # What ends a session without a verdict must not pass for a session in which all is well.
+        _add_result(case, "failure", Outcome.OVER, session.slow_runs.text)
+    # A session that ends without a verdict must not look like a good one.
     if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())
         ElementTree.SubElement(case, "error", type=session.outcome, message=printable(session.message))
-    for tag, name in (
-        ("testcase", "tests"),
-        ("failure", "failures"),
-        ("error", "errors"),
-        ("skipped", "skipped"),
-    ):
+    names = {"testcase": "tests", "failure": "failures", "error": "errors", "skipped": "skipped"}
+    for tag, name in names.items():
         root.set(name, str(len(list(root.iter(tag)))))
     return root
 
 
-def _case(root: ElementTree.Element, verdict: Verdict) -> None:
+def _add_verdict(root: ElementTree.Element, verdict: Verdict) -> None:
     name = f"{verdict.gate} of {verdict.setting}"
     case = ElementTree.SubElement(root, "testcase", classname=printable(verdict.metric), name=printable(name))
     if verdict.passes:
@@ -64,11 +60,9 @@ def _case(root: ElementTree.Element, verdict: Verdict) -> None:
         ElementTree.SubElement(case, "skipped", message=printable(verdict.message))
     else:
         tag = "error" if verdict.outcome is Outcome.INVALID else "failure"
-        _told(case, tag, verdict.outcome, verdict.message)
+        _add_result(case, tag, verdict.outcome, verdict.message)
 
 
-def _told(case: ElementTree.Element, tag: str, outcome: Outcome, message: str) -> None:
-    found = ElementTree.SubElement(
-        case, tag, type=outcome.value, message=printable(message.partition("\n")[0])
-    )
-    found.text = printable(message)
+def _add_result(case: ElementTree.Element, tag: str, outcome: Outcome, message: str) -> None:
+    first_line = printable(message.partition("\n")[0])
+    ElementTree.SubElement(case, tag, type=outcome.value, message=first_line).text = printable(message)

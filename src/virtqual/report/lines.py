@@ -28,21 +28,21 @@ class VerdictLine(Verdict):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ratio(self) -> float | None:
-        """virtual/native or its change; of a baseline the overhead that was recorded."""
-        shown = self._shown
+        """virtual/native or its change; of a baseline the recorded overhead."""
+        shown = self._interval
         return shown.ratio if shown and math.isfinite(shown.ratio) else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def low(self) -> float | None:
         """The smaller end of the interval of `ratio`."""
-        return (self._shown.low or None) if self._shown else None
+        return (self._interval.low or None) if self._interval else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def high(self) -> float | None:
         """The larger end of the interval of `ratio`."""
-        return self._shown.high if self._shown else None
+        return self._interval.high if self._interval else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -51,7 +51,7 @@ class VerdictLine(Verdict):
         return self.hosts
 
     @property
-    def _shown(self) -> Interval | None:
+    def _interval(self) -> Interval | None:
         return self.overhead if self.outcome is Outcome.BASELINE else self.judged
 
 

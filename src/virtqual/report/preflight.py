@@ -16,33 +16,32 @@ _WORD = {"refuse": "refused", "report": "reported"}
 
 
 def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False) -> None:
-    """Print findings, what refuses first; `briefly` only names what is reported."""
-    told: dict[tuple[Action, str], list[Finding]] = {}
+    """Print findings, refusals first; `briefly` only names the items that are reported."""
+    findings_by_item: dict[tuple[Action, str], list[Finding]] = {}
     for finding in findings:
-        told.setdefault((finding.action, finding.item), []).append(finding)
-    for (action, item), same in told.items():
-        if action == "unseen":
-            continue
-        if briefly and action == "report":
+        findings_by_item.setdefault((finding.action, finding.item), []).append(finding)
+    for (action, item), group in findings_by_item.items():
+        if action == "unseen" or (briefly and action == "report"):
             continue
         head = Text(f"{_WORD[action]} ", style=_STYLE[action])
         head.append(item, style="bold")
-        head.append(f"  (protects claims {', '.join(same[0].protects)})", style="dim")
+        head.append(f"  (protects claims {', '.join(group[0].protects)})", style="dim")
         console.print(head)
-        for finding in same:
+        for finding in group:
             console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
-        console.print(Padding(Text(f"-> {same[0].remedy}", style="dim"), (0, 0, 0, 4)))
-    if briefly and (reported := [item for action, item in told if action == "report"]):
-        console.print(
-            Text("reported, not refused: ", style=_STYLE["report"]).append(", ".join(reported), "default")
-        )
-    found = {item for action, item in told if action != "unseen"}
-    if unseen := [item for action, item in told if action == "unseen" and item not in found]:
+        console.print(Padding(Text(f"-> {group[0].remedy}", style="dim"), (0, 0, 0, 4)))
+    reported = [item for action, item in findings_by_item if action == "report"]
+    if briefly and reported:
+        text = Text("reported, not refused: ", style=_STYLE["report"])
+        console.print(text.append(", ".join(reported), "default"))
+    compared = {item for action, item in findings_by_item if action != "unseen"}
+    unseen = [item for action, item in findings_by_item if action == "unseen" and item not in compared]
+    if unseen:
         console.print(Text(f"not observable, so not compared: {', '.join(unseen)}", style="dim"))
 
 
 def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool = False) -> None:
-    """Print what canaries say, what is missing first; `briefly` only names those that saw nothing."""
+    """Print canaries, missing features first; `briefly` only names the features that are not observable."""
     for canary in canaries:
         if canary.state == "missing":
             head = Text("canary ", style="bold red").append(canary.answer, "bold")
@@ -59,15 +58,15 @@ def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool
 
 
 def explain_claims(findings: Sequence[Finding], canaries: Sequence[Canary], console: Console) -> None:
-    """Say what the ids of claims are, where one was printed."""
+    """Explain the ids of claims if one was printed."""
     shown = any(finding.action != "unseen" for finding in findings)
     if shown or any(canary.state == "missing" for canary in canaries):
-        told = "Claims are results of published studies; docs/studies.md lists them."
-        console.print(Text(told, style="dim"))
+        text = "Claims are results of published studies; docs/studies.md lists them."
+        console.print(Text(text, style="dim"))
 
 
 def conclusion(findings: Sequence[Finding], hypervisor_class: str) -> str:
-    """Return one sentence."""
+    """Return the answer of preflight in one sentence."""
     refused = len({finding.item for finding in findings if finding.action == "refuse"})
     reported = len({finding.item for finding in findings if finding.action == "report"})
     if refused:
