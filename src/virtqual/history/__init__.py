@@ -1,1 +1,1 @@
-"""What many sessions say: references to propose, changes over builds, and notices."""
+"""Many sessions together: references to propose, changes over builds, and notices."""

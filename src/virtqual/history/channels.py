@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import Field, model_validator
@@ -63,7 +63,14 @@ class ApprisePlace(DataModel):
             if not (url := os.environ.get(self.url_variable)):
                 raise UsageError(f"the variable {self.url_variable} is not set: it holds the URL")
             return url
-        return read_secret(self.url_file) if self.url_file else self.url or ""
+        if (file := self.url_file) is None:
+            return self.url or ""
+        try:
+            if file.stat().st_mode & 0o077:
+                raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
+            return file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UsageError(f"{file}: {error.strerror}: name a file that others cannot read") from error
 
     def send(self, notice: Notice) -> None:
         """Send a notice.
@@ -78,7 +85,7 @@ class ApprisePlace(DataModel):
         # Only a delivery pays for this import.
         from apprise import Apprise, AppriseAsset, NotifyFormat
 
-        fields, url = facts_of(notice), self.read_url()
+        fields, url = list_fields(notice), self.read_url()
         if urlsplit(url).scheme in _SCHEMES_WITH_FIELDS:
             extras = {"+Idempotency-Key": notice.id}
             extras |= {f":{name}": value for name, value in fields.items() if name not in ("subject", "text")}
@@ -104,28 +111,17 @@ class Notify(DataModel):
     Attributes
     ----------
     expected_within_hours
-        A session is missing if none has begun so long after the one before.
+        Longest time between the begins of two sessions.
     command
-        Shell command that gets the sentence on its standard input and `facts_of` in variables
-        ``VIRTQUAL_NOTICE_...``.
+        Shell command that gets the sentence as standard input, and `list_fields` as ``VIRTQUAL_NOTICE_...``.
     channels
-        URLs of apprise by a name of the site's own.
+        URLs of apprise by names of the site.
     """
 
     schema_: Annotated[Literal["virtqual-notify/1"], Field(alias="schema")]
     expected_within_hours: Annotated[float, Field(gt=0)] | None = None
     command: str | None = None
     channels: dict[ChannelName, ApprisePlace] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_former_keys(cls, content: Any) -> Any:
-        if isinstance(content, dict) and (former := sorted({"smtp", "webhook"} & content.keys())):
-            raise ValueError(
-                f"{' and '.join(former)} is no longer a key: state the URL of a mail server (mailtos://...) "
-                "or of a webhook (jsons://...) under `channels` (docs/nights.md)."
-            )
-        return content
 
     @model_validator(mode="after")
     def _check(self) -> Notify:
@@ -168,23 +164,7 @@ def read_notify(file: Path) -> Notify:
     return parse(file, text).read(Notify)
 
 
-def read_secret(file: Path) -> str:
-    """Return the content of a file that only its owner can read.
-
-    Raises
-    ------
-    virtqual.errors.UsageError
-        Other users can read it, or it cannot be read.
-    """
-    try:
-        if file.stat().st_mode & 0o077:
-            raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}: name a file that others cannot read") from error
-
-
-def facts_of(notice: Notice) -> dict[str, str]:
+def list_fields(notice: Notice) -> dict[str, str]:
     """Return the fields of a notice without control characters, which no header or variable takes."""
     subject = f"virtqual {notice.system}: {_SUBJECTS[notice.kind]}"
     fields = {
@@ -209,7 +189,7 @@ def run_command(command: str, notice: Notice) -> None:
     InfrastructureError
         It ends with another code than 0.
     """
-    fields = facts_of(notice)
+    fields = list_fields(notice)
     variables = {f"VIRTQUAL_NOTICE_{name.upper()}": value for name, value in fields.items()}
     result = execute.run(
         ["sh", "-c", command],

@@ -59,14 +59,8 @@ class Notice:
     @property
     def id(self) -> str:
         """Digest of all fields but the text: equal for equal changes."""
-        fields = (
-            self.kind,
-            self.system,
-            self.hypervisor_class,
-            self.subject,
-            self.session,
-            self.when.isoformat(),
-        )
+        place = self.kind, self.system, self.hypervisor_class
+        fields = (*place, self.subject, self.session, self.when.isoformat())
         return hashlib.sha256("\0".join(fields).encode()).hexdigest()[:16]
 
 
@@ -160,9 +154,8 @@ def _find_build_changes(history: Sequence[Standing]) -> Iterator[Notice]:
             elif not over and night.exit_code == 0 and (noticed_over or noticed_failure):
                 kind, noticed_over, noticed_failure = "resolved", False, False
         if kind:
-            yield _make_notice(
-                kind, night, "", f"{night.hypervisor}: {night.conclusion}", first=night is history[0][0]
-            )
+            text = f"{night.hypervisor}: {night.conclusion}"
+            yield _make_notice(kind, night, "", text, is_first=night is history[0][0])
 
 
 def _find_metric_changes(history: Sequence[Standing]) -> Iterator[Notice]:
@@ -177,11 +170,11 @@ def _find_metric_changes(history: Sequence[Standing]) -> Iterator[Notice]:
             changes.append((name, "over", f"newly over budget{_format_factor(verdicts.get(name))}", night))
         for name in before - over:
             verdict_now = verdicts.get(name)
-            text = "not found any more" if name == SLOW_RUNS else "not measured any more"
-            if verdict_now:
-                text = (
-                    "accepted by a waiver" if verdict_now.outcome is Outcome.OVER else "within budget again"
-                )
+            if not verdict_now:
+                text = "not found any more" if name == SLOW_RUNS else "not measured any more"
+            else:
+                is_waived = verdict_now.outcome is Outcome.OVER
+                text = "accepted by a waiver" if is_waived else "within budget again"
             changes.append((name, "resolved", f"{text}{_format_factor(verdict_now)}", night))
         for name, verdict in verdicts.items():
             in_a_row = [*undecided.get(name, ()), night] if verdict.outcome is Outcome.UNDECIDED else []
@@ -189,15 +182,14 @@ def _find_metric_changes(history: Sequence[Standing]) -> Iterator[Notice]:
             if len(in_a_row) == UNDECIDED_NIGHTS:
                 changes.append((name, "undecided", f"undecided for {UNDECIDED_NIGHTS} nights", in_a_row[0]))
         for name, kind, text, since in changes:
-            yield _make_notice(
-                kind, night, name, f"{name}: {text}, {night.hypervisor}", first=since is history[0][0]
-            )
+            text = f"{name}: {text}, {night.hypervisor}"
+            yield _make_notice(kind, night, name, text, is_first=since is history[0][0])
         before = over
 
 
-def _make_notice(kind: Kind, night: Summary, subject: str, text: str, *, first: bool) -> Notice:
+def _make_notice(kind: Kind, night: Summary, subject: str, text: str, *, is_first: bool) -> Notice:
     place = night.system, night.hypervisor_class
-    return Notice(kind, *place, subject, night.session, night.created, text, first)
+    return Notice(kind, *place, subject, night.session, night.created, text, is_first)
 
 
 def _format_factor(verdict: Verdict | None) -> str:

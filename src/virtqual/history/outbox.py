@@ -30,8 +30,8 @@ def deliver(
 ) -> tuple[int, list[str]]:
     """Send every notice without a receipt, the oldest first; return the number sent, and the failures.
 
-    A notice of before the first delivery of its place over a channel is not sent over it. Neither is a notice
-    of the oldest session if older sessions were deleted.
+    Notices from before the first delivery of a place over a channel are not sent over it. A notice of the
+    oldest session is not sent if older sessions were deleted.
     """
     sent, failures = 0, []
     notices = list(notices)
@@ -39,7 +39,7 @@ def deliver(
         try:
             box = paths.make(outbox / name)
             with hold_lock(box / "lock"):
-                begins = {place: _first_delivery(box, place, newest) for place, (_, newest) in spans.items()}
+                begins = {place: _read_begin(box, place, newest) for place, (_, newest) in spans.items()}
                 for notice in notices:
                     place = notice.system, notice.hypervisor_class
                     begin, (oldest, _) = begins[place], spans[place]
@@ -61,7 +61,7 @@ def deliver(
     return sent, failures
 
 
-def _first_delivery(box: Path, place: Place, newest: datetime) -> datetime:
+def _read_begin(box: Path, place: Place, newest: datetime) -> datetime:
     """Return when the session began that was the newest at the first delivery, which stores it."""
     file = box / f"{'.'.join(place)}.since"
     if not file.exists():

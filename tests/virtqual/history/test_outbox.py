@@ -248,8 +248,6 @@ def test_a_url_that_apprise_cannot_read_is_not_shown(tmp_path, senders_of, capfd
         ("channels: {mail: {url: 'mailtos://a:b@c'}}", "a URL with a password"),
         ("channels: {../mail: {url: 'mailtos://c'}}", "channels"),
         ("channels: {command: {url: 'json://c'}}\ncommand: id", "choose another name"),
-        ("smtp: {host: a, sender: b, to: [c]}", r"smtp is no longer a key: state the URL .* `channels`"),
-        ("webhook: {url: 'http://a'}", "webhook is no longer a key"),
     ],
 )
 def test_mistakes_are_named(senders_of, content, message):
