@@ -10,6 +10,17 @@ ROOT = Path(__file__).parents[2]
 FAKE, OUTPUTS = ROOT / "tests/fakeslurm", ROOT / "tests/outputs"
 #: Options of `reframe` that read the project's checks on the stand-in site.
 CHECKS = ("-c", str(ROOT / "checks"), "--system", "testsite")
+#: A check that is not paired, and whose program does nothing.
+PLAIN_CHECK = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+@rfm.simple_test
+class plain(rfm.RunOnlyRegressionTest):
+    valid_systems = ["+native"]
+    valid_prog_environs = ["*"]
+    executable = "true"
+    sanity_patterns = sn.assert_true(1)
+"""
 
 
 def make_stack(site, name, *programs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from site_runs import CHECKS, outcome
+from site_runs import CHECKS, PLAIN_CHECK, outcome
 
 from made_runs import made_run
 from virtqual.errors import InfrastructureError
@@ -168,21 +168,9 @@ def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
 
 
-PLAIN = """
-import reframe as rfm
-import reframe.utility.sanity as sn
-@rfm.simple_test
-class plain(rfm.RunOnlyRegressionTest):
-    valid_systems = ["+native"]
-    valid_prog_environs = ["*"]
-    executable = "true"
-    sanity_patterns = sn.assert_true(1)
-"""
-
-
 def test_tests_that_are_not_paired_may_be_repeated_and_are_listed(site):
     (site.path / "checks").mkdir()
-    (site.path / "checks/plain.py").write_text(PLAIN, encoding="utf-8")
+    (site.path / "checks/plain.py").write_text(PLAIN_CHECK, encoding="utf-8")
     line = ("reframe", "-c", str(site.path / "checks"), "--system", "testsite")
     done = site.run(*line, "-r", "--repeat", "2")
     assert done.returncode == 0, outcome(done)
