@@ -18,7 +18,7 @@ from vcluster import emulated, namespaces, rdma
 from vcluster import state as st
 from vcluster.command import read_output
 from vcluster.directory import StateDirectory
-from vcluster.errors import BootError, ClusterError, NodeError, NotUpError, OptionError
+from vcluster.errors import BootError, ClusterError, NodeError, OptionError
 from vcluster.options import Options
 from vcluster.plan import BootPlan
 from vcluster.preparation import Report, prepare
@@ -39,14 +39,14 @@ def lock(directory: StateDirectory) -> Iterator[None]:
 
 
 def load_running(directory: StateDirectory) -> st.State:
-    """Return the state of the cluster that runs, or raise `NotUpError`."""
+    """Return the state of the cluster that runs, or raise `ClusterError`."""
     if directory.state_file.exists():
         state = st.load_state(directory.state_file)
         if state.status == "up" and state.is_running():
             return state
         if state.status == "starting" and state.is_running():
-            raise NotUpError("the cluster is still booting.")
-    raise NotUpError(f"no cluster is up in {directory.root}: run `vcluster up`.")
+            raise ClusterError("the cluster is still booting.")
+    raise ClusterError(f"no cluster is up in {directory.root}: run `vcluster up`.")
 
 
 def up(directory: StateDirectory, options: Options, seconds: float, report: Report) -> tuple[st.State, bool]:

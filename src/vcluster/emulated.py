@@ -45,8 +45,8 @@ VM_KERNEL_OPTIONS = f"{qemu.FIXED_ADDRESSES} highres=off tsc=reliable"
 # to pause, QEMU delivers it again; at the entry of a system call the VM's kernel then panics.  With this
 # option the end of an interrupt leaves the VM: a second delivery hits the interrupt's handler, harmlessly.
 VM_CPU_OPTION = "kvm-pv-eoi=off"
-# Without XSAVE: a guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the guest
-# wrong sizes, so that the host used AVX and the guest did not.  Both take SSE, which is emulated faster.
+# The CPU has no XSAVE: a guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the
+# guest wrong sizes, so that the host used AVX and the guest did not.  Both take SSE, which is emulated faster.
 CPU = "max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes"
 BOOT_VM_ANEW = f"sh {RUN}/boot-vm-anew"
 # guest/node-init ends the answer to a command with this text, the code and a line break.
@@ -199,7 +199,7 @@ def read_kvm_parameters_here() -> dict[str, str]:
     parameters = {}
     for module in KVM_MODULES:
         for file in sorted(Path(f"/sys/module/{module}/parameters").glob("*")):
-            # Some can only be written.
+            # Some parameters cannot be read.
             with contextlib.suppress(OSError):
                 parameters[f"{module}.{file.name}"] = file.read_text(encoding="utf-8").strip()
     return parameters

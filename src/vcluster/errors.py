@@ -32,10 +32,6 @@ class NodeError(ClusterError):
     exit_code = 5
 
 
-class NotUpError(ClusterError):
-    """No cluster runs."""
-
-
 class StateError(ClusterError):
     """The state file is missing, damaged or of another version."""
 

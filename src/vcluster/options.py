@@ -12,7 +12,7 @@ from vcluster.errors import OptionError
 from vcluster.topology import MAC
 
 DEFAULT_VMS = 2
-# On this machine.  An emulated host with two CPUs stands still before long (docs/evidence.md).
+# A VM on an emulated host has one: with two CPUs such hosts stand still before long (docs/evidence.md).
 DEFAULT_VCPUS = 2
 
 
@@ -54,12 +54,12 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # VMs, and as many native nodes.
+    # The number of VMs, and of native nodes.
     vms: int = Field(default=DEFAULT_VMS, ge=1, le=64)
     vcpus: int = Field(default=DEFAULT_VCPUS, ge=1, le=256)
-    # None: as many as a VM has.
+    # CPUs of a native node; None: as many as a VM has.
     native_cpus: int | None = Field(default=None, ge=1, le=256)
-    # Of a VM.
+    # Memory of a VM.
     memory_mib: int = Field(default=2048, ge=512)
     hosts: Hosts = Hosts.AUTO
     # Parameters of KVM's modules on the hosts.
@@ -71,7 +71,7 @@ class Options(BaseModel):
     # A folder with `lib/modules/`, if `kernel` is an image.
     modules: Path | None = None
     qemu_args: tuple[str, ...] = ()
-    # None: `max` under tcg, `host` under KVM.
+    # CPU model; None: `max` under tcg, `host` under KVM.
     cpu: str | None = None
     machine: str | None = None
     # The read-write directory, at the same path on every node.

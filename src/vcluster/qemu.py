@@ -44,7 +44,7 @@ def identify(binary: Path) -> QemuBuild:
         raise OptionError(f"{binary} is no QEMU system emulator: its version line is {first_line!r}.")
     version = match[1].strip()
     if "(" not in version:
-        # On other systems than Debian, and for a binary of no package, the version stands alone.
+        # No package is known on systems other than Debian, or for a binary that was built here.
         with contextlib.suppress(ClusterError):
             package = read_output(["dpkg-query", "-S", binary.resolve()]).partition(":")[0]
             package_version = read_output(["dpkg-query", "-W", "-f", "${Version}", package]).strip()
@@ -112,7 +112,7 @@ def _boot_probe(
         "-kernel", str(kernel), "-initrd", str(initramfs), "-append", f"{KERNEL_OPTIONS} vcluster.probe",
         *options.qemu_args,
     ]  # fmt: skip
-    # Not by `command.run`: the output of a guest that had to be killed counts, too.
+    # `command.run` would drop the output of a guest that has to be killed.
     try:
         result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -150,7 +150,7 @@ class Machine:
     root: Path
     # Read-write folders, each with the tag by which a machine mounts it.
     shared: Mapping[str, Path]
-    # Beside `KERNEL_OPTIONS`.
+    # Options of the kernel beside `KERNEL_OPTIONS`.
     kernel_options: str
     extra: tuple[str, ...]
 

@@ -12,7 +12,7 @@ from vcluster.requirements import program
 from vcluster.topology import HEAD, HEAD_ADDRESS, Node
 
 LICENCE = "host:1"
-# The same on all nodes: each has its own /run.
+# These paths are the same on all nodes: each has its own /run.
 RUN = Path("/run/vcluster")
 CONF = RUN / "slurm.conf"
 SPOOL = RUN / "spool"

@@ -224,7 +224,7 @@ class Supervisor:
             label = f"{ended.name}'s slurmd" if ended.nodes else ended.name
         reason = f"{label} died (signal {-code})" if code < 0 else f"{label} ended (exit code {code})"
         if is_booting and is_machine and code < 0 and ended.name not in self._crashed:
-            # QEMU 7.2 crashes in about 1 % of boots as an emulated CPU starts; nothing ran on it yet.
+            # QEMU 7.2 crashes in one of several hundred boots as an emulated CPU starts; no job runs yet.
             self._crashed.add(ended.name)
             self._start_machine(ended)
             self.report(step=f"{reason} while it booted: started again, once")

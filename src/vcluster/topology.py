@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-# Private to the namespaces: nothing routes here, and two clusters side by side use the same network.
+# The network is private to the namespaces: two clusters side by side have the same addresses.
 NETWORK = "10.77.0.0/16"
 PREFIX = 16
 HEAD = "head"
