@@ -46,7 +46,7 @@ VM_KERNEL_OPTIONS = f"{qemu.FIXED_ADDRESSES} highres=off tsc=reliable"
 # option the end of an interrupt leaves the VM: a second delivery hits the interrupt's handler, harmlessly.
 VM_CPU_OPTION = "kvm-pv-eoi=off"
 # The CPU has no XSAVE: a guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the
-# guest wrong sizes, so that the host used AVX and the guest did not.  Both take SSE, which is emulated faster.
+# guest wrong sizes: the host used AVX, and the guest did not.  Both take SSE, which is emulated faster.
 CPU = "max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes"
 BOOT_VM_ANEW = f"sh {RUN}/boot-vm-anew"
 # guest/node-init ends the answer to a command with this text, the code and a line break.
