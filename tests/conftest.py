@@ -15,7 +15,6 @@ import forked
 from following import until
 from made_runs import read_session
 from virtqual.session.log import Log
-from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 ROOT = Path(__file__).parents[1]
@@ -126,15 +125,13 @@ def site(tmp_path: Path) -> Site:
         name="fake",
         pins="none",
         programs=(
-            Program(
+            Program.from_files(
+                Path(program),
                 name="lammps",
                 version="1",
                 origin="the tests",
-                path=program,
-                sha256=manifest.sha256(Path(program)),
                 features=("lammps",),
                 data={"bench": bench},
-                sums=manifest.checksums({"bench": bench}),
             ),
         ),
     ).write(stack)

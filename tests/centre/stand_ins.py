@@ -4,7 +4,6 @@ import random
 import shutil
 from pathlib import Path
 
-from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest, Program
 
 HERE = Path(__file__).resolve().parent
@@ -25,17 +24,8 @@ def write(state: Path, truth: dict, nodes: list[str]) -> None:
     plant(state, truth, nodes)
 
     def program(name: str, file: str, version: str = "1", **data: Path) -> Program:
-        path = stack / file
-        return Program(
-            name=name,
-            version=version,
-            origin="the tests",
-            path=path,
-            sha256=manifest.sha256(path),
-            features=(name,),
-            data=data,
-            sums=manifest.checksums(data),
-        )
+        fields = {"name": name, "version": version, "origin": "the tests", "features": (name,)}
+        return Program.from_files(stack / file, data=data, **fields)
 
     osu = {name: stack / name for name in PROGRAMS if name.startswith("osu")}
     programs = (

@@ -62,7 +62,7 @@ class Program(BaseModel):
             sha256=sha256(path),
             libraries={str(library): sha256(library) for library in libraries},
             data=dict(data),
-            sums=checksums(data),
+            sums={name: checksum(file) for name, file in data.items()},
             **fields,
         )
 
@@ -161,11 +161,6 @@ def checksum(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     lines = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def checksums(data: Mapping[str, Path]) -> dict[str, str]:
-    """Return the checksums of files and directories by the same names."""
-    return {name: checksum(path) for name, path in data.items()}
 
 
 def is_same_version(first: str, second: str) -> bool:

@@ -83,11 +83,11 @@ def _read_packages(spack: list[str]) -> dict[str, Package]:
     nodes = json.loads(execute.run_checked([*spack, "find", "--json"], "spack find failed"))
     lines = execute.run_checked([*spack, "find", "--format", "{hash} {prefix}"], "spack find failed")
     prefixes = dict(line.split(" ", maxsplit=1) for line in lines.splitlines() if line)
-    return {
-        hash_: Package(node["name"], str(node["version"]), hash_, Path(prefixes[hash_]), node)
+    packages = [
+        Package(node["name"], str(node["version"]), node["hash"], Path(prefixes[node["hash"]]), node)
         for node in nodes
-        if (hash_ := node["hash"])
-    }
+    ]
+    return {package.hash: package for package in packages}
 
 
 def _check_operating_system(spack: list[str], environment: Path, packages: dict[str, Package]) -> None:
@@ -107,14 +107,14 @@ def _check_unchanged(stack: Manifest, file: Path, packages: Iterable[Package]) -
         earlier = manifest.load(file)
     except InfrastructureError:
         return
-    recorded = {
-        path: sum_ for program in earlier.programs for path, sum_ in program.checksums_by_path.items()
-    }
+    recorded, current = (
+        {path: sum_ for program in programs for path, sum_ in program.checksums_by_path.items()}
+        for programs in (earlier.programs, stack.programs)
+    )
     prefixes = [package.prefix for package in packages if "external" not in package.node]
     changes = [
         path
-        for program in stack.programs
-        for path, sum_ in program.checksums_by_path.items()
+        for path, sum_ in current.items()
         if recorded.get(path, sum_) != sum_ and any(path.is_relative_to(prefix) for prefix in prefixes)
     ]
     if changes:
