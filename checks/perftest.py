@@ -32,6 +32,7 @@ class Rdma(Measurement):
     feature = "perftest"
     needs = "rdma"
     nodes = 2
+    scripts = ("pair.sh",)
     kind = "latency"
     tags = {"rdma", "fdr", "full"}
 
@@ -55,11 +56,6 @@ class Rdma(Measurement):
         """Start the second task when the first one listens."""
         self.executable_opts = [self.sizes, self.executable, *self.executable_opts]
         self.executable = "./pair.sh"
-
-    @run_before("run")
-    def bring_pair(self):
-        """Put the script beside the job's own."""
-        self.bring("pair.sh")
 
     def read(self):
         """Assert operation, connection and rounds, then take the client's curve."""

@@ -43,6 +43,8 @@ class Sampled(Selection):
 
     #: The run as ``virtqual.runs.Run`` writes it; it travels in the run report and the database.
     record = variable(str, value="", loggable=True)
+    #: Scripts of ``virtqual.job`` that it runs besides those that make the notes.
+    scripts = ()
 
     @property
     def warm_up(self):
@@ -107,15 +109,11 @@ class Sampled(Selection):
         self.executable = "./task.sh"
         self.postrun_cmds = ["virtqual_note end", *self.postrun_cmds]
 
-    def bring(self, name):
-        """Put a script of ``virtqual.job`` into the stage directory, where it can be run."""
-        Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)
-
     @run_before("run")
     def bring_job_files(self):
-        """Put the scripts that make the notes beside the job script."""
-        for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py"):
-            self.bring(name)
+        """Put the scripts that make the notes, and those of the check, beside the job script."""
+        for name in ("task.sh", "node.sh", "see.sh", "seen.sh", "seen_says.py", *self.scripts):
+            Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
 
     @run_before("run")

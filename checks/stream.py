@@ -74,17 +74,14 @@ class stream(Stream):
 class StreamTogether(Stream):
     """STREAM on each of several nodes at the same time, as one task a node."""
 
+    scripts = ("together.sh",)
+
     @run_after("setup")
     def run_together(self):
         """Begin together, each with an output of its own: the job's would mix the nodes' tables."""
         self.job.launcher.options.append("--output=stream.%t.out")
         self.executable_opts = [self.executable, *self.executable_opts]
         self.executable = "./together.sh"
-
-    @run_before("run")
-    def bring_together(self):
-        """Put the script beside the job's own."""
-        self.bring("together.sh")
 
     def add_rates(self, setting):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
@@ -154,6 +151,7 @@ class stream_numa(Stream):
 
     descr = "STREAM on one NUMA node, from local and from remote memory"
     needs = "numa"
+    scripts = ("memory.sh",)
     # Memory of the CPUs' own NUMA node, and of the node that is farthest from it (``memory.sh``).
     memory = parameter(["local", "remote"], loggable=True)
     tags = {"memory", "esx41", "openstack-kvm", "full"}
@@ -163,11 +161,6 @@ class stream_numa(Stream):
         self.run_threads(max(1, self.cores // self.partition_extras["numa_nodes"]), self.cores)
         # ReFrame writes values into the job script as they are.
         self.env_vars["VIRTQUAL_WITHIN"] = f"'./memory.sh {self.memory}'"
-
-    @run_before("run")
-    def bring_memory(self):
-        """Put the script beside the job's own."""
-        self.bring("memory.sh")
 
     def read(self):
         """Take the four rates."""

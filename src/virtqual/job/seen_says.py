@@ -49,6 +49,7 @@ def spack(path: str) -> str:
     return f"{package['name']}@{package['version']}/{package['hash']}"
 
 
+#: By the file's name: the question to it.  The first path is the program, which is asked for its compilers.
 QUESTIONS = (
     (r"libmpi(ch)?\.so", mpi),
     (r"lib(open)?blas.*\.so", openblas),
@@ -57,14 +58,11 @@ QUESTIONS = (
 )
 
 
-def main(paths: "list[str]") -> None:
-    """Print the answers of the program (the first path) and of its libraries."""
-    for index, path in enumerate(paths):
-        ask = next((ask for pattern, ask in QUESTIONS if re.match(pattern, Path(path).name)), None)
-        if index == 0:
-            ask = compiler
-        if ask is None:
-            continue
+def main(program: str, *paths: str) -> None:
+    """Print the answers of a program, and of its libraries and its package."""
+    questions = [(program, compiler)]
+    questions += [(path, ask) for path in paths for name, ask in QUESTIONS if re.match(name, Path(path).name)]
+    for path, ask in questions:
         try:
             answer = ask(path)
         except (OSError, AttributeError, ValueError, KeyError):
@@ -74,4 +72,4 @@ def main(paths: "list[str]") -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
