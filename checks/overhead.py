@@ -100,7 +100,8 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
             session = plain.find_session(self.current_environ.name)
         except (VirtqualError, PairingError) as error:
             raise SanityError(str(error)) from error
-        self.verdicts = session.verdicts_of(self.case)
+        series = {result.series for run in session.runs if run.check == self.case for result in run.results}
+        self.verdicts = [verdict for verdict in session.verdicts if verdict.series in series]
         messages = [verdict.message for verdict in self.verdicts]
         self.verdict = "\n".join(messages)
         for message in messages:
