@@ -107,9 +107,9 @@ def test_a_budget_knows_its_class_gate_reason_and_place(tree):
     references = load_references(tree())
     budget = references.budget("delay", "good")
     assert (budget.hypervisor_class, budget.gate) == ("good", "overhead")
-    (term,) = budget.terms
-    assert str(term.reason) == "published claim A1"
-    assert str(term.absolute) == "0.1 us"
+    (term,), (of_speed,) = budget.terms, references.budget("speed", "good").terms
+    assert (str(term.reason), str(of_speed.reason)) == ("published claim A1", "policy: ours")
+    assert term.text(references.metrics["delay"]) == "<= 1.05x or more, +0.1 us up to 1.2x (margin 0.1)"
     assert references.classes["good"].qualifies
     assert references.classes["good"].accelerators == ("kvm",)
 
@@ -205,6 +205,11 @@ accelerators: [kvm] | accelerators: [] | 2: class.accelerators | at least 1 item
 qualifies: true | qualifies: true, because: b | 2: class | qualifies: false
 gate: overhead | gate: door | 2: class.gate | 'overhead' or 'change'
 schema: virtqual-budgets/1\nclass | class | 1: schema | is missing
+budgets: | changes:\n  - {family: waiting, absolute: {value: 1, unit: us}, margin: 0.1, reason: {policy: p}}\nbudgets: | 4: changes[0].absolute | a change is a ratio
+budgets: | changes:\n  - {family: waiting, relative: 0.1, margin: {value: 1, unit: us}, reason: {policy: p}}\nbudgets: | 4: changes[0].margin | a change is a ratio
+budgets: | changes:\n  - {family: waiting, relative: 0.1, margin: 0.1, margin_up_to: 0.1, reason: {policy: p}}\nbudgets: | 4: changes[0] | goes with a smaller `margin`
+budgets: | changes:\n  - {family: waiting, relative: 0.1, margin: {value: 1, unit: us}, margin_up_to: 0.1, reason: {policy: p}}\nbudgets: | 4: changes[0] | goes with a smaller `margin`
+margin: 0.05 | margin: 0.05, margin_up_to: 0.2 | 4: budgets[0].margin_up_to | only the margin of a change may widen
 """,
     "noise/n.yaml": r"""
 sigma: 0.02 | sigma: 0 | 3: noise[0].sigma | greater than 0
@@ -224,6 +229,7 @@ up_to: 0.9 | up_to: 1.1 | 3: waivers[0].up_to | speed that is below 1
 up_to: 0.9 | up_to: 1 | 3: waivers[0].up_to | 1x is no worse than native
 owner: me, reason | reason | 3: waivers[0].owner | is missing
 2026-05-31 | soon | 3: waivers[0].expires | valid date
+waivers: | waivers:\n  - {metric: speed, gate: overhead, up_to: 0.8, class: good, build: b1, owner: me, reason: r, expires: 2026-05-31} | 4: waivers[1] | the same result is waived already at
 """,
     "qualifications/q.yaml": r"""
 classes: [good] | classes: [god] | 2: classes[0] | unknown class 'god': did you mean good
@@ -272,35 +278,6 @@ def test_all_mistakes_are_reported_at_once(tree):
     assert {Path(problem.file).name for problem in error.value.problems} == {"good.yaml", "n.yaml"}
 
 
-def test_a_change_budget_has_no_unit(tree):
-    changes = (
-        "changes:\n  - {family: waiting, absolute: {value: 1, unit: us}, margin: 0.1, reason: {policy: p}}\n"
-    )
-    with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].absolute: a change is a ratio"):
-        load_references(tree("budgets/good.yaml", "budgets:", changes + "budgets:"))
-    changes = changes.replace("absolute", "relative: 0.1, margin").replace("margin: 0.1, ", "")
-    with pytest.raises(DataError, match=r"good.yaml:4: changes\[0\].margin: a change is a ratio"):
-        load_references(tree("budgets/good.yaml", "budgets:", changes + "budgets:"))
-
-
-@pytest.mark.parametrize(
-    ("section", "up_to", "message"),
-    [
-        ("budgets", "margin: 0.1, margin_up_to: 0.2", r"margin_up_to: only the margin of a change may widen"),
-        ("changes", "margin: 0.1, margin_up_to: 0.1", r"goes with a smaller `margin`"),
-        ("changes", "margin: {value: 1, unit: us}, margin_up_to: 0.1", r"goes with a smaller `margin`"),
-    ],
-)
-def test_only_the_margin_of_a_change_widens(tree, section, up_to, message):
-    entry = f"  - {{family: waiting, relative: 0.1, {up_to}, reason: {{policy: p}}}}\n"
-    with pytest.raises(DataError, match=message):
-        load_references(
-            tree("budgets/good.yaml", "budgets:\n", f"budgets:\n{entry}")
-            if section == "budgets"
-            else tree("budgets/good.yaml", "budgets:", f"changes:\n{entry}budgets:")
-        )
-
-
 def test_ranges_of_sizes_that_meet_contradict_each_other(tree):
     def two(first, second):
         entry = "  - {{family: waiting, sizes: {{from: {0}, to: {1}}}, relative: 0.1, margin: 0.1, reason: {{policy: p}}}}\n"
@@ -334,12 +311,6 @@ def test_a_class_that_never_qualifies_asks_for_nothing(tree):
         load_references(tree("budgets/good.yaml", "qualifies: true", "qualifies: false"))
 
 
-def test_a_result_is_waived_once(tree):
-    entry = WAIVERS.splitlines()[2]
-    with pytest.raises(DataError, match=r"waivers\[1\]: the same result is waived already"):
-        load_references(tree("waivers.yaml", entry, f"{entry}\n{entry}"))
-
-
 def test_an_overhead_that_nobody_judges_needs_no_waiver(tree):
     says = r"waivers\[0\].gate: class 'good' judges changes only: no overhead needs a waiver"
     with pytest.raises(DataError, match=says):
@@ -353,24 +324,6 @@ def test_an_expired_waiver_is_a_problem_with_file_and_line(tree):
     assert problem.file.endswith("waivers.yaml")
     assert (problem.line, problem.key) == (3, "expires")
     assert problem.message == "expired on 2026-05-31: renew it with a reason, or remove it."
-
-
-def test_a_path_may_have_a_colon(tree, tmp_path):
-    here = tree()
-    there = here.parent / "a:b"
-    here.rename(there)
-    (problem,) = load_references(there).expired(date(2027, 1, 1))
-    assert problem.file == str(there / "waivers.yaml")
-
-
-def test_reasons_and_quantities_as_people_read_them(tree):
-    references = load_references(tree())
-    reasons = [str(references.budget(metric, "good").terms[0].reason) for metric in ("speed", "delay")]
-    assert reasons == ["policy: ours", "published claim A1"]
-    texts = [
-        references.budget(name, "good").terms[0].text(references.metrics[name]) for name in ("speed", "delay")
-    ]
-    assert texts == [">= 0.95x (margin 0.05)", "<= 1.05x or more, +0.1 us up to 1.2x (margin 0.1)"]
 
 
 def test_noise_may_be_stated_for_a_setting(tree):
@@ -390,54 +343,46 @@ def test_missing_directories_are_reported(tmp_path):
 # -- the project's own data --------------------------------------------------------------------------
 
 
-def test_every_class_has_a_budget_for_every_metric_under_its_gate(references):
+def test_every_class_has_budgets_and_noise_for_every_metric(references):
     assert set(references.classes) >= {"emulated", "kvm", "esxi", "production"}
-    for name, found in references.classes.items():
+    for name, hypervisor_class in references.classes.items():
         for metric in references.metrics:
             budget = references.budget(metric, name)
-            assert budget.gate == found.gate
+            assert budget.gate == hypervisor_class.gate
             assert all(str(term.reason) for term in budget.terms)
+            # Each class can judge build against build.
+            assert references.budget(metric, name, gate="change").gate == "change"
+            assert references.prior(metric, name).source
 
 
 def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
     """Up to a thousand are in flight: 0.1 us would be several times what one of them takes."""
     metric = references.metrics["rdma_buffers"]
-    for name, found in references.classes.items():
+    for name, hypervisor_class in references.classes.items():
         budget = references.budget("rdma_buffers", name)
         limit, margin, _ = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
         assert limit == pytest.approx(np.full(3, limit[0])), name
         # Emulation is coarser, and qualifies nothing.
-        assert not found.qualifies or np.expm1(limit + margin).max() <= 0.2 + 1e-9
+        assert not hypervisor_class.qualifies or np.expm1(limit + margin).max() <= 0.2 + 1e-9
 
 
 def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(references):
     native = np.array([0.05, 0.2, 0.8, 100.0])
-    for name, found in references.classes.items():
+    for name, hypervisor_class in references.classes.items():
         for metric in (m for m in references.metrics.values() if m.family in ("mpi-latency", "rdma-latency")):
             budget = references.budget(metric.name, name)
             limit, _, _ = budget.limits(metric, (1.0, 2.0, 4.0, 8.0), native)
             relative = np.expm1(limit[3])
-            twice = 2 if found.qualifies else 1
+            twice = 2 if hypervisor_class.qualifies else 1
             assert np.expm1(limit[:2]) == pytest.approx(twice * relative), (name, metric.name)
 
 
-def test_every_class_can_judge_build_against_build(references):
-    for name in references.classes:
-        for metric in references.metrics:
-            assert references.budget(metric, name, gate="change").gate == "change"
-
-
-def test_every_metric_has_noise_with_a_source(references):
-    for name in references.classes:
-        assert all(references.prior(metric, name).source for metric in references.metrics)
-
-
 def test_every_class_that_qualifies_says_what_it_asks_for(references):
-    qualifying = {name for name, found in references.classes.items() if found.qualifies}
+    qualifying = {name for name, hypervisor_class in references.classes.items() if hypervisor_class.qualifies}
     assert set(references.qualifications) == qualifying
-    for found in references.qualifications.values():
+    for check_set in references.qualifications.values():
         # What every centre has: memory, arithmetic, messages between nodes, applications.
-        always = {asked.check.split(" ")[0] for asked in found.checks if asked.where is None}
+        always = {required.check.split(" ")[0] for required in check_set.checks if required.where is None}
         assert always >= {"stream", "hpl", "osu_nodes", "npb", "lammps", "namd_water", "wrf_ideal", "milc"}
 
 
@@ -449,15 +394,9 @@ def test_emulated_results_are_never_qualified(references):
 
 
 @pytest.mark.parametrize(
-    ("stated", "asked", "fits"),
-    [
-        ("kvm", "kvm", True),
-        ("kvm", "production", True),
-        ("kvm-on-emulated-hosts", "kvm-on-emulated-hosts", True),
-        ("kvm-on-emulated-hosts", "kvm", False),
-        ("kvm", "kvm-on-emulated-hosts", False),
-        ("kvm-on-emulated-hosts", "emulated", False),
-    ],
+    ("stated", "fitting"),
+    [("kvm", {"kvm", "esxi", "production"}), ("kvm-on-emulated-hosts", {"kvm-on-emulated-hosts"})],
 )
-def test_a_class_that_qualifies_no_build_stands_for_no_other(references, stated, asked, fits):
-    assert references.classes[asked].fits(references.classes[stated]) is fits
+def test_a_class_that_qualifies_no_build_stands_for_no_other(references, stated, fitting):
+    classes = references.classes
+    assert {name for name in classes if classes[name].fits(classes[stated])} == fitting
