@@ -62,7 +62,7 @@ def parse(text: str) -> LammpsRun:
     if processes != tasks * threads:
         raise OutputError(NAME, f"{processes} procs in the loop line, {tasks} x {threads} in the CPU line")
     rate = single(NAME, r"^Performance: .* (\S+) timesteps/s", text, "performance")[1]
-    check_product(NAME, "loop time x timesteps/s", steps, loop[1], rate)
+    check_product(NAME, "loop time x timesteps/s", loop[3], loop[1], rate)
     rows = _blocks(text) if "- Step " in text else _table(text)
     printed = [step for step, _ in rows]
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):

@@ -37,7 +37,7 @@ def parse(text: str) -> LikwidRun:
     size = whole_number(NAME, value(r"Size \(Byte\)"), "size")
     passes = whole_number(NAME, value("Iterations per thread"), "iterations")
     bandwidth, time = value("MByte/s"), value("Time", r"(\S+) sec")
-    check_product(NAME, "bandwidth x time", size * passes / 1e6, bandwidth, time)
+    check_product(NAME, "bandwidth x time", f"{size * passes}e-6", bandwidth, time)
     return LikwidRun(
         kernel=value("Test"),
         threads=threads,

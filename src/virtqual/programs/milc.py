@@ -51,10 +51,11 @@ def parse(text: str) -> MilcRun:
     time = single(NAME, r"^Time = (\S+) seconds\ntotal_iters = \d+$", text, "time of the run")
     single(NAME, r"^Time = ", text, "line 'Time ='")
     seconds = positive(NAME, time[1], "time")
-    started, ended = (
-        date(NAME, single(NAME, rf"^{word}: (.*)$", text, f"date of {word}")[1], _DATE, word)
-        for word in ("start", "exit")
-    )
+    start = single(NAME, r"^start: (.*)$", text, "line 'start:'")[1]
+    exits = find_all(r"^exit: (.*)$", text)
+    if not exits:
+        raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
+    started, ended = (date(NAME, printed, _DATE, "dates") for printed in (start, exits[-1][1]))
     # Both dates are whole seconds.
     if seconds > (ended - started).total_seconds() + 1:
         raise OutputError(NAME, f"{seconds:g} s is longer than from {started} to {ended}")

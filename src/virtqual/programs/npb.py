@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, positive, single, whole_number
+from virtqual.programs.text import OutputError, check_product, single, whole_number
 
 NAME = "NPB"
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
@@ -48,7 +48,7 @@ def parse(text: str) -> NpbRun:
             raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
     total = find_value("Mop/s total")
     rate_of_task = find_value("Mop/s/process", "Mop/s/thread")
-    check_product(NAME, "rate x tasks", positive(NAME, total, "Mop/s total"), rate_of_task, str(tasks))
+    check_product(NAME, "rate x tasks", total, rate_of_task, str(tasks))
     return NpbRun(
         benchmark=title[1],
         problem_class=find_value("Class"),

@@ -110,10 +110,8 @@ def _columns(
             elif word != "Pass":
                 raise OutputError(NAME, f"line {line}: the data did not validate: {word}")
         size, words = int(row[0]), dict(zip(names, row[1:], strict=True))
-        if "messages" in words:
-            check_product(
-                NAME, f"MB/s at line {line}", columns["messages"][size] * size / 1e6, words["bandwidth"]
-            )
+        if "messages" in words and size:
+            check_product(NAME, f"MB/s at line {line}", words["bandwidth"], words["messages"], f"{size}e-6")
         if "min" in words and not columns["min"][size] <= columns["latency"][size] <= columns["max"][size]:
             raise OutputError(NAME, f"line {line}: the average is not between the smallest and the largest")
     return columns

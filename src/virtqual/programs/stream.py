@@ -54,7 +54,7 @@ def parse(text: str) -> StreamRun:
         if len(row) != 4:
             raise OutputError(NAME, f"the row of {kernel} has {len(row)} columns, not 4")
         rate, average, shortest, longest = (positive(NAME, value, kernel) for value in row)
-        check_product(NAME, f"{kernel}, rate x time", arrays * bytes_each / 1e6, row[0], row[2])
+        check_product(NAME, f"{kernel}, rate x time", f"{arrays * bytes_each}e-6", row[0], row[2])
         if not shortest <= average <= longest:
             raise OutputError(NAME, f"{kernel}: the average time is not between the shortest and the longest")
         best[kernel] = rate

@@ -38,7 +38,7 @@ def parse(text: str) -> StressNgRun:
     single(NAME, r"^\.\.\.$", text, "end of the file")
     operations, time = value("bogo-ops", r"(\d+)"), value("wall-clock-time", r"(\d+\.\d{6})")
     rate = value("bogo-ops-per-second-real-time", r"(\d+\.\d{6})")
-    check_product(NAME, "rate x time", int(operations), rate, time)
+    check_product(NAME, "rate x time", operations, rate, time)
     return StressNgRun(
         version=value("stress-ng-version", r"'?(0\.1[5-9]\.\d\d)'?"),
         page=int(value("pagesize", r"(\d+)")),

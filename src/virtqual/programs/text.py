@@ -77,18 +77,16 @@ def date(program: str, text: str, form: str, what: str) -> datetime:
         raise OutputError(program, f"{what}: {text!r} is not a date") from None
 
 
-def check_product(program: str, what: str, product: float, *factors: str) -> None:
-    """Raise OutputError if printed factors do not give a product within the last decimal of each."""
-    slack, result = 1e-9, 1.0
-    for factor in factors:
-        value = positive(program, factor, what)
-        mantissa, _, exponent = factor.partition("e")
-        decimals = mantissa.partition(".")[2]
-        if decimals:
-            slack += 10.0 ** (int(exponent or 0) - len(decimals)) / value
-        result *= value
-    if abs(result - product) > slack * product:
-        raise OutputError(program, f"{what}: {' x '.join(factors)} is not {product:.8g}")
+def check_product(program: str, what: str, product: str, *factors: str) -> None:
+    """Raise OutputError if printed numbers do not multiply to a product, within the last decimal of each."""
+    slack, values = 1e-9, []
+    for text in (product, *factors):
+        values.append(positive(program, text, what))
+        mantissa, _, exponent = text.partition("e")
+        if decimals := mantissa.partition(".")[2]:
+            slack += 10.0 ** (int(exponent or 0) - len(decimals)) / values[-1]
+    if abs(math.prod(values[1:]) - values[0]) > slack * values[0]:
+        raise OutputError(program, f"{what}: {' x '.join(factors)} is not {values[0]:.8g}")
 
 
 def replace_values(

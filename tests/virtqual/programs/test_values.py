@@ -12,7 +12,7 @@ from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
 from virtqual.programs.npb import NpbRun
 from virtqual.programs.stress_ng import StressNgRun
-from virtqual.programs.text import OutputError, number
+from virtqual.programs.text import OutputError, check_product, number
 
 ROOT = Path(__file__).parents[3]
 
@@ -138,6 +138,14 @@ def test_osu(name, benchmark, version, size, values):
     assert (run.benchmark, run.version) == (benchmark, version)
     assert {column: sizes[size] for column, sizes in run.columns.items()} == values
     assert run.pairs == (1 if name == "mbw_mr" else 0)
+
+
+def test_a_product_is_held_against_what_was_printed_within_the_last_decimal_of_each():
+    # 1.45 messages of 4 MiB a second, each rounded: 6.0817 MB/s are 6.08.
+    check_product("any", "MB/s", "6.08", "1.45", "4194304e-6")
+    check_product("any", "time", "2", "4.000e+01", "0.05")
+    with pytest.raises(OutputError, match=r"MB/s: 1\.45 x 4194304e-6 is not 6.38"):
+        check_product("any", "MB/s", "6.38", "1.45", "4194304e-6")
 
 
 def test_osu_of_an_older_version():
@@ -278,7 +286,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("stream.out", "0.076273", "0.079273", "triad: the average time is not between"),
         ("likwid.triad.out", "47159.59", "4715.59", "bandwidth x time"),
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of 0.87836", "loop time x timesteps/s"),
-        ("osu.mbw_mr.out", "8187.4815", "8817.4815", "MB/s at line 21: 8817.4815 is not 8187.48"),
+        ("osu.mbw_mr.out", "8187.4815", "8817.4815", "line 21: 1998896.8590 x 4096e-6 is not 8817.48"),
         ("osu.5-6.out", " 1.98 ", " 2.98 ", "average is not between"),
         ("stress-ng.vm.out", "bogo-ops: 64", "bogo-ops: 6", "rate x time"),
         ("npb.cg.out", "1665.07", "165.07", "rate x tasks"),
