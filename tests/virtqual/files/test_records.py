@@ -70,9 +70,11 @@ def test_a_disk_that_is_full_leaves_the_old_one_and_nothing_else(tmp_path, monke
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_others_may_write_it_only_where_they_may_write_to_the_state_directory(tmp_path, monkeypatch):
-    before = os.umask(0o002)
+def test_a_file_is_as_open_as_the_umask_and_the_state_directory_allow(tmp_path, monkeypatch):
+    before = os.umask(0o027)
     try:
+        write_file("x", tmp_path / "private")
+        os.umask(0o002)
         write_file("x", tmp_path / "file")
         monkeypatch.setenv("VIRTQUAL_STATE_SHARED", "1")
         write_file("x", tmp_path / "shared")
@@ -80,17 +82,8 @@ def test_others_may_write_it_only_where_they_may_write_to_the_state_directory(tm
         write_file("y", tmp_path / "file")
     finally:
         os.umask(before)
-    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "shared")]
-    assert modes == [0o600, 0o664]
-
-
-def test_it_may_be_read_as_far_as_the_umask_allows(tmp_path):
-    before = os.umask(0o027)
-    try:
-        write_file("x", tmp_path / "file")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "shared", "private")]
+    assert modes == [0o600, 0o664, 0o640]
 
 
 def test_a_log_that_is_written_piece_by_piece_follows_no_link(tmp_path):
