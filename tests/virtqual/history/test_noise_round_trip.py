@@ -1,15 +1,15 @@
-"""Whatever `virtqual record` proposes, every later command loads, and it is the noise that was there."""
+"""Later commands load the proposals of `virtqual record`, which have the noise of the sessions."""
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import REFERENCES, samples_of
+from made_recorded import make_recorded, write_proposals
+from made_series import samples_of
 
 from virtqual.errors import UsageError
 from virtqual.history.noise_entries import noise_entry
-from virtqual.history.propose import Recorded, RecordedSeries, propose
+from virtqual.history.propose import propose
 from virtqual.references import load_references
 from virtqual.verdict.estimate import timer_noise
 from virtqual.verdict.pairs import pair_up
@@ -46,40 +46,34 @@ def series_of(metric, setting, kind, rng, pairs, points=()):
     return pair_up(metric, setting, points, runs)
 
 
-def recorded(metrics, sessions, rng):
-    """Return sessions that measured a scalar and curves of each kind."""
+def record_all_kinds(metrics, number, rng):
+    """Return a session that measured a scalar and curves of each kind."""
     curves = [tuple(2.0**i for i in range(width)) for width in (1, 2, 3, 4, 23)]
-    found = []
-    for number in range(sessions):
-        measured = [
-            series_of(metrics[name], f"{kind}, {len(points)}", kind, rng, int(rng.integers(4, 9)), points)
-            for kind in KINDS
-            for name, points in [("hpl", ()), *(("mpi_latency", points) for points in curves)]
-        ]
-        series = tuple(RecordedSeries("Case %of=all", one) for one in measured)
-        found.append(Recorded(f"s{number}", "2026-01-01", "site", "9.2", "Xeon", "abc", series))
-    return found
+    series = [
+        series_of(metrics[name], f"{kind}, {len(points)}", kind, rng, int(rng.integers(4, 9)), points)
+        for kind in KINDS
+        for name, points in [("hpl", ()), *(("mpi_latency", points) for points in curves)]
+    ]
+    return make_recorded(number, *series, check="Case %of=all")
 
 
 @pytest.mark.parametrize("sessions", SESSIONS)
-def test_whatever_is_proposed_is_loaded(metrics, tmp_path, sessions):
-    copy = tmp_path / "references"
-    shutil.copytree(REFERENCES, copy)
-    kept = recorded(metrics, sessions, np.random.default_rng(sessions))
-    for proposal in propose(kept, copy / "systems"):
-        assert not proposal.notes
-        proposal.path.parent.mkdir(parents=True, exist_ok=True)
-        proposal.path.write_text(proposal.after, encoding="utf-8")
-    references = load_references(copy)
-    for one in kept[0].series:
-        prior = references.prior(one.series, "kvm", "site")
+def test_every_proposal_is_loaded(metrics, references_copy, sessions):
+    rng = np.random.default_rng(sessions)
+    stored = [record_all_kinds(metrics, number, rng) for number in range(sessions)]
+    proposals = propose(stored, references_copy / "systems")
+    assert not any(proposal.notes for proposal in proposals)
+    write_proposals(proposals)
+    references = load_references(references_copy)
+    for recorded in stored[0].series:
+        prior = references.prior(recorded.series, "kvm", "site")
         assert "build 9.2" in prior.source
         assert 0 < prior.df <= 6
         assert prior.between_df == (sessions - 1 if sessions > 2 else 4)
-        covariance = prior.covariance(one.series.width)
+        covariance = prior.covariance(recorded.series.width)
         assert np.all(np.linalg.eigvalsh(covariance) > -1e-12)
         assert np.all(np.sqrt(np.diag(covariance)) >= 1e-4)
-    assert propose(kept, copy / "systems") == []
+    assert propose(stored, references_copy / "systems") == []
 
 
 def test_a_timer_of_few_digits_is_never_taken_for_exact(metrics):
@@ -96,10 +90,8 @@ def test_the_mean_of_a_curve_has_the_noise_that_it_showed(metrics):
     for shared, own in ((0.03, 0.01), (0.0, 0.03), (0.01, 0.03)):
         rng = np.random.default_rng(7)
         d = rng.normal(0, own, (40, 8, 12)) + rng.normal(0, shared, (40, 8, 1))
-        series = [
-            pair_up(metrics["mpi_latency"], "here", points, samples_of(metrics["mpi_latency"], one))
-            for one in d
-        ]
+        metric = metrics["mpi_latency"]
+        series = [pair_up(metric, "here", points, samples_of(metric, values)) for values in d]
         entry = noise_entry(series, "test")
         size = np.sqrt(np.square(entry["sigma"]) + entry["common"] ** 2)
         assert np.mean(size) == pytest.approx(np.hypot(shared, own), rel=0.15)
@@ -137,15 +129,13 @@ def test_only_boots_that_were_told_apart_measure_what_boots_change(metrics, boot
         assert entry["between"] == pytest.approx(0.05, rel=0.5)
 
 
-def test_a_file_says_whether_boots_are_bounded_measured_or_guessed(tmp_path):
-    copy = tmp_path / "references"
-    shutil.copytree(REFERENCES, copy)
-    file = copy / "systems" / "site" / "noise.yaml"
+def test_a_file_says_whether_boots_are_bounded_measured_or_guessed(references_copy):
+    file = references_copy / "systems" / "site" / "noise.yaml"
     file.parent.mkdir(parents=True)
     line = "{{metric: hpl, sigma: 0.02, df: 6, between: 0.01, {}source: test}}"
     for stated, means in (("", 4), ("between_df: 7, ", 7), ("between_df: bound, ", np.inf)):
         file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format(stated)}\n", encoding="utf-8")
-        assert load_references(copy).prior("hpl", system="site").between_df == means
+        assert load_references(references_copy).prior("hpl", system="site").between_df == means
     file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format('between_df: none, ')}\n")
     with pytest.raises(UsageError, match="between_df"):
-        load_references(copy)
+        load_references(references_copy)

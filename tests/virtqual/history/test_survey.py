@@ -1,13 +1,11 @@
 """A survey of hosts: native runs on both groups bound how much hosts in fixed roles differ."""
 
-import shutil
-
 import numpy as np
 import pytest
-from made_series import REFERENCES
+from made_recorded import make_recorded, write_proposals
 
 from virtqual.history.noise_entries import NoHistoryError
-from virtqual.history.propose import Recorded, RecordedSeries, propose_hosts
+from virtqual.history.propose import propose_hosts
 from virtqual.history.survey import host_entry
 from virtqual.references import load_references
 from virtqual.verdict.pairs import Sample, pair_up
@@ -23,11 +21,6 @@ def measured(metric, hosts, rng, speed, sigma=0.01, night=0.0, points=()):
         values = 10.0 * np.exp(slow + shift + rng.normal(0, sigma, width))
         samples.append(Sample("native", number, tuple(values), 10.0 * number, 10.0 * number + 5, host=host))
     return pair_up(metric, "here", points, samples)
-
-
-def session(number, *series):
-    found = tuple(RecordedSeries("Case", one) for one in series)
-    return Recorded(f"s{number}", f"2026-01-0{number}", "site", "9.2", "Xeon", "abc", found)
 
 
 def test_hosts_that_differ_are_bounded_by_what_they_differ_and_their_noise(metrics):
@@ -93,49 +86,39 @@ def test_what_is_no_survey_is_refused_with_the_reason(metrics, tmp_path, hosts, 
     with pytest.raises(
         ValueError, match=rf"no series has been surveyed \(hosts that carry .*: c\): .*{says}"
     ):
-        propose_hosts([session(1, series)], tmp_path, {"c"})
+        propose_hosts([make_recorded(1, series)], tmp_path, {"c"})
 
 
-def test_what_is_proposed_is_what_the_judge_asks_for(metrics, tmp_path):
+def test_what_is_proposed_is_what_the_judge_asks_for(metrics, references_copy):
     rng = np.random.default_rng(7)
-    copy = tmp_path / "references"
-    shutil.copytree(REFERENCES, copy)
     points = (1.0, 2.0)
-    kept = [
-        session(
+    sessions = [
+        make_recorded(
             number,
             measured(metrics["hpl"], "abcd" * 4, rng, {}),
             measured(metrics["mpi_latency"], ["a+b", "c+d"] * 4, rng, {}, points=points),
         )
         for number in (1, 2)
     ]
-    (proposal,) = propose_hosts(kept, copy / "systems", {"c", "d"})
+    (proposal,) = propose_hosts(sessions, references_copy / "systems", {"c", "d"})
     assert proposal.diff.startswith("--- /dev/null")
-    proposal.path.parent.mkdir(parents=True)
-    proposal.path.write_text(proposal.after, encoding="utf-8")
-    references = load_references(copy)
-    hpl, mpi = (recorded.series for recorded in kept[0].series)
+    write_proposals([proposal])
+    references = load_references(references_copy)
+    hpl, mpi = (recorded.series for recorded in sessions[0].series)
     any_two = references.host_bound(hpl, "site", ["a", "a"], ["d", "d"])
     assert 0 < references.host_bound(hpl, "site", "abab", "cdcd", rotated=True) < any_two < 0.05
     assert references.host_bound(hpl, "site", "abab", "cdcd") == any_two
     assert references.host_bound(hpl, "site", "a", "c", rotated=True) == any_two
     assert references.host_bound(hpl, "site", "c", "a") == any_two
     assert 0 < references.host_bound(mpi, "site", ["a+b"], ["c+d"]) < 0.05
-    for system, native, virtual in (
-        ("elsewhere", ["a"], ["c"]),
-        ("site", ["a"], ["e"]),
-        ("site", ["a"], ["b"]),
-        ("site", ["a"], [""]),
-    ):
-        assert references.host_bound(hpl, system, native, virtual) == np.inf
-    (again,) = propose_hosts(kept, copy / "systems", {"c", "d"})
+    for system, virtual in (("elsewhere", "c"), ("site", "e"), ("site", "b"), ("site", "")):
+        assert references.host_bound(hpl, system, ["a"], [virtual]) == np.inf
+    (again,) = propose_hosts(sessions, references_copy / "systems", {"c", "d"})
     assert again.diff == ""
 
 
-def test_a_file_of_hosts_that_is_wrong_names_line_and_key(tmp_path):
-    copy = tmp_path / "references"
-    shutil.copytree(REFERENCES, copy)
-    file = copy / "systems" / "site" / "hosts.yaml"
+def test_a_file_of_hosts_that_is_wrong_names_line_and_key(references_copy):
+    file = references_copy / "systems" / "site" / "hosts.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(
         "schema: virtqual-hosts/1\n"
@@ -145,7 +128,7 @@ def test_a_file_of_hosts_that_is_wrong_names_line_and_key(tmp_path):
         encoding="utf-8",
     )
     with pytest.raises(ValueError, match=r"hosts\.yaml:4: hosts\[0\]\.family: unknown family 'memori'"):
-        load_references(copy)
+        load_references(references_copy)
     file.write_text(file.read_text(encoding="utf-8").replace("memori", "memory").replace("[c]", "[c, a]"))
     with pytest.raises(ValueError, match="a of both groups: hosts in both roles need no bound"):
-        load_references(copy)
+        load_references(references_copy)
