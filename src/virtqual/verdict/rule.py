@@ -77,6 +77,8 @@ class Cause(IntEnum):
 class Batch:
     """Series of one shape: as many pairs, sizes and places each; of one session or of many.
 
+    A ValueError is raised if a batch has more or fewer pairs than places, or if a value is no number.
+
     Parameters
     ----------
     native, virtual
@@ -114,6 +116,13 @@ class Batch:
     looks: Sequence[int] = LOOKS
     alpha: float = ALPHA
 
+    def __post_init__(self) -> None:
+        pairs = self.virtual.shape[-2]
+        if self.places is not None and len(self.places.native) != pairs:
+            raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
+        if not (np.all(np.isfinite(self.native)) and np.all(np.isfinite(self.virtual))):
+            raise ValueError("a value is no number: leave its pair out.")
+
 
 class BatchState:
     """A batch with its series in rows, those of a session after each other, and the answers so far.
@@ -142,10 +151,6 @@ class BatchState:
     def __init__(self, batch: Batch) -> None:
         sessions, series, pairs, points = batch.virtual.shape
         self.places = batch.places or everywhere_alike(pairs)
-        if len(self.places.native) != pairs:
-            raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
-        if not (np.all(np.isfinite(batch.native)) and np.all(np.isfinite(batch.virtual))):
-            raise ValueError("a value is no number: leave its pair out.")
         self.looks = batch.looks
         self.pass_level = BETA / len(self.looks)
         self.shape = (sessions, series)
@@ -216,9 +221,9 @@ class BatchState:
         """How far a difference of hosts may have moved the answer, in log units."""
         if self.earlier is None:
             return self.places.bias
-        return (
-            0.0 if self.places.cancels(self.earlier_places) else self.places.bias + self.earlier_places.bias
-        )
+        if self.places.cancels(self.earlier_places):
+            return 0.0
+        return self.places.bias + self.earlier_places.bias
 
     @property
     def start(self) -> Ints:
@@ -282,8 +287,7 @@ def judge(batches: Sequence[Batch]) -> list[BatchState]:
     Raises
     ------
     ValueError
-        If the batches are of different numbers of sessions, a batch has more or fewer pairs than places, or a
-        value is no number.
+        If the batches are of different numbers of sessions.
     """
     states = [BatchState(batch) for batch in batches]
     if len({state.shape[0] for state in states}) > 1:

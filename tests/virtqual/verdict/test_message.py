@@ -17,32 +17,39 @@ WIDE = stated(0.03, common=0.01)
 SIZES = tuple(2.0**i for i in range(12))
 
 
-def test_over(metrics, make):
-    text = alone(make(metrics["memory_triad"], [0.3] * 8), FIVE, PRIOR).message
-    assert text == (
-        "OVER memory_triad@here: overhead 0.74x worse (0.73x to 0.76x); native 10, virtual 7.408 MB/s; "
-        "budget >= 0.95x (margin 0.05); 8 pairs"
-    )
-
-
-def test_within(metrics, make):
-    text = alone(make(metrics["lammps_loop_time"], [0.0] * 4), FIVE, PRIOR).message
-    assert text == (
-        "WITHIN lammps_loop_time@here: overhead 1.000x (0.969x to 1.025x); native 10, virtual 10 s; "
-        "budget <= 1.05x (margin 0.05); 4 pairs"
-    )
-
-
-def test_undecided(metrics, make):
-    text = alone(make(metrics["lammps_loop_time"], [0.1]), FIVE, PRIOR).message
-    assert text == (
-        "UNDECIDED lammps_loop_time@here: overhead 1.105x worse; "
-        "native 10, virtual 11.05 s; budget <= 1.05x (margin 0.05); 1 pair\n"
-        "1 of the 4 pairs that the first decision needs"
-    )
-    # More pairs may not be run: the message says what is needed, and promises nothing.
-    text = alone(make(metrics["lammps_loop_time"], [0.3] * 4), FIVE, PRIOR).message
-    assert text.endswith("; 4 pairs\nthe next decision needs 8 pairs")
+@pytest.mark.parametrize(
+    ("metric", "differences", "text"),
+    [
+        (
+            "memory_triad",
+            [0.3] * 8,
+            "OVER memory_triad@here: overhead 0.74x worse (0.73x to 0.76x); native 10, virtual 7.408 MB/s; "
+            "budget >= 0.95x (margin 0.05); 8 pairs",
+        ),
+        (
+            "lammps_loop_time",
+            [0.0] * 4,
+            "WITHIN lammps_loop_time@here: overhead 1.000x (0.969x to 1.025x); native 10, virtual 10 s; "
+            "budget <= 1.05x (margin 0.05); 4 pairs",
+        ),
+        (
+            "lammps_loop_time",
+            [0.1],
+            "UNDECIDED lammps_loop_time@here: overhead 1.105x worse; native 10, virtual 11.05 s; "
+            "budget <= 1.05x (margin 0.05); 1 pair\n1 of the 4 pairs that the first decision needs",
+        ),
+        # More pairs may not be run: the message says what is needed, and promises nothing.
+        (
+            "hpl",
+            [0.3] * 4,
+            "UNDECIDED hpl@here: overhead 0.74x worse (0.72x to 0.76x); native 10, virtual 7.408 GFLOP/s; "
+            "budget >= 0.95x (margin 0.05); 4 pairs\nthe next decision needs 8 pairs",
+        ),
+        ("hpl", [], "UNDECIDED hpl@here: 0 of the 4 pairs that the first decision needs"),
+    ],
+)
+def test_messages(metrics, make, metric, differences, text):
+    assert alone(make(metrics[metric], differences), FIVE, PRIOR).message == text
 
 
 def test_what_was_left_out_as_a_whole_is_shown_all_the_same(metrics):
@@ -54,11 +61,6 @@ def test_what_was_left_out_as_a_whole_is_shown_all_the_same(metrics):
     assert text.endswith("the pairs left out show 1.99x, whose cause is unknown")
     some = pair_up(metrics["lammps_loop_time"], "here", (), [*refused[:2], *samples[2:]])
     assert "left out show" not in alone(some, FIVE, PRIOR).message
-
-
-def test_nothing_measured(metrics):
-    verdict = alone(pair_up(metrics["hpl"], "here", (), []), FIVE, PRIOR)
-    assert verdict.message == "UNDECIDED hpl@here: 0 of the 4 pairs that the first decision needs"
 
 
 def test_a_curve_with_a_finding(metrics, make):
@@ -114,34 +116,28 @@ def test_budgets_by_size(references, metrics, make):
 
 
 @pytest.mark.parametrize(
-    ("log", "text"),
+    ("log", "lower", "upper", "better", "text"),
     [
-        (0.0, "1.000x (0.905x to 1.105x)"),
-        (0.1, "1.105x worse (1.000x to 1.22x)"),
-        (-0.1, "0.905x better (0.819x to 1.000x)"),
-        (3.0, "20.1x worse (18.2x to 22.2x)"),
-        (5.5, "245x worse (221x to 270x)"),
-        (-5.0, "0.0067x better (0.0061x to 0.0074x)"),
+        (0.0, -0.1, 0.1, "lower", "1.000x (0.905x to 1.105x)"),
+        (0.1, 0.0, 0.2, "lower", "1.105x worse (1.000x to 1.22x)"),
+        (-0.1, -0.2, 0.0, "lower", "0.905x better (0.819x to 1.000x)"),
+        (3.0, 2.9, 3.1, "lower", "20.1x worse (18.2x to 22.2x)"),
+        (5.5, 5.4, 5.6, "lower", "245x worse (221x to 270x)"),
+        (-5.0, -5.1, -4.9, "lower", "0.0067x better (0.0061x to 0.0074x)"),
+        # A bound of 1.053x must not look as if it touched a budget of 1.05x.
+        (0.076, 0.0516, 0.1, "lower", "1.079x worse (1.053x to 1.105x)"),
+        # Before the first decision there are no bounds.
+        (0.1, -1.0, float("inf"), "lower", "1.105x worse"),
+        # Bounds beyond all numbers have a word.
+        (0.0, -1.0, 900.0, "lower", "1.000x (0.37x to infinite)"),
+        (0.0, -900.0, 1.0, "higher", "1.000x (0.37x to infinite)"),
     ],
 )
-def test_ratios_of_every_size(metrics, log, text):
-    assert Interval.build(log, log - 0.1, log + 0.1, "lower").text == text
+def test_ratios_of_every_size(log, lower, upper, better, text):
+    assert Interval.build(log, lower, upper, better).text == text
 
 
-def test_bounds_near_a_budget_are_as_fine_as_it_is(metrics):
-    """Else a bound of 1.053x looks as if it touched a budget of 1.05x."""
-    estimate = Interval.build(0.076, 0.0516, 0.1, "lower")
-    assert estimate.text == "1.079x worse (1.053x to 1.105x)"
-
-
-def test_an_interval_that_nothing_bounds_has_no_bounds(metrics):
-    """Before the first decision there are none."""
-    assert Interval.build(0.1, -1.0, float("inf"), "lower").text == "1.105x worse"
-
-
-def test_bounds_beyond_all_numbers_have_a_word(metrics, make):
-    assert Interval.build(0.0, -1.0, 900.0, "lower").text == "1.000x (0.37x to infinite)"
-    assert Interval.build(0.0, -900.0, 1.0, "higher").text == "1.000x (0.37x to infinite)"
+def test_a_wild_spread_has_endless_bounds(metrics, make):
     text = alone(make(metrics["lammps_loop_time"], [-300, 300] * 2), FIVE, PRIOR).message
     assert "to infinite)" in text
 
