@@ -37,11 +37,6 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
     """Create the VMs anew before a round, and return how many seconds that took.
 
     Returns None if the system file names no command, or the round is the first.
-
-    Raises
-    ------
-    InfrastructureError
-        The command failed or took too long, or a node did not become usable again.
     """
     command = job.system.virtual.recreate_vms
     if not command or number == 1:

@@ -27,20 +27,13 @@ TOLERANCE_LOG = 1e-5
 
 @dataclass
 class CheckResult:
-    """The findings of a check, a sentence each.
+    """The findings of a check, a sentence each."""
 
-    Attributes
-    ----------
-    problems
-        Faults of the record.
-    notes
-        Differences that other code or references explain, and parts that could not be checked.
-    is_judged_otherwise
-        Other code or references gave answers that the present ones do not give.
-    """
-
+    #: Faults of the record.
     problems: list[str] = field(default_factory=list)
+    #: Differences that other code or references explain, and parts that could not be checked.
     notes: list[str] = field(default_factory=list)
+    #: Other code or references gave answers that the present ones do not give.
     is_judged_otherwise: bool = False
 
     @property
@@ -76,26 +69,32 @@ def check_session(directory: Path) -> CheckResult:
 
 def check_conclusion(session: Session, directory: Path) -> CheckResult:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
-    basis, name = session.basis, session.session
+    name = session.session
     checked = CheckResult()
     can_pass = (v.passes or v.outcome is Outcome.BASELINE for v in session.verdicts)
     if session.exit_code == 0 and not all(can_pass):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
-    if basis and basis.runs != session.measured:
+    if session.basis and session.basis.runs != session.measured:
         why = "its conclusion was drawn from other runs or another head than the log has"
         checked.problems.append(f"{name}: {why}")
-        return checked
-    if basis is None and (not session.runs or session.outcome in UNJUDGED_ANSWERS):
+    elif session.basis is None and (not session.runs or session.outcome in UNJUDGED_ANSWERS):
         # The runs were not judged.
         answer = UNJUDGED_ANSWERS.get(session.outcome)
         if session.exit_code == 0 or session.qualified != answer or session.verdicts:
             claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
             checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
-        return checked
-    again = session.model_copy()
-    again.set_conclusion(Conclusion())
+    else:
+        _judge_again(session, directory, checked)
+    return checked
+
+
+def _judge_again(session: Session, directory: Path, checked: CheckResult) -> None:
+    """Judge the runs of a session again, and add to `checked` where the answers differ."""
+    name, basis = session.session, session.basis
     # A plain run looks once, after its only round.
     looks = LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
+    again = session.model_copy()
+    again.set_conclusion(Conclusion())
     again.basis = basis or Basis(runs=session.measured, looks=looks)
     again.not_run = session.not_run
     earlier, why = _find_earlier(session, directory)
@@ -105,7 +104,7 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
         draw(again, earlier, directory)
     except Exception as error:
         checked.problems.append(f"{name}: its runs cannot be judged again: {error}")
-        return checked
+        return
     is_by_others = basis is None or basis.provenance != provenance()
     answers = list(_compare_answers(session, again, with_changes=not why))
     if is_by_others and not is_from_elsewhere(directory):
@@ -117,7 +116,6 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     if not (answers or why) and (fields := _find_other_fields(session, again)):
         sentence = f"{name}: recorded with another {', '.join(fields)} than follows from its runs"
         (checked.notes if is_by_others else checked.problems).append(sentence)
-    return checked
 
 
 def _find_earlier(session: Session, directory: Path) -> tuple[Session | None, str]:
@@ -144,19 +142,15 @@ def _compare_answers(session: Session, again: Session, *, with_changes: bool) ->
     if with_changes and session.qualified != again.qualified:
         yield f"{name}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
     recorded, drawn = (
-        [
-            (verdict.series, verdict.gate, verdict)
-            for verdict in side.verdicts
-            if with_changes or verdict.gate == "overhead"
-        ]
+        [verdict for verdict in side.verdicts if with_changes or verdict.gate == "overhead"]
         for side in (session, again)
     )
-    if [key[:2] for key in recorded] != [key[:2] for key in drawn]:
+    if [(v.series, v.gate) for v in recorded] != [(v.series, v.gate) for v in drawn]:
         yield f"{name}: recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others"
         return
-    for (series, _, before), (_, _, now) in zip(recorded, drawn, strict=True):
+    for before, now in zip(recorded, drawn, strict=True):
         if not _are_alike(before, now):
-            yield f"{name}: {series}: recorded {_describe(before)}, its runs say {_describe(now)}"
+            yield f"{name}: {now.series}: recorded {_describe(before)}, its runs say {_describe(now)}"
 
 
 def _are_alike(before: Verdict, now: Verdict) -> bool:
@@ -175,18 +169,17 @@ def _describe(verdict: Verdict) -> str:
 
 def _find_other_fields(session: Session, again: Session) -> list[str]:
     """Return the fields of a conclusion that are not what the runs come to, such as ``preflight``."""
-    recorded, drawn = (
-        side.model_dump(mode="json", include=set(Conclusion.model_fields) - {"basis", "verdicts"})
-        for side in (session, again)
-    )
-    pairs = [("", recorded, drawn)]
-    for before, now in zip(session.verdicts, again.verdicts, strict=True):
-        pairs.append((f"{now.series} ", before.model_dump(mode="json"), now.model_dump(mode="json")))
+    fields = set(Conclusion.model_fields) - {"basis", "verdicts"}
+    recorded, drawn = (side.model_dump(mode="json", include=fields) for side in (session, again))
+    compared = [("", recorded, drawn)]
+    for verdicts in zip(session.verdicts, again.verdicts, strict=True):
+        recorded, drawn = (verdict.model_dump(mode="json") for verdict in verdicts)
+        compared.append((f"{verdicts[0].series} ", recorded, drawn))
     return [
-        f"{of}{field}"
-        for of, before, now in pairs
-        for field, value in before.items()
-        if not _is_equal(value, now[field])
+        f"{prefix}{name}"
+        for prefix, before, now in compared
+        for name, value in before.items()
+        if not _is_equal(value, now[name])
     ]
 
 
@@ -209,17 +202,13 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         expected[junit.FILE] = junit.content_of(session)
     for name, content in expected.items():
         file = directory / name
-        if file.is_symlink() or file.exists():
-            try:
-                is_same = reading.read_bytes(file, links=False) == content
-            except OSError:
-                is_same = False
-            if not is_same:
-                yield f"{file}: is not what the log tells; `virtqual report` and `show` read the log"
+        is_same = not (file.is_symlink() or file.exists())
+        with suppress(OSError):
+            is_same = is_same or reading.read_bytes(file, links=False) == content
+        if not is_same:
+            yield f"{file}: is not what the log tells; `virtqual report` and `show` read the log"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
-    if summary is None:
-        return
-    if summary.model_copy(update={"log": ""}) != Summary.of(session):
+    if summary and summary.model_copy(update={"log": ""}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 

@@ -16,12 +16,8 @@ from virtqual.site.slurm import cancel_jobs
 def end_leftovers(system: str) -> Iterator[str]:
     """Cancel the jobs of sessions of a system that were not concluded; yield a sentence for each session.
 
-    The caller holds the lock of the system, so that the processes of those sessions are gone.
-
-    Raises
-    ------
-    InfrastructureError
-        Slurm does not answer: a job may still run, and the session stays as it is.
+    The caller holds the lock of the system, so that the processes of those sessions are gone. If Slurm does
+    not answer, the sessions stay as they are.
     """
     for log in unconcluded(paths.sessions()):
         name = log.directory.name

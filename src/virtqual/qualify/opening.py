@@ -72,12 +72,7 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     stack = find_stack(request.stack)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
-    notes = _notes(head, earlier, chosen, stack)
-    if earlier and request.against == "last":
-        notes.insert(0, f"The last session of {system.name} that measured something is {earlier.session}.")
-    if request.against == GOOD_NAME:
-        what = f"session of {system.name}, class {chosen.name}, in which all of this scope is WITHIN"
-        notes.insert(0, f"The last {what} is {earlier.session}." if earlier else f"There is no {what} yet.")
+    notes = _make_notes(head, request.against, earlier, chosen)
     return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
 
 
@@ -330,7 +325,7 @@ def _find_earlier(against: str, system: System) -> Session | None:
     if differences := placement.find_differences(earlier.placement, placement.read_placement(system)):
         raise RefusedError(
             f"session {earlier.session} was measured with the VMs placed otherwise "
-            f"({', '.join(differences)}): what changes would not be the hypervisor's; "
+            f"({', '.join(differences)}): changes would not be the hypervisor's; "
             "record a baseline with this placement"
         )
     # A session without a pair is refused now, and not after hours of measuring.
@@ -365,7 +360,7 @@ def probe_nodes(job: Qualification) -> Session | None:
     """Probe a node of each partition; return the session if it ends because they may not be compared."""
     names = {side: job.system.partition(side).name for side in systems.SIDES}
     if not (job.held or job.system.native.own_scheduler):
-        job.screen.note("looking at a node of each partition first, by a job of a moment")
+        job.screen.note("a short job looks at a node of each partition first")
     nodes = {side: probe.probe_node(job.system, side, job.held.get(names[side])) for side in systems.SIDES}
     native, virtual = nodes["native"], nodes["virtual"]
     job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
@@ -396,8 +391,13 @@ def _identity(system: System) -> BothPartitions:
     return TypeAdapter(BothPartitions).validate_python(sides)
 
 
-def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: Manifest) -> list[str]:
+def _make_notes(head: Head, against: str, earlier: Session | None, chosen: HypervisorClass) -> list[str]:
     notes = []
+    if earlier and against == "last":
+        notes.append(f"The last session of {head.system} that measured something is {earlier.session}.")
+    if against == GOOD_NAME:
+        good = f"session of {head.system}, class {chosen.name}, in which all of this scope is WITHIN"
+        notes.append(f"The last {good} is {earlier.session}." if earlier else f"There is no {good} yet.")
     if chosen.unqualified:
         notes.append(f"Under class {chosen.name} no build is qualified for production. {chosen.reason}")
     if earlier is None and chosen.gate == "change":
@@ -405,7 +405,7 @@ def _notes(head: Head, earlier: Session | None, chosen: HypervisorClass, stack: 
             "No earlier session was named: this one records the baseline. "
             f"Compare a later build with: --against {head.session}"
         )
-    if earlier and earlier.stack["hash"] != stack.hash:
+    if earlier and earlier.stack["hash"] != head.stack["hash"]:
         notes.append(
             f"The stack differs from that of {earlier.session}: what changes may not be the hypervisor."
         )

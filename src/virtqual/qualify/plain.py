@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,7 @@ class PlainRun:
 
 
 def find_session(stack: str) -> Session:
-    """Return the session of a stack in this process's run, judged.
-
-    Raises
-    ------
-    VirtqualError
-        ReFrame does not run with the project's configuration.
-    """
+    """Return the session of a stack in this process's run, judged."""
     if PlainRun.current is None:
         raise VirtqualError("nothing was recorded: is ReFrame's configuration reframe/settings.py?")
     return PlainRun.current.session(stack)
@@ -154,12 +148,11 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
             raise
         finally:
             sessions = [run.session(stack) for stack in run.logs]
-            for session in sessions:
-                _show(session, run.logs[session.stack["name"]].directory)
+            _show(sessions, run.logs)
             count = sum(len(session.verdicts) for session in sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
-    sampled = [case for case in (*measuring, *restored) if _is_sample(case)]
-    if (missing := _missing_sides(sampled)) and not os.environ.get(PIPELINE):
+    sides = {case.check.slot.side for case in (*measuring, *restored) if _is_sample(case)}
+    if (missing := sorted({"native", "virtual"} - sides)) and not os.environ.get(PIPELINE):
         getlogger().error(
             f"virtqual: nothing was judged: this run has no {' and no '.join(missing)} sample to compare "
             "with; select both partitions (--system NAME, without a partition)"
@@ -200,11 +193,6 @@ def _is_sample(case: Any) -> bool:
     return measures(case) and not case.check.slot.warm_up
 
 
-def _missing_sides(samples: Iterable[Any]) -> list[str]:
-    """Return the sides of which a run has no sample."""
-    return sorted({"native", "virtual"} - {case.check.slot.side for case in samples})
-
-
 def _stage_in(session: str) -> None:
     """Give the session stage and output directories of its own: another session's output is not there."""
     context = runtime.runtime()
@@ -215,13 +203,13 @@ def _stage_in(session: str) -> None:
         context.site_config.add_sticky_option(option, str(Path(prefix) / session))
 
 
-def _show(session: Session, directory: Path) -> None:
-    """Print the conclusion of a run, as `virtqual qualify` does."""
+def _show(sessions: Iterable[Session], logs: Mapping[str, Log]) -> None:
+    """Print the conclusions of a run, as `virtqual qualify` does."""
     from virtqual.report.console import verbatim
     from virtqual.report.terminal import Terminal
 
-    text = io.StringIO()
-    Terminal(verbatim(file=text, width=80)).end(session, str(directory))
-    print_line = getlogger().info
-    print_line(f"\nvirtqual session {session.session}, stack {session.stack['name']}")
-    print_line(text.getvalue())
+    for session in sessions:
+        stack, text = session.stack["name"], io.StringIO()
+        Terminal(verbatim(file=text, width=80)).end(session, str(logs[stack].directory))
+        getlogger().info(f"\nvirtqual session {session.session}, stack {stack}")
+        getlogger().info(text.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -33,28 +34,19 @@ _NAMES = {"finished": "run", "failed": "failure", "concluded": "conclusion"}
 
 
 def repair(directory: Path) -> tuple[Log, str]:
-    """Copy what is intact of a damaged session into a new one, up to the first damaged line.
+    """Copy a damaged session up to its first damaged line into a new session.
 
-    The new session is concluded again if all runs are intact; else it can be resumed.
-
-    Returns
-    -------
-    tuple
-        The log of the new session, and a sentence that names what was dropped.
-
-    Raises
-    ------
-    UsageError
-        The session is not damaged, or nothing of it is intact.
+    The new session is concluded again if all runs are intact; else it can be resumed. Returns its log, and a
+    sentence that names what was dropped.
     """
-    lines, damage = _intact(directory)
+    lines, damage = _read_intact(directory)
     if damage is None:
         raise UsageError(f"{directory}: the session is not damaged; `virtqual check` says what else is")
     if not lines or not isinstance(begun := lines[0][0], Begun):
         raise UsageError(f"{directory}: its first line is damaged: nothing can be copied ({damage})")
     name = begun.head.session
-    dropped = _dropped(directory, len(lines))
-    new = _directory(name)
+    dropped = _describe_dropped(directory, len(lines))
+    new = _make_directory(name)
     log = Log(new)
     head = lines[0][1].replace(f'"session":"{name}"'.encode(), f'"session":"{new.name}"'.encode(), 1)
     log.copy([head, *(line for event, line in lines[1:] if not isinstance(event, _LEFT_OUT))])
@@ -62,15 +54,17 @@ def repair(directory: Path) -> tuple[Log, str]:
         catalogue.write(entries, new / catalogue.FILE)
     origin = f"repaired from session {name}: {dropped}"
     session = log.session()
-    document = _document(directory)
+    document = _read_document(directory)
     if document and document.basis and document.basis.runs == session.measured:
-        _conclude(log, session, document, f"{origin[0].upper()}{origin[1:]}; no run was lost.")
+        note = f"{origin[0].upper()}{origin[1:]}; no run was lost."
+        session.basis, session.not_run = document.basis.model_copy(update={"note": note}), document.not_run
+        _conclude(log, session)
     else:
         ended_by(log, InfrastructureError(f"it was {origin}"))
     return log, origin
 
 
-def _intact(directory: Path) -> tuple[list[tuple[Event, bytes]], DamagedError | None]:
+def _read_intact(directory: Path) -> tuple[list[tuple[Event, bytes]], DamagedError | None]:
     """Return the events before the first damaged line, with their lines, and the damage."""
     lines: list[tuple[Event, bytes]] = []
     try:
@@ -82,7 +76,7 @@ def _intact(directory: Path) -> tuple[list[tuple[Event, bytes]], DamagedError | 
     return lines, None
 
 
-def _dropped(directory: Path, intact: int) -> str:
+def _describe_dropped(directory: Path, intact: int) -> str:
     """Return which lines are dropped, with what can still be read of them."""
     log = Log(directory)
     content = reading.read_bytes(log.path, links=False)
@@ -97,20 +91,18 @@ def _dropped(directory: Path, intact: int) -> str:
     return f"{which} of its log cannot be trusted{read}"
 
 
-def _directory(session: str) -> Path:
+def _make_directory(session: str) -> Path:
     """Make the directory of the new session."""
     sessions = paths.make(paths.sessions())
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
-        try:
-            directory = sessions / f"{session}-repaired{suffix}"
+        directory = sessions / f"{session}-repaired{suffix}"
+        with suppress(FileExistsError):
             directory.mkdir(mode=0o755)
-        except FileExistsError:
-            continue
-        return directory
+            return directory
     raise UsageError(f"session {session} was repaired 99 times: remove {sessions}/{session}-repaired*")
 
 
-def _document(directory: Path) -> SessionDocument | None:
+def _read_document(directory: Path) -> SessionDocument | None:
     """Return the document of a session, if there is one of this version."""
     try:
         content = reading.read_bytes(directory / DOCUMENT, links=False)
@@ -119,10 +111,8 @@ def _document(directory: Path) -> SessionDocument | None:
         return None
 
 
-def _conclude(log: Log, session: Session, document: SessionDocument, note: str) -> None:
-    """Conclude a session of which every run is intact, by the basis that its document has."""
-    assert document.basis is not None
-    session.basis, session.not_run = document.basis.model_copy(update={"note": note}), document.not_run
+def _conclude(log: Log, session: Session) -> None:
+    """Conclude a session of which every run is intact, by its basis."""
     try:
         earlier = load(paths.sessions() / session.against) if session.against else None
         draw(session, earlier, log.directory)

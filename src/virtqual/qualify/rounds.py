@@ -21,15 +21,7 @@ from virtqual.site import held, slurm
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
-    """Run the pairs of a round; each run is in the log as soon as it has finished.
-
-    Raises
-    ------
-    virtqual.errors.UsageError
-        No check is selected.
-    KeyboardInterrupt
-        A person, or the scheduler of this very job, ended it.
-    """
+    """Run the pairs of a round; each run is in the log as soon as it has finished."""
     hold_allocations(job)
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
@@ -45,22 +37,20 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
     }
     seconds = plan.estimate_round(job, session, part.checks, len(order.order_slots(*turns)) // 2)
-    job.screen.round_begins(
-        part.number, f"{_checks(job.request, part)}: {_pairs(part, job.rotation(1).places)}", seconds
-    )
+    job.screen.round_begins(part.number, _describe(part, job.request, job.rotation(1).places), seconds)
     line = _command(job, part, base)
     try:
         ended = process.run(line, env, output, job.screen.event, job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
+        entries = catalogue.read(listed)
         if not (job.request.names or job.request.tags):
             # A check that was not measured must not be taken for passed.
-            missing = catalogue.find_missing(catalogue.read(listed), *job.has)
-            job.not_run = catalogue.group_missing(missing)
+            job.not_run = catalogue.group_missing(catalogue.find_missing(entries, *job.has))
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
     if note := process.database_note(output):
         job.screen.note(note)
-    _note_end(job, ended, catalogue.read(listed))
+    _note_end(job, ended, entries)
     if not (ended.code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
         raise process.output_error(output.read_text(encoding="utf-8", errors="replace"))
 
@@ -89,13 +79,7 @@ def _command(job: Qualification, part: Round, base: Path) -> list[str]:
 
 
 def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalogue.Entry]) -> None:
-    """Note what ended ReFrame, if it did not come to its own end.
-
-    Raises
-    ------
-    virtqual.errors.UsageError, virtqual.errors.InfrastructureError
-        It ended without having begun, and why.
-    """
+    """Note what ended ReFrame, if it did not come to its own end; raise the error if it did not begin."""
     if ended.code != 0:
         # The state of a node that failed a job shows after some seconds.
         job.watch.settle()
@@ -120,16 +104,14 @@ def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalo
         raise error.exception
 
 
-def _checks(request: Request, part: Round) -> str:
-    if part.checks:
-        return ", ".join(part.checks)
+def _describe(part: Round, request: Request, places: int) -> str:
+    """Return the checks and the pairs of a round in words."""
     named = [f"named {' or '.join(map(repr, request.names))}"] if request.names else []
-    chosen = named + [f"tagged {tag!r}" for tag in request.tags]
-    return f"checks {' and '.join(chosen)}" if chosen else "every check"
-
-
-def _pairs(part: Round, places: int) -> str:
-    everywhere = f" on each of {places} nodes" if places > 1 else ""
-    if part.first == part.last:
-        return f"pair {part.first}{everywhere}"
-    return f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}{everywhere}"
+    selection = named + [f"tagged {tag!r}" for tag in request.tags]
+    checks = f"checks {' and '.join(selection)}" if selection else "every check"
+    if part.checks:
+        checks = ", ".join(part.checks)
+    pairs = f"pair {part.first}"
+    if part.first != part.last:
+        pairs = f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}"
+    return f"{checks}: {pairs}{f' on each of {places} nodes' if places > 1 else ''}"
