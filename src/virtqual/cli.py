@@ -30,7 +30,6 @@ _handle_signals(_end)
 
 # ruff: noqa: E402
 import re
-from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
@@ -110,6 +109,21 @@ def _group() -> None:
     """Make a group: without a callback Typer makes none of one command."""
 
 
+def _check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+    for pattern in patterns or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{option.opts[-1]} {pattern!r} is no regular expression: {error}") from None
+    return patterns
+
+
+def _check_against(name: str | None) -> str | None:
+    if name == "":
+        raise UsageError("--against names no session; leave it out to compare with none")
+    return name
+
+
 @app.command()
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")] = "",
@@ -120,17 +134,27 @@ def qualify(
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="SESSION", help="judge the change since an earlier session (id, 'last', 'good')"
+            metavar="SESSION",
+            help="judge the change since an earlier session (id, 'last', 'good')",
+            callback=_check_against,
         ),
     ] = None,
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class of budgets (default: what the system file says)")
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="also the longer cases")] = False,
-    name: Annotated[
-        list[str] | None, typer.Option("-n", "--name", help="only checks whose name matches")
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=_check_patterns
+        ),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("-t", "--tag", help="only checks with this tag")] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=_check_patterns
+        ),
+    ] = None,
     stack: Annotated[str, typer.Option(help="software stack (default: spack, else the first by name)")] = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
     pairs: Annotated[int | None, typer.Option(min=2, help="pairs of the first round (default: 4)")] = None,
@@ -150,23 +174,17 @@ def qualify(
     3 undecided; 4 refused; 5 infrastructure; 130 interrupted.
     """
     from virtqual import qualify as main_job
+    from virtqual.commands import planned
     from virtqual.report.terminal import Terminal
 
-    if plan:
-        from virtqual.commands import planned
-
     _handle_signals(signal.default_int_handler)
-    if against == "":
-        raise UsageError("--against names no session; leave it out to compare with none")
-    _check_patterns("--name", name or ())
-    _check_patterns("--tag", tag or ())
     request = main_job.Request(
         system=system,
         hypervisor_class=hypervisor_class,
         against=against or "",
         full=full,
-        names=tuple(name or ()),
-        tags=tuple(tag or ()),
+        names=tuple(names or ()),
+        tags=tuple(tags or ()),
         stack=stack,
         label=label,
         pairs=pairs,
@@ -185,11 +203,3 @@ def qualify(
         raise typer.Exit(main_job.resume(resume, system, Terminal()).exit_code)
     else:
         raise typer.Exit(main_job.qualify(request, Terminal()).exit_code)
-
-
-def _check_patterns(option: str, patterns: Sequence[str]) -> None:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UsageError(f"{option} {pattern!r} is no regular expression: {error}") from None

@@ -1,4 +1,4 @@
-"""`virtqual identity`: what a node is, as far as the node itself shows it."""
+"""`virtqual identity`: the facts that a node shows of itself."""
 
 from __future__ import annotations
 

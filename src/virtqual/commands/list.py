@@ -1,4 +1,4 @@
-"""`virtqual list`: the sessions that there are, the newest first."""
+"""`virtqual list`: all sessions, the newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`virtqual repair`: what is intact of a damaged session, as a session of its own."""
+"""`virtqual repair`: the intact part of a damaged session, as a session of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`virtqual setup`: the registry stack, where it is the one that will be used."""
+"""`virtqual setup`: set up the registry stack, if no other stack will be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _say = verbatim(soft_wrap=not sys.stdout.isatty())
 
 def command(
     stack: Annotated[
-        str, typer.Option(help="the stack that will be used (default: the one that is there, else registry)")
+        str,
+        typer.Option(help="the stack that will be used (default: the first one set up, else registry)"),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
     package: Annotated[
@@ -27,9 +28,9 @@ def command(
     """Set up the registry stack, unless another one will be used; nothing is installed twice."""
     stacks = paths.stacks()
     used = _choose_stack(manifest.find_stacks(stacks), stack)
-    ours = used == registry.NAME
-    todo = registry.plan(stacks, tuple(package or ()), stack=ours)
-    current = registry.load_current(stacks) if ours else None
+    is_registry = used == registry.NAME
+    todo = registry.plan(stacks, tuple(package or ()), stack=is_registry)
+    current = registry.load_current(stacks) if is_registry else None
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
     if todo.wheels:
@@ -37,12 +38,12 @@ def command(
     if current and not (todo.wheels or todo.packages):
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
-    if not ours:
-        _say.print(f"stack {used} is set up: of the registry stack nothing is installed")
+    if not is_registry:
+        _say.print(f"stack {used} is set up: nothing of the registry stack is installed")
     if dry_run:
         return
     registry.install(stacks, todo)
-    if ours:
+    if is_registry:
         written = registry.write_manifest(stacks)
         _say.print(f"registry stack {written.hash}:")
         for program in written.programs:

@@ -21,10 +21,10 @@ from virtqual.session.summary import Summary, summaries
 
 #: The file of the state directory that names the channels of notices.
 NOTIFY = "notify.yaml"
-WITHIN, OVER, UNDECIDED, REFUSED, BROKEN = 0, 1, 3, 4, 5
-#: Exit codes (docs/exit-codes.md), the worst last.
-CODE_ORDER = (WITHIN, UNDECIDED, OVER, REFUSED, BROKEN)
-STYLES = {WITHIN: "green", UNDECIDED: "yellow"}
+OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
+#: Exit codes (docs/exit-codes.md), the worst last: within, undecided, over, refused, broken.
+CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, 4, BROKEN_CODE)
+STYLES = {0: "green", UNDECIDED_CODE: "yellow"}
 
 
 def command(
@@ -57,13 +57,13 @@ def command(
         codes.append(code)
     if not readable:
         console.print(f"no session below {paths.sessions()}", soft_wrap=True)
-        codes.append(BROKEN)
+        codes.append(BROKEN_CODE)
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
     if sessions and isinstance(sessions[0], VirtqualError):
         # The newest session may have any outcome.
-        codes.append(UNDECIDED)
+        codes.append(UNDECIDED_CODE)
     if notify and settings and readable:
         due = find_notices(readable, expected=expected, now=now)
         # A place is followed from its first night to the last that has an answer.
@@ -84,12 +84,12 @@ def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta
     # A session that still runs or may go on has no answer: the session before it counts.
     answered = [night for night in nights if night.answered]
     if not answered:
-        return BROKEN, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
+        return BROKEN_CODE, f"{newest.system} {newest.hypervisor_class}: no session has come to an end yet"
     stands = find_standings(answered)
     outcomes = ["OVER" if over and night.exit_code in ANSWERS else night.outcome for night, over in stands]
     last, over = stands[-1]
     count = len(list(takewhile(lambda outcome: outcome == outcomes[-1], reversed(outcomes))))
-    codes = [OVER if over and last.exit_code in ANSWERS else last.exit_code]
+    codes = [OVER_CODE if over and last.exit_code in ANSWERS else last.exit_code]
     line = f"{last.system} {last.hypervisor_class}: {outcomes[-1]} since {answered[-count].created:%Y-%m-%d} "
     line += f"({count} in a row), {last.hypervisor}"
     if over:
@@ -97,6 +97,6 @@ def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta
     if newest is not last:
         line += f"; one of {newest.created:%Y-%m-%d %H:%M} has not come to an end"
     if expected and (since := find_gap(nights, expected, now)):
-        codes.append(BROKEN)
+        codes.append(BROKEN_CODE)
         line += f"; NO SESSION that came to an end since {since:%Y-%m-%d %H:%M}"
     return max(codes, key=CODE_ORDER.index), line

@@ -27,7 +27,7 @@ _CELL_CHARS = 8
 def command(
     system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")],
     name: Annotated[
-        list[str] | None, typer.Option("-n", "--name", help="only checks whose name matches")
+        list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
     ] = None,
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
