@@ -50,15 +50,25 @@ def run(*arguments):
     return done.exit_code, " ".join(done.output.split())
 
 
-def rewrite(directory, change):
-    """Change the events of a log as an attacker can, who seals the lines again."""
+def rewrite(directory, kind, edit):
+    """Replace the events of a kind as an attacker can, who seals the lines again."""
     log = Log(directory)
     events = [event for event in log.events() if not isinstance(event, FactsWritten)]
     log.path.unlink()
     log = Log(directory)
-    for event in map(change, events):
-        log.append(event)
+    for event in events:
+        log.append(edit(event) if isinstance(event, kind) else event)
     log.write()
+
+
+def edit_conclusion(directory, fields):
+    """Change fields of the conclusion; `fields` may be a function of the conclusion that returns them."""
+
+    def edit(event):
+        update = fields(event.conclusion) if callable(fields) else fields
+        return Concluded(conclusion=event.conclusion.model_copy(update=update))
+
+    rewrite(directory, Concluded, edit)
 
 
 def test_a_session_as_it_was_written_is_well(session):
@@ -95,75 +105,68 @@ def test_an_earlier_session_that_went_on_since_is_no_fault_of_the_later_one(stat
     assert (code, f"changes since session {earlier.name}, which went on since" in output) == (0, True)
 
 
+#: A conclusion that says more than its runs do.
+PASS = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes"}
+
+
 def test_a_conclusion_that_names_other_code_is_judged_otherwise_and_is_no_baseline(state):
     directory = put(state, "kvm-over")
 
-    def change(event):
-        if not isinstance(event, Concluded):
-            return event
-        basis = event.conclusion.basis
-        other = basis.model_copy(
-            update={"provenance": basis.provenance.model_copy(update={"commit": "0" * 40})}
-        )
-        better = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes", "verdicts": [], "basis": other}
-        return Concluded(conclusion=event.conclusion.model_copy(update=better))
+    def by_other_code(conclusion):
+        provenance = conclusion.basis.provenance.model_copy(update={"commit": "0" * 40})
+        basis = conclusion.basis.model_copy(update={"provenance": provenance})
+        return PASS | {"verdicts": [], "basis": basis}
 
-    rewrite(directory, change)
+    edit_conclusion(directory, by_other_code)
     code, output = run("check")
     assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
     assert check_conclusion(Log(directory).session(), directory).doubts
 
 
-def claimed(event):
-    """Return a conclusion that says more than its runs do."""
-    if not isinstance(event, Concluded):
-        return event
-    better = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes"}
-    return Concluded(conclusion=event.conclusion.model_copy(update=better))
-
-
-def test_a_conclusion_that_was_edited_is_said_by_each_command(state, tmp_path):
+def test_a_conclusion_that_was_edited_is_named_by_each_command(state, tmp_path):
     directory = put(state, "kvm-over")
-    rewrite(directory, claimed)
-    code, output = run("check", directory.name)
-    assert (code, "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in output) == (4, True)
-    # The same session, as it came from somebody else.
-    elsewhere = tmp_path / "vendor"
-    shutil.copytree(directory, elsewhere)
-    for command in (("show",), ("report",), ("compare", elsewhere)):
-        code, output = run(*command, elsewhere)
-        assert (code, "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in output) == (0, True), (
-            output
-        )
+    edit_conclusion(directory, PASS)
+    elsewhere = shutil.copytree(directory, tmp_path / "vendor")
+    for code, *command in (
+        (4, "check", directory.name),
+        (0, "show", elsewhere),
+        (0, "report", elsewhere),
+        (0, "compare", elsewhere, elsewhere),
+    ):
+        done = run(*command)
+        assert done[0] == code, done
+        assert "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in done[1]
 
 
-def test_a_verdict_that_was_edited_is_said(session):
-    def change(event):
-        if not isinstance(event, Concluded):
-            return event
-        (verdict,) = event.conclusion.verdicts
-        smaller = verdict.overhead.model_copy(update={"log": verdict.overhead.log - 0.01})
-        edited = verdict.model_copy(update={"overhead": smaller})
-        return Concluded(conclusion=event.conclusion.model_copy(update={"verdicts": [edited]}))
+def shrink_overhead(conclusion):
+    (verdict,) = conclusion.verdicts
+    overhead = verdict.overhead.model_copy(update={"log": verdict.overhead.log - 0.01})
+    return {"verdicts": [verdict.model_copy(update={"overhead": overhead})]}
 
-    rewrite(session, change)
+
+def slow_down(event):
+    results = [Result.scalar(r.metric, r.setting, r.values[0] * 1.01) for r in event.run.results]
+    return Finished(run=event.run.model_copy(update={"results": tuple(results)}))
+
+
+def rename_build(event):
+    event.head.identity["virtual"]["hypervisor"]["build"] = "another one"
+    return event
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda directory: edit_conclusion(directory, shrink_overhead), "lj: recorded WITHIN at"),
+        (lambda directory: rewrite(directory, Finished, slow_down), "drawn from other runs or another head"),
+        (lambda directory: rewrite(directory, Begun, rename_build), "drawn from other runs or another head"),
+    ],
+    ids=["verdict", "run", "build"],
+)
+def test_an_edited_verdict_run_or_head_is_named(session, change, message):
+    change(session)
     code, output = run("check")
-    assert (code, "lammps_loop_time@lj: recorded WITHIN at" in output) == (4, True)
-
-
-def test_a_run_that_was_edited_is_said(session):
-    def change(event):
-        if not isinstance(event, Finished):
-            return event
-        results = tuple(
-            Result.scalar(result.metric, result.setting, result.values[0] * 1.01)
-            for result in event.run.results
-        )
-        return Finished(run=event.run.model_copy(update={"results": results}))
-
-    rewrite(session, change)
-    code, output = run("check")
-    assert (code, "its conclusion was drawn from other runs or another head" in output) == (4, True)
+    assert (code, message in output) == (4, True)
 
 
 @pytest.mark.parametrize(
@@ -178,47 +181,27 @@ def test_a_run_that_was_edited_is_said(session):
     ],
 )
 def test_every_field_of_a_conclusion_is_compared(session, name, value):
-    def change(event):
-        if not isinstance(event, Concluded):
-            return event
-        part, _, field = name.partition(".")
-        if field:
-            edited = [verdict.model_copy(update={field: value}) for verdict in event.conclusion.verdicts]
-        else:
-            edited = value
-        return Concluded(conclusion=event.conclusion.model_copy(update={part: edited}))
+    part, _, field = name.partition(".")
 
-    rewrite(session, change)
+    def edit(conclusion):
+        verdicts = [verdict.model_copy(update={field: value}) for verdict in conclusion.verdicts]
+        return {part: verdicts if field else value}
+
+    edit_conclusion(session, edit)
     code, output = run("check")
     assert (code, name.rpartition(".")[2] in output) == (4, True)
 
 
-def test_the_build_of_a_verdict_cannot_be_renamed(session):
-    def change(event):
-        if not isinstance(event, Begun):
-            return event
-        event.head.identity["virtual"]["hypervisor"]["build"] = "another one"
-        return event
-
-    rewrite(session, change)
-    code, output = run("check")
-    assert (code, "drawn from other runs or another head" in output) == (4, True)
-
-
 def test_a_verdict_of_a_broken_session_is_compared(state):
     directory = put(state, "emulated-vm-died")
-
-    def change(event):
-        if not isinstance(event, Concluded):
-            return event
-        edited = [
-            verdict.model_copy(update={"outcome": Outcome.WITHIN}) for verdict in event.conclusion.verdicts
-        ]
-        assert edited
-        return Concluded(conclusion=event.conclusion.model_copy(update={"verdicts": edited}))
-
     assert run("check")[0] == 0
-    rewrite(directory, change)
+    assert Log(directory).session().verdicts
+
+    def pass_all(conclusion):
+        update = {"outcome": Outcome.WITHIN}
+        return {"verdicts": [verdict.model_copy(update=update) for verdict in conclusion.verdicts]}
+
+    edit_conclusion(directory, pass_all)
     assert run("check")[0] == 4
 
 
