@@ -30,7 +30,7 @@ from recorded import NAMES, conclude_session, make_session, print_table
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify.checking import check_session
-from virtqual.qualify.concluding import draw
+from virtqual.qualify.concluding import draw_conclusion
 from virtqual.session.log import DOCUMENT, LOG, Event, Failed, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import Basis, Session
@@ -296,7 +296,9 @@ def find_result(original: Original, content: bytes, kind: str, *, keep_document:
     again = session.model_copy()
     again.basis = Basis(runs=session.measured, looks=LOOKS)
     with suppress(VirtqualError, ValueError):
-        draw(again, load(directory.parent / session.against) if session.against else None, directory)
+        draw_conclusion(
+            again, load(directory.parent / session.against) if session.against else None, directory
+        )
         summary(directory)
     check = check_session(directory)
     if check.problems:

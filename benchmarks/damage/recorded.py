@@ -32,7 +32,7 @@ def conclude_session(directory: Path) -> None:
     """Judge and conclude a session, and write its documents."""
     log = Log(directory)
     against = log.session().against
-    concluding.concluded(log, load(directory.parent / against) if against else None)
+    concluding.conclude_session(log, load(directory.parent / against) if against else None)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -11,7 +11,7 @@ from site_runs import CHECKS, PLAIN_CHECK, outcome
 
 from made_runs import made_run
 from virtqual.errors import InfrastructureError
-from virtqual.qualify.concluding import ended_by
+from virtqual.qualify.concluding import conclude_failed
 from virtqual.session.log import Begun, Finished, Log
 from virtqual.session.session import Head
 
@@ -72,7 +72,7 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
     log.append(Begun(head=head))
     for side, took in (("native", 0.1), ("virtual", 400)):
         log.append(Finished(run=made_run(side, 0, check="lammps %problem=lj", start=0, end=took)))
-    ended_by(log, InfrastructureError("over"))
+    conclude_failed(log, InfrastructureError("over"))
     stated = {f"FAKE_EXTRAS_{name}": json.dumps({"least_time_limit": 120}) for name in ("bare", "cloud")}
     for text in dry_run(site, FAKE_TIME_LIMIT="90m", **stated):
         assert re.search(r"--time=(\S+)", text)[1] == "0:20:0"

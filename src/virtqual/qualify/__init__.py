@@ -11,7 +11,7 @@ from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import give_signs_of_life, hold_allocations, release_allocations
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
-from virtqual.qualify.concluding import concluded, ended_by
+from virtqual.qualify.concluding import conclude_failed, conclude_session
 from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification
@@ -62,7 +62,7 @@ def _measure(job: Qualification) -> Session:
         interrupted = True
     except Exception as error:
         with _signals_ignored():
-            ended_by(job.log, error)
+            conclude_failed(job.log, error)
         raise
     finally:
         with _signals_ignored():
@@ -72,7 +72,7 @@ def _measure(job: Qualification) -> Session:
             thread.join()
     with _signals_ignored():
         lost = job.watch.lost if job.watch.stop.is_set() or job.broken else {}
-        return concluded(
+        return conclude_session(
             job.log,
             job.earlier,
             looks=job.looks,

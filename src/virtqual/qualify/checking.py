@@ -11,7 +11,7 @@ from pathlib import Path
 from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.files import reading
-from virtqual.qualify.concluding import draw
+from virtqual.qualify.concluding import draw_conclusion
 from virtqual.report import junit
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
@@ -101,7 +101,7 @@ def _judge_again(session: Session, directory: Path, checked: CheckResult) -> Non
     if why:
         checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
     try:
-        draw(again, earlier, directory)
+        draw_conclusion(again, earlier, directory)
     except Exception as error:
         checked.problems.append(f"{name}: its runs cannot be judged again: {error}")
         return

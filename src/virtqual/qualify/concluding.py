@@ -25,7 +25,7 @@ from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 MAX_EARLIER_SESSIONS = 30
 
 
-def concluded(
+def conclude_session(
     log: Log,
     earlier: Session | None,
     *,
@@ -55,16 +55,16 @@ def concluded(
         provenance=provenance(),
     )
     try:
-        draw(session, earlier, log.directory)
+        draw_conclusion(session, earlier, log.directory)
     except Exception as error:
         # The runs are kept, although they cannot be judged.
-        ended_by(log, error)
+        conclude_failed(log, error)
         raise
     write(log, session)
     return session
 
 
-def draw(session: Session, earlier: Session | None, directory: Path) -> None:
+def draw_conclusion(session: Session, earlier: Session | None, directory: Path) -> None:
     """Write the verdicts and the conclusion into a session, by its basis and the catalogue of its checks."""
     basis = session.basis
     assert basis is not None
@@ -114,15 +114,15 @@ def _slow_before(session: Session) -> SlowRuns:
     return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
 
 
-def ended_by(log: Log, error: Exception, code: int | None = None) -> Session:
+def conclude_failed(log: Log, error: Exception, code: int | None = None) -> Session:
     """Conclude a session that an error has ended, with the exit code that the command will have for it."""
-    session = broken_by(log.session(), error, code)
+    session = mark_broken(log.session(), error, code)
     write(log, session)
     return session
 
 
-def broken_by(session: Session, error: Exception, code: int | None = None) -> Session:
-    """Write into a session that an error has ended it; see `ended_by`."""
+def mark_broken(session: Session, error: Exception, code: int | None = None) -> Session:
+    """Write into a session that an error has ended it; see `conclude_failed`."""
     if code is None:
         # As `virtqual.commands.speaking` does: a ValueError names a mistake in reviewed data.
         is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)

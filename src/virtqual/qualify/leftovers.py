@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, VirtqualError
-from virtqual.qualify.concluding import broken_by, write_documents
+from virtqual.qualify.concluding import mark_broken, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel_jobs
@@ -43,7 +43,7 @@ def end_leftovers(system: str) -> Iterator[str]:
                 ended = f"its jobs {', '.join(jobs)} still ran and were cancelled"
             yield f"session {name} had ended without a conclusion: {ended}"
             reason = f"it ended before it was concluded (was it killed?); {ended}"
-            session = broken_by(session, InfrastructureError(reason))
+            session = mark_broken(session, InfrastructureError(reason))
             log.conclude(session)
         # Else it ended between its conclusion and its documents.
         try:

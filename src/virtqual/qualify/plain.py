@@ -55,10 +55,10 @@ class PlainRun:
     def session(self, stack: str) -> Session:
         """Return the session of a stack as it was judged: the first call judges it, when all has run."""
         if stack not in self._sessions:
-            from virtqual.qualify.concluding import concluded
+            from virtqual.qualify.concluding import conclude_session
 
             first, last, _ = parse_pairs()
-            self._sessions[stack] = concluded(
+            self._sessions[stack] = conclude_session(
                 self.logs[stack],
                 self._earlier,
                 interrupted=self.interrupted,

@@ -13,7 +13,7 @@ from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.wording import pluralize
 from virtqual.harness import catalogue
-from virtqual.qualify.concluding import draw, ended_by, write
+from virtqual.qualify.concluding import conclude_failed, draw_conclusion, write
 from virtqual.session.log import (
     DOCUMENT,
     Begun,
@@ -60,7 +60,7 @@ def repair(directory: Path) -> tuple[Log, str]:
         session.basis, session.not_run = document.basis.model_copy(update={"note": note}), document.not_run
         _conclude(log, session)
     else:
-        ended_by(log, InfrastructureError(f"it was {origin}"))
+        conclude_failed(log, InfrastructureError(f"it was {origin}"))
     return log, origin
 
 
@@ -115,8 +115,8 @@ def _conclude(log: Log, session: Session) -> None:
     """Conclude a session of which every run is intact, by its basis."""
     try:
         earlier = load(paths.sessions() / session.against) if session.against else None
-        draw(session, earlier, log.directory)
+        draw_conclusion(session, earlier, log.directory)
     except Exception as error:
-        ended_by(log, error)
+        conclude_failed(log, error)
     else:
         write(log, session)

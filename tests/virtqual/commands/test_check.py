@@ -41,7 +41,7 @@ def put(sessions, name):
     directory.mkdir()
     (directory / LOG).write_bytes(content)
     earlier = Log(sessions / head["against"]).session() if head["against"] else None
-    concluding.concluded(Log(directory), earlier)
+    concluding.conclude_session(Log(directory), earlier)
     return directory
 
 
@@ -218,7 +218,7 @@ def test_a_session_without_a_judged_run_is_not_qualified(state, outcome):
 
 def test_an_interruption_before_the_first_run_is_judged_again(state):
     directory = keep(session_of([], name="interrupted"), state)
-    session = concluding.concluded(Log(directory), None, interrupted=True)
+    session = concluding.conclude_session(Log(directory), None, interrupted=True)
     assert (session.outcome, run("check", directory)[0]) == ("INTERRUPTED", 0)
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from made_runs import keep, made_run, session_of
 from virtqual import cli, paths
-from virtqual.qualify.concluding import concluded
+from virtqual.qualify.concluding import conclude_session
 from virtqual.report.comparison import compare, differing
 from virtqual.runs import Result
 from virtqual.session.log import Log
@@ -53,7 +53,7 @@ def two(tmp_path, monkeypatch):
         label="[bold]on[/bold]",
     )
     for made in (off, on):
-        concluded(Log(keep(made, paths.sessions())), None)
+        conclude_session(Log(keep(made, paths.sessions())), None)
     return off, on
 
 
@@ -92,7 +92,7 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, mon
         run.model_copy(update={"results": (run.results[0].model_copy(update={"setting": "1 thread"}),)})
         for run in alone.runs
     ]
-    concluded(Log(keep(alone, paths.sessions())), None)
+    conclude_session(Log(keep(alone, paths.sessions())), None)
     done = run("compare", "20260103", "20260101")
     assert re.search(r"1 thread +A +0\.74x +\S+ +1\.000x +0\.74x", done.output), done.output
     assert re.search(r"2 threads +B +0\.74x +\S+ +- +-", done.output), done.output

@@ -58,7 +58,7 @@ CASES = {
 def test_they_agree(tmp_path, name):
     made, ended, code, counts = CASES[name]
     directory = keep(session_of(**{"hypervisor_class": "kvm", **made}), tmp_path)
-    session = concluding.concluded(Log(directory), None, **ended)
+    session = concluding.conclude_session(Log(directory), None, **ended)
     document = json.loads((directory / "session.json").read_text("utf-8"))
     suite = ElementTree.parse(directory / junit.FILE).getroot()
     assert session.exit_code == document["exit_code"] == code
@@ -81,7 +81,7 @@ def test_hostile_text_stays_text(tmp_path):
     bad = "]]><x a='\x1b\x00'>\ud800"
     log = Log(keep(session_of([], "kvm"), tmp_path))
     log.append(Failed(failure=failure("refused").model_copy(update={"reason": bad[:-1], "check": "<b>&"})))
-    concluding.concluded(log, None)
+    concluding.conclude_session(log, None)
     (case,) = ElementTree.parse(log.directory / junit.FILE).getroot()
     assert case.get("classname") == "<b>&"
     assert "]]><x a='\ufffd\ufffd'>" in case[0].text

@@ -63,7 +63,7 @@ def test_a_recorded_session_is_judged_as_it_was(recorded, name):
     assert ("now" in was) == bool(was.get("why"))
     expected = {**was, **was.get("now", {})}
     earlier = next((put for put, one in JUDGED.items() if one["session"] == was["against"]), None)
-    session = concluding.concluded(recorded(name), recorded(earlier).session() if earlier else None)
+    session = concluding.conclude_session(recorded(name), recorded(earlier).session() if earlier else None)
     found = [[v.series, v.gate, v.outcome.value, v.pairs] for v in session.verdicts]
     assert found == expected["verdicts"]
     assert (session.outcome, session.exit_code) == (expected["outcome"], expected["exit_code"])
@@ -90,7 +90,7 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
     def concluded(*entries):
         every = [catalogue.Entry(name=name, description="d", tags=tags) for name, tags in entries]
         catalogue.write(every, log.directory / catalogue.FILE)
-        return concluding.concluded(log, None)
+        return concluding.conclude_session(log, None)
 
     judged = ("lammps problem=lj", ("full", "quick"))
     assert set(cases) == {"lammps %problem=lj"}
@@ -104,8 +104,8 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
 def test_judging_again_gives_the_same(recorded, name):
     """Judging is a function of the runs: what was concluded before is no part of it."""
     log = recorded(name)
-    first = concluding.concluded(log, None)
-    again = concluding.concluded(log, None)
+    first = concluding.conclude_session(log, None)
+    again = concluding.conclude_session(log, None)
     assert again.model_dump() == first.model_dump()
     document = SessionDocument.model_validate_json((log.directory / "session.json").read_text("utf-8"))
     assert document.model_dump() == again.model_dump(include=set(SessionDocument.model_fields))
@@ -114,7 +114,7 @@ def test_judging_again_gives_the_same(recorded, name):
 
 def test_each_run_stands_in_the_log_once_and_not_in_the_document(recorded):
     log = recorded("emulated-baseline")
-    session = concluding.concluded(log, None)
+    session = concluding.conclude_session(log, None)
     text = log.path.read_text("utf-8")
     for run in session.runs:
         assert text.count(f'"job":"{run.job}"') == 1
