@@ -175,7 +175,6 @@ def qualify(
     """
     from virtqual import qualify as main_job
     from virtqual.commands import planned
-    from virtqual.report.terminal import Terminal
 
     _handle_signals(signal.default_int_handler)
     request = main_job.Request(
@@ -199,7 +198,6 @@ def qualify(
         main_job.check(request, resume)
     elif plan:
         planned.show(request)
-    elif resume:
-        raise typer.Exit(main_job.resume(resume, system, Terminal()).exit_code)
     else:
-        raise typer.Exit(main_job.qualify(request, Terminal()).exit_code)
+        session = main_job.qualify(request) if resume is None else main_job.resume(resume, system)
+        raise typer.Exit(session.exit_code)

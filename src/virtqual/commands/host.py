@@ -15,7 +15,7 @@ from virtqual.identity import host as hosts
 
 
 def command(
-    here: Annotated[bool, typer.Option("--here", help="this machine is the host")] = False,
+    this_machine: Annotated[bool, typer.Option("--here", help="this machine is the host")] = False,
     script: Annotated[
         bool, typer.Option("--script", help="print the shell script for hosts without virtqual, and stop")
     ] = False,
@@ -49,14 +49,14 @@ def command(
         (".vmx", vmx, hosts.read_vmx),
         ("esxcli", esxcli, hosts.read_esxcli),
     )
-    names = [name for name, file, _ in sources if file] + ["this machine"] * here
+    names = [name for name, file, _ in sources if file] + ["this machine"] * this_machine
     if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
-    if here and gathered:
+    if this_machine and gathered:
         raise UsageError("--here and --from: give one of them")
-    if vm and not (here or gathered):
+    if vm and not (this_machine or gathered):
         raise UsageError("--vm names a VM of what --here or --from say")
-    fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if here else {}
+    fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if this_machine else {}
     for _, file, parse in sources:
         if file:
             fields |= read_with(parse, file)

@@ -61,25 +61,30 @@ def command(
         raise UsageError(f"--margin {margin:g} lies outside 0 to 1: 0.03 is 3 % above the budget")
     if against == "":
         raise UsageError("--against names no session; leave it out to compare with none")
-    references = project_references()
-    chosen = references.hypervisor_class(hypervisor_class) if hypervisor_class else None
+    allowed = Allowed(project_references(), hypervisor_class, budget, margin)
+    names, answers = _judge_file(file, allowed, against or "")
+    (_print_lines if as_json else _print_tables)(names, answers)
+    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
+
+
+def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
+    """Return the names of the sessions of a file, and the verdict of each."""
+    name = allowed.hypervisor_class
+    chosen = allowed.references.hypervisor_class(name) if name else None
     file = Path("/dev/stdin") if str(file) == "-" else file
     # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
     gc.disable()
     with _progress() as say:
         say(f"reading {file}")
         series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
-        allowed = Allowed(references, hypervisor_class, budget, margin)
-        cases = cases_of_file(str(file), series, allowed, against or "")
+        cases = cases_of_file(str(file), series, allowed, against)
         say(f"judging {sum(map(len, cases)):,} series")
         try:
-            answers = judge_sessions(cases, hypervisor_class=chosen)
+            return list(series), judge_sessions(cases, hypervisor_class=chosen)
         except BudgetError as error:
             raise UsageError(f"{file}: {error}") from error
         finally:
             gc.enable()
-    (_print_lines if as_json else _print_tables)(list(series), answers)
-    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
 
 
 @contextmanager

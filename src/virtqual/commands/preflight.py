@@ -50,14 +50,11 @@ def command(
     canaries: Sequence[Canary] = ()
     if len(names) == 1:
         hypervisor_class, findings, canaries = _examine_session(names[0], hypervisor_class)
+    elif system:
+        hypervisor_class, findings = _examine_system(system, hypervisor_class)
     else:
-        if system:
-            site = load_system(system)
-            hypervisor_class = _check_class(hypervisor_class or site.virtual.hypervisor_class)
-            native, virtual = probe_node(site, "native"), probe_node(site, "virtual")
-        else:
-            hypervisor_class = _check_class(hypervisor_class)
-            native, virtual = map(_load_identity, names)
+        hypervisor_class = _check_class(hypervisor_class)
+        native, virtual = map(_load_identity, names)
         findings = compare(native, virtual, judge.policy(), hypervisor_class)
     refused = bool(refusals(findings))
     if as_json:
@@ -89,6 +86,14 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
         raise UsageError(f"session {session.session} does not say what its nodes were")
     # It was refused before anything was measured.
     return hypervisor_class, session.preflight, ()
+
+
+def _examine_system(system: str, hypervisor_class: str) -> tuple[str, Sequence[Finding]]:
+    """Return the class, and the findings between a node of each partition of a system."""
+    site = load_system(system)
+    hypervisor_class = _check_class(hypervisor_class or site.virtual.hypervisor_class)
+    native, virtual = probe_node(site, "native"), probe_node(site, "virtual")
+    return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class)
 
 
 def _check_class(name: str) -> str:

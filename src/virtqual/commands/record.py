@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.history.native import FALSE_ALARMS
-from virtqual.history.propose import Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import References, load_references
@@ -61,7 +62,11 @@ def command(
     notes += [note for proposal in proposals for note in proposal.notes]
     for note in dict.fromkeys(notes):
         typer.echo(printable(f"# {note}"), err=True)
-    changed = [proposal for proposal in proposals if proposal.diff]
+    _show_diffs([proposal for proposal in proposals if proposal.diff], write)
+
+
+def _show_diffs(changed: Sequence[Proposal], write: bool) -> None:
+    """Print the diffs of files that change, and write the files if that is asked for."""
     for proposal in changed:
         typer.echo(printable(proposal.diff), nl=False)
         if write:

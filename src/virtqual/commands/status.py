@@ -14,7 +14,7 @@ from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
-from virtqual.history.channels import read_notify
+from virtqual.history.channels import Notify, read_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
 from virtqual.report.console import verbatim
 from virtqual.session.summary import Summary, summaries
@@ -65,17 +65,21 @@ def command(
         # The newest session may have any outcome.
         codes.append(UNDECIDED_CODE)
     if notify and settings and readable:
-        due = find_notices(readable, expected=expected, now=now)
-        # A place is followed from its first night to the last that has an answer.
-        spans = {
-            place: (nights[0].created, ([n for n in nights if n.answered] or nights)[-1].created)
-            for place, nights in group_by_place(readable)
-        }
-        sent, failures = outbox.deliver(due, paths.state() / "outbox", settings.senders(), spans)
-        console.print(f"{pluralize(sent, 'notice')} sent")
-        if failures:
-            raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
+        _send_notices(readable, settings, now)
     raise typer.Exit(max(codes, key=CODE_ORDER.index))
+
+
+def _send_notices(sessions: Sequence[Summary], settings: Notify, now: datetime) -> None:
+    notices = find_notices(sessions, expected=settings.expected, now=now)
+    # A place is followed from its first night to the last that has an answer.
+    spans = {
+        place: (nights[0].created, ([n for n in nights if n.answered] or nights)[-1].created)
+        for place, nights in group_by_place(sessions)
+    }
+    sent, failures = outbox.deliver(notices, paths.state() / "outbox", settings.senders(), spans)
+    verbatim().print(f"{pluralize(sent, 'notice')} sent")
+    if failures:
+        raise InfrastructureError(f"notices were not delivered: {'; '.join(failures)}")
 
 
 def describe_state(nights: Sequence[Summary], now: datetime, expected: timedelta | None) -> tuple[int, str]:

@@ -12,7 +12,6 @@ from rich.table import Table
 from virtqual import qualify as main_job
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
-from virtqual.report.terminal import Terminal
 from virtqual.session.session import Session
 from virtqual.verdict import Verdict
 from virtqual.verdict.pairs import SIDES
@@ -39,7 +38,7 @@ def command(
     request = main_job.Request(
         system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
     )
-    session = main_job.qualify(request, Terminal())
+    session = main_job.qualify(request)
     _show(session, verbatim())
     raise typer.Exit(session.exit_code)
 

@@ -24,16 +24,16 @@ from virtqual.site.slurm import cancel_jobs, retry_while_silent
 CANCEL_WAIT_OWN_SLURM_S, CANCEL_WAIT_SITE_SLURM_S = 2.0, 20.0
 
 
-def qualify(request: Request, screen: Terminal) -> Session:
+def qualify(request: Request) -> Session:
     """Run the session of a request to its end, and return it with the exit code of the command."""
     with ExitStack() as lock:
-        return _run(prepare(request, screen, lock))
+        return _run(prepare(request, Terminal(), lock))
 
 
-def resume(name: str, system: str, screen: Terminal) -> Session:
+def resume(name: str, system: str) -> Session:
     """Run a session that has ended too early to its end; its `system` may be empty."""
     with ExitStack() as lock:
-        return _run(opening.resume(name, system, screen, lock))
+        return _run(opening.resume(name, system, Terminal(), lock))
 
 
 def _run(job: Qualification) -> Session:

@@ -30,7 +30,7 @@ class Qualification:
     lock: int
     #: Failures of the infrastructure besides those in the log, in words.
     broken: list[str] = field(default_factory=list)
-    #: Whether something in `broken` is a lost node.
+    #: Something in `broken` is a lost node.
     node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
     #: Job ids of the allocations that the session holds, by partition.
