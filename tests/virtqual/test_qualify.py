@@ -270,7 +270,7 @@ def test_ctrl_c_keeps_what_was_measured(site):
     ("returned", "says"),
     [
         (
-            '[Result.scalar("lammps_loop_time", self.size, float("nan"))]',
+            '[Result.scalar("lammps_loop_time", setting, float("nan"))]',
             "no finite number for lammps_loop_time",
         ),
         (
@@ -290,7 +290,7 @@ def test_a_number_that_is_none_makes_its_check_invalid_and_not_the_session_broke
     shutil.copytree(ROOT / "checks", root / "checks", ignore=shutil.ignore_patterns("__pycache__"))
     check = root / "checks/lammps.py"
     text = check.read_text()
-    line = 'return [Result.scalar("lammps_loop_time", self.size, run.loop_time, disturbed)]'
+    line = 'return [Result.scalar("lammps_loop_time", setting, run.loop_time, invalid)]'
     assert line in text
     text = text.replace(line, f"return {returned}").replace("import Result", "import Answer, Result")
     check.write_text(text)

@@ -49,7 +49,9 @@ def command(
         (".vmx", vmx, hosts.read_vmx),
         ("esxcli", esxcli, hosts.read_esxcli),
     )
-    names = [name for name, file, _ in sources if file] + ["this machine"] * this_machine
+    names = [name for name, file, _ in sources if file]
+    if this_machine:
+        names.append("this machine")
     if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
     if this_machine and gathered:
