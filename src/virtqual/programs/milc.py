@@ -48,17 +48,6 @@ def parse(text: str) -> MilcRun:
     nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")[1]
     begin = single(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")
     done = single(NAME, r"^RUNNING COMPLETED$", text, "end of the trajectories")
-    time = single(NAME, r"^Time = (\S+) seconds\ntotal_iters = \d+$", text, "time of the run")
-    single(NAME, r"^Time = ", text, "line 'Time ='")
-    seconds = positive(NAME, time[1], "time")
-    start = single(NAME, r"^start: (.*)$", text, "line 'start:'")[1]
-    exits = find_all(r"^exit: (.*)$", text)
-    if not exits:
-        raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
-    started, ended = (date(NAME, printed, _DATE, "dates") for printed in (start, exits[-1][1]))
-    # Both dates are whole seconds.
-    if seconds > (ended - started).total_seconds() + 1:
-        raise OutputError(NAME, f"{seconds:g} s is longer than from {started} to {ended}")
 
     def parameter(name: str) -> int:
         """Return a parameter as MILC has read it; measurements come after them."""
@@ -82,7 +71,23 @@ def parse(text: str) -> MilcRun:
         processes=whole_number(NAME, nodes, "nodes"),
         lattice=(parameter("nx"), parameter("ny"), parameter("nz"), parameter("nt")),
         trajectories=trajectories,
-        time=seconds,
+        time=_read_time(text),
         plaquette=(means[0], means[1]),
         violations=tuple(number(NAME, row[1], "change of the action") for row in changes),
     )
+
+
+def _read_time(text: str) -> float:
+    """Return the wall time of all trajectories, which is no longer than the program ran by its dates."""
+    time = single(NAME, r"^Time = (\S+) seconds\ntotal_iters = \d+$", text, "time of the run")
+    single(NAME, r"^Time = ", text, "line 'Time ='")
+    seconds = positive(NAME, time[1], "time")
+    start = single(NAME, r"^start: (.*)$", text, "line 'start:'")[1]
+    exits = find_all(r"^exit: (.*)$", text)
+    if not exits:
+        raise OutputError(NAME, "the line 'exit:' is missing: MILC did not end by itself")
+    started, ended = (date(NAME, printed, _DATE, "dates") for printed in (start, exits[-1][1]))
+    # Both dates are whole seconds.
+    if seconds > (ended - started).total_seconds() + 1:
+        raise OutputError(NAME, f"{seconds:g} s is longer than from {started} to {ended}")
+    return seconds
