@@ -132,22 +132,19 @@ def test_another_mpi_is_named(see, tree, tmp_path):
     mixed = tmp_path / "mixed"
     mixed.mkdir()
     shutil.copy(tree / "b/libmpi.so.12", mixed)
-    found = loaded.compare(see("a"), see(str(mixed), "a"))
-    assert [d.what for d in found] == ["MPI library", "libmpi.so.12", "LD_LIBRARY_PATH"]
-    assert found[0] == SoftwareDifference(
+    differences = loaded.compare(see("a"), see(str(mixed), "a"))
+    assert [d.what for d in differences] == ["MPI library", "libmpi.so.12", "LD_LIBRARY_PATH"]
+    assert differences[0] == SoftwareDifference(
         "software", "MPI library", "MPICH Version: 4.0.2", "MPICH Version: 5.0.2"
     )
-    assert str(tree / "a/libmpi.so.12") in found[1].first
-    assert str(mixed / "libmpi.so.12") in found[1].second
+    assert str(tree / "a/libmpi.so.12") in differences[1].first
+    assert str(mixed / "libmpi.so.12") in differences[1].second
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "MVAPICH2 Version      :\t2.3.6\nMVAPICH2 Release date : Mon March 29\n",
-            "MVAPICH2 Version : 2.3.6",
-        ),
+        ("MVAPICH2 Version      :\t2.3.6\nMVAPICH2 Release date : March 29\n", "MVAPICH2 Version : 2.3.6"),
         ("MVAPICH2 Version      :\t2.3.7-1\nMVAPICH2 Device : ch3:mrail\n", "MVAPICH2 Version : 2.3.7-1"),
         ("MVAPICH Version:      4.1\nMVAPICH Release date: 04/2025\n", "MVAPICH Version: 4.1"),
         ("Intel(R) MPI Library 2021.11 for Linux* OS\n", "Intel(R) MPI Library 2021.11 for Linux* OS"),
@@ -161,8 +158,10 @@ def test_every_mpi_library_says_its_version(text, said):
 
 
 def test_another_openblas_kernel_is_named(see):
-    found = loaded.compare(see("a", OPENBLAS_CORETYPE="Haswell"), see("a", OPENBLAS_CORETYPE="SkylakeX"))
-    assert SoftwareDifference("software", "OpenBLAS kernel", "Haswell", "SkylakeX") in found
+    differences = loaded.compare(
+        see("a", OPENBLAS_CORETYPE="Haswell"), see("a", OPENBLAS_CORETYPE="SkylakeX")
+    )
+    assert SoftwareDifference("software", "OpenBLAS kernel", "Haswell", "SkylakeX") in differences
     # One that was set on one side only, and happens to be what the library chooses there, is named too.
     assert [d.what for d in loaded.compare(see("a"), see("a", OPENBLAS_CORETYPE="Haswell"))] == [
         "OPENBLAS_CORETYPE"
@@ -170,19 +169,18 @@ def test_another_openblas_kernel_is_named(see):
 
 
 def test_every_difference_is_named_with_its_nodes(see):
-    one, other = see("a"), see("b", node="vm1")
-    sentences = [
-        sentence for _, sentence in loaded.compare_all([("native", [one]), ("virtual", [one, other])])
-    ]
+    native, virtual = see("a"), see("b", node="vm1")
+    differences = loaded.compare_all([("native", [native]), ("virtual", [native, virtual])])
+    sentences = [sentence for _, sentence in differences]
     assert len(sentences) == 5
     assert all("native node n1" in text and "virtual node vm1" in text for text in sentences)
 
 
 def test_the_environment_that_libraries_read_is_named(see):
-    set_, other = {"OMP_PROC_BIND": "1", "SECRET": "s"}, {"OMP_PROC_BIND": "2", "UCX_TLS": "it's rc,self"}
-    one, two = see("a", **set_), see("a", node="vm1", **other)
-    assert one.environment.keys() == {"OMP_PROC_BIND", "LD_LIBRARY_PATH"}
-    assert loaded.compare(one, two) == [
+    native = see("a", OMP_PROC_BIND="1", SECRET="s")
+    virtual = see("a", node="vm1", OMP_PROC_BIND="2", UCX_TLS="it's rc,self")
+    assert native.environment.keys() == {"OMP_PROC_BIND", "LD_LIBRARY_PATH"}
+    assert loaded.compare(native, virtual) == [
         SoftwareDifference("software", "OMP_PROC_BIND", "1", "2"),
         SoftwareDifference("software", "UCX_TLS", "unset", "it's rc,self"),
     ]
@@ -200,9 +198,9 @@ def test_names_of_devices_and_numbers_of_threads_may_differ(see):
 
 
 def test_a_library_that_is_not_found_or_not_loaded(see):
-    found = loaded.compare(see("a"), see("none"))
-    assert {(d.what, d.second) for d in found} >= {("libmpi.so.12", "not found")}
-    assert ("MPI library", loaded.NOT_OBSERVABLE) in {(d.what, d.second) for d in found}
+    differences = loaded.compare(see("a"), see("none"))
+    assert {(d.what, d.second) for d in differences} >= {("libmpi.so.12", "not found")}
+    assert ("MPI library", loaded.NOT_OBSERVABLE) in {(d.what, d.second) for d in differences}
 
 
 def test_a_file_that_changes_is_read_again(see, tree, tmp_path):
@@ -248,8 +246,8 @@ def test_processors_are_left_to_preflight(see):
     assert check == "lammps"
     assert "CPU features: " in reason
     other = see("b", OPENBLAS_CORETYPE="Haswell", node="vm1")
-    found = other_software([run("native", native), run("virtual", other)])
-    assert [reason.split(":")[1].strip() for _, reason in found] == [
+    differences = other_software([run("native", native), run("virtual", other)])
+    assert [reason.split(":")[1].strip() for _, reason in differences] == [
         "MPI library",
         "libmpi.so.12",
         "libopenblas.so.0",

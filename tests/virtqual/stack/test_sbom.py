@@ -5,7 +5,7 @@ from importlib import metadata
 
 import pytest
 
-from virtqual.stack import manifest, registry, sbom
+from virtqual.stack import registry, sbom
 from virtqual.stack.manifest import Manifest, Program
 from virtqual.stack.spack import register
 
@@ -13,15 +13,8 @@ from virtqual.stack.spack import register
 def make_program(directory, **changes):
     path = directory / "program"
     path.write_text("#!/bin/sh\n", encoding="utf-8")
-    fields = {
-        "name": "stream",
-        "version": "5.10",
-        "origin": "Spack package stream",
-        "path": path,
-        "sha256": manifest.sha256(path),
-        "features": ("stream",),
-    }
-    return Program.model_validate(fields | changes)
+    fields = {"name": "stream", "version": "5.10", "origin": "Spack package stream", "features": ("stream",)}
+    return Program.from_files(path, **fields).model_copy(update=changes)
 
 
 def read_components(directory):
