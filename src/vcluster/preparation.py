@@ -55,7 +55,7 @@ def prepare(
     native = topology.make_nodes("native", options.vms, options.cpus_per_native_node, shared_cpus)
     virtual = topology.make_nodes("virtual", options.vms, options.vcpus, shared_cpus, options.mac)
     nodefiles.write_files(directory, options, native, virtual)
-    state = _describe(options, created, guests, native, virtual)
+    state = _describe_cluster(options, created, guests, native, virtual)
     # The machine of each node that has a kernel of its own.
     machines = {vm.name: vm.name for vm in virtual}
     machines |= {node: vm_host.name for vm_host in state.hosts if vm_host.emulator for node in vm_host.native}
@@ -201,7 +201,7 @@ def _plan_machines(
         yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name), cpus=cpus)
 
 
-def _describe(
+def _describe_cluster(
     options: Options,
     created: datetime,
     guests: Guests,
