@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from vcluster import cli, cluster, host, network, nodefiles, requirements, slurm_conf, topology
 from vcluster.directory import StateDirectory
-from vcluster.errors import OptionError, RequirementError
+from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel
 from vcluster.options import parse_memory
 from vcluster.processes import Process, list_children
@@ -170,6 +170,25 @@ def test_a_directory_of_something_else_is_not_closed_to_other_users(tmp_path: Pa
     with pytest.raises(OptionError, match="files that are not vcluster's: choose an empty"):
         StateDirectory(tmp_path).make()
     assert mode(tmp_path) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (OptionError("no such option."), 2, "no such option."),
+        (NodeError("vm1 down"), 5, "vm1 down"),
+        (KeyboardInterrupt(), 130, "interrupted, nothing is left running"),
+    ],
+)
+def test_a_command_ends_with_the_exit_code_of_its_error(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    def fail(_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(cluster, "down", fail)
+    result = CliRunner().invoke(cli.app, ["down"])
+    assert (result.exit_code, result.stderr) == (code, f"vcluster: {message}\n")
 
 
 def test_process_identity() -> None:
