@@ -162,8 +162,7 @@ def status(
     """Print the state of the cluster; exit code 0: it is up, 1: it is not up, 5: a part of it is lost."""
     directory = StateDirectory.default()
     state = cluster.load_running(directory)
-    nodes = cluster.list_nodes(state)
-    damage = cluster.describe_damage(nodes)
+    nodes, damage = cluster.inspect_nodes(state)
     if as_json:
         report = {
             "healthy": not damage,

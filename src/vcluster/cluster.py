@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +26,6 @@ from vcluster.processes import Process, kill, list_children, list_namespace_memb
 
 # Slurm marks a node that has not answered lately with a star: `idle*` is not healthy.
 HEALTHY_STATES = frozenset({"idle", "allocated", "mixed", "completing"})
-NO_CONTROLLER = "slurmctld does not answer"
 
 
 @contextmanager
@@ -65,7 +64,7 @@ def up(directory: StateDirectory, options: Options, seconds: float, report: Repo
                     f"a cluster with other options is up ({'; '.join(differences)}): "
                     "run `vcluster down` first."
                 )
-            damage = describe_damage(list_nodes(state))
+            _, damage = inspect_nodes(state)
             if not damage:
                 return state, False
             report(f"the running cluster is damaged ({damage}): starting it anew")
@@ -182,7 +181,7 @@ def boot_vms_anew(directory: StateDirectory, seconds: float) -> None:
         _run_on_head(state, update, seconds=30)
         os.kill(state.processes.entry.pid, signal.SIGUSR1)
         end = time.monotonic() + seconds
-        while damage := describe_damage(list_nodes(state)):
+        while damage := inspect_nodes(state)[1]:
             if time.monotonic() > end:
                 raise BootError(
                     f"not all VMs are back within {seconds:g} s: {damage} (logs: {directory.logs})"
@@ -220,18 +219,24 @@ def clean(directory: StateDirectory) -> bool:
     return any(killed)
 
 
-def list_nodes(state: st.State) -> dict[str, tuple[str, str]]:
-    """Return the state and the reason that Slurm has of each node, by name."""
+def inspect_nodes(state: st.State) -> tuple[dict[str, tuple[str, str]], str]:
+    """Return the state and reason that Slurm has of each node, and a text of all damage, empty for none."""
+    sinfo = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
     try:
-        sinfo = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
         output = _run_on_head(state, sinfo, seconds=15)
     except NodeError as error:
-        return dict.fromkeys(state.partitions.nodes, ("unknown", f"{NO_CONTROLLER}: {error}"))
+        reason = f"slurmctld does not answer: {error}"
+        return dict.fromkeys(state.partitions.nodes, ("unknown", reason)), reason
     nodes = dict.fromkeys(state.partitions.nodes, ("unknown", "Slurm does not list it"))
     for line in output.splitlines():
         name, node_state, reason = line.split("|", 2)
         nodes[name] = (node_state, "" if reason == "none" else reason)
-    return nodes
+    damage = [
+        f"{name} {node_state}: {reason}" if reason else f"{name} {node_state}"
+        for name, (node_state, reason) in nodes.items()
+        if node_state not in HEALTHY_STATES
+    ]
+    return nodes, "; ".join(damage)
 
 
 def _run_on_head(state: st.State, command: list[str], *, seconds: float) -> str:
@@ -240,15 +245,3 @@ def _run_on_head(state: st.State, command: list[str], *, seconds: float) -> str:
     line = namespaces.enter_command(state.processes, command, Path("/"))
     environment = namespaces.head_environment()
     return read_output(line, NodeError, name=command[0], environment=environment, seconds=seconds)
-
-
-def describe_damage(nodes: Mapping[str, tuple[str, str]]) -> str:
-    """Return which nodes of `list_nodes` are not healthy, empty if all are."""
-    damage = []
-    for name, (node_state, reason) in nodes.items():
-        if reason.startswith(NO_CONTROLLER):
-            # The controller is lost, not the node.
-            damage.append(reason)
-        elif node_state not in HEALTHY_STATES:
-            damage.append(f"{name} {node_state}: {reason}" if reason else f"{name} {node_state}")
-    return "; ".join(dict.fromkeys(damage))

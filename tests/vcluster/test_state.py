@@ -68,6 +68,6 @@ def test_damage_names_each_lost_node_with_its_reason(
     state: st.State, monkeypatch: pytest.MonkeyPatch, script: str, damage: str
 ) -> None:
     monkeypatch.setattr(namespaces, "enter_command", lambda *_: ["/bin/sh", "-c", script])
-    nodes = cluster.list_nodes(state)
+    nodes, text = cluster.inspect_nodes(state)
     assert set(nodes) == {"native1", "vm1", "vm2"}
-    assert cluster.describe_damage(nodes) == damage
+    assert text == damage
