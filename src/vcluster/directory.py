@@ -13,13 +13,7 @@ HIDDEN_DIRECTORIES = ("/run", "/var/run", "/dev", "/proc", "/sys")
 
 
 class StateDirectory:
-    """The names of all files in a state directory.
-
-    Parameters
-    ----------
-    root
-        The directory itself, absolute.
-    """
+    """The names of all files in a state directory, whose own path is absolute."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -58,10 +52,7 @@ class StateDirectory:
     def make(self) -> StateDirectory:
         """Make the directory, or close it to other users if it exists; return it.
 
-        Raises
-        ------
-        OptionError
-            If others can read it and it holds other files, such as a home directory or ``/``.
+        A directory that others can read and that holds other files, such as ``/``, is refused.
         """
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = self.root.stat()
@@ -82,13 +73,7 @@ class StateDirectory:
 
 
 def resolve_visible(path: Path, name: str) -> Path:
-    """Return the path absolute and without links.
-
-    Raises
-    ------
-    OptionError
-        If nodes cannot see the path.
-    """
+    """Return the path absolute and without links; raise `OptionError` if nodes cannot see it."""
     real = path.expanduser().resolve()
     for hidden in HIDDEN_DIRECTORIES:
         if real.is_relative_to(hidden):

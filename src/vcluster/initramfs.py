@@ -9,19 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """A file, folder or link.
+    """A file, folder or link; the content of a link is its target."""
 
-    Attributes
-    ----------
-    path
-        Without leading slash.
-    mode
-        Type and permissions, as in ``st_mode``.
-    content
-        Content of a file; the target of a link.
-    """
-
+    # The path has no leading slash.
     path: str
+    # Type and permissions, as in `st_mode`.
     mode: int
     content: bytes = b""
 

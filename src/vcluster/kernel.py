@@ -173,12 +173,8 @@ def make_base_initramfs(
 ) -> Path:
     """Return the archive that all guests of this kernel start from: busybox, modules, first script.
 
-    Modules for RDMA are in a folder of their own, which the guest takes along and loads later.
-
-    Parameters
-    ----------
-    adapter
-        QEMU's name of the network adapter.
+    Modules for RDMA are in a folder of their own, which the guest takes along and loads later. The adapter
+    has QEMU's name.
     """
     busybox = program("busybox").read_bytes()
     if b"/ld-linux" in busybox[:4096]:

@@ -116,13 +116,7 @@ def parse_memory(text: str) -> int:
 
 
 def parse_hosts(text: str, vms: int | None) -> tuple[Hosts, int]:
-    """Return the hosts and the number of VMs from ``auto``, ``here``, ``emulated`` or ``emulated:N``.
-
-    Parameters
-    ----------
-    vms
-        The value of ``--vms``, or None.
-    """
+    """Return the hosts and the number of VMs from ``auto``, ``here``, ``emulated`` or ``emulated:N``."""
     name, colon, count = text.partition(":")
     if name not in list(Hosts) or (colon and (name != Hosts.EMULATED or not count.isdecimal())):
         raise OptionError(f"--hosts {text!r}: expected auto, here, emulated or emulated:N (N hosts).")

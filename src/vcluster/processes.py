@@ -85,15 +85,10 @@ def list_children(pid: int) -> list[int]:
 
 
 def list_namespace_members(namespaces: frozenset[str], root: Path | None = None) -> list[int]:
-    """Return the processes whose network or mount namespace is one of these.
+    """Return the processes whose network or mount namespace has one of these names (``net:[4026532281]``).
 
-    Parameters
-    ----------
-    namespaces
-        Names that ``/proc/PID/ns/net`` and ``/proc/PID/ns/mnt`` link to, for example ``net:[4026532281]``.
-    root
-        A cluster's state directory: only processes that see that cluster's ``/run/vcluster``. The kernel
-        gives the number of an ended namespace to the next one: a number alone may be a stranger's.
+    With `root`, a state directory, the processes must also see that cluster's ``/run/vcluster``: the kernel
+    gives the number of an ended namespace to the next, which may be a stranger's.
     """
     members = []
     for pid in list_pids():

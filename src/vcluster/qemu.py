@@ -77,13 +77,9 @@ def probe_kvm(
 ) -> tuple[bool, str]:
     """Boot the guest's kernel under KVM, as on some machines the device opens but no guest starts.
 
-    The result is kept for this binary and kernel until the machine boots again. With ``--accel kvm`` only a
-    success is kept: a guest that did not boot in time may do so when the machine has less to do.
-
-    Returns
-    -------
-    tuple of bool and str
-        Whether KVM works, and a clause with the reason.
+    Return whether KVM works, and a clause with the reason. The result is kept for this binary and kernel
+    until the machine boots again. With ``--accel kvm`` only a success is kept: a guest that did not boot in
+    time may do so when the machine has less to do.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return False, f"{device} {'may not be opened' if device.exists() else 'does not exist'}"

@@ -36,10 +36,7 @@ def read_answer(console: Path) -> str | None:
 def add_devices(state: State, consoles: Mapping[str, Path]) -> tuple[State, list[str]]:
     """Return the state with the device that all nodes of a partition have, and a message for each partition.
 
-    Parameters
-    ----------
-    consoles
-        The console of each node that has tried to make a device.
+    `consoles` has the console of each node that has tried to make a device.
     """
     answers = {node: read_answer(console) for node, console in consoles.items()}
     partitions, messages = {}, []

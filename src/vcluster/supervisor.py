@@ -41,12 +41,7 @@ SHIM = Path(__file__).parent / "shim"
 class Supervisor:
     """Starts and watches the programs of a cluster.
 
-    Parameters
-    ----------
-    plan
-        The programs and nodes to start.
-    progress
-        Descriptor for messages to ``vcluster up``; if its reader is gone during the boot, the cluster ends.
+    `progress` takes messages to ``vcluster up``; if its reader is gone during the boot, the cluster ends.
     """
 
     def __init__(self, plan: BootPlan, progress: int) -> None:

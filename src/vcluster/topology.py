@@ -49,12 +49,8 @@ def make_nodes(
 ) -> tuple[Node, ...]:
     """Return the nodes of one partition; a native node and a VM of the same size and number share their CPUs.
 
-    Parameters
-    ----------
-    host_cpus
-        The CPUs of the machine that the nodes share; None if each node has a machine of its own.
-    mac
-        The first four bytes of the nodes' Ethernet addresses.
+    The nodes share a machine with these CPUs, or each has a machine of its own (None). `mac` has the first
+    four bytes of their Ethernet addresses.
     """
     name, subnet = ("native", 1) if side == "native" else ("vm", 2)
     return tuple(
