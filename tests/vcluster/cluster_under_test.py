@@ -108,8 +108,16 @@ class Cluster:
     def find_qemu(self, mark: str) -> int:
         """Return the QEMU of this cluster with this file of its logs on its command line."""
         path = f"{self.directory.logs}/{mark}"
-        (pid,) = (pid for pid, line in command_lines().items() if path in line and "debug-threads=on" in line)
-        return pid
+        pids: list[int] = []
+
+        def find() -> bool:
+            lines = command_lines().items()
+            pids[:] = [pid for pid, line in lines if path in line and "debug-threads=on" in line]
+            return len(pids) == 1
+
+        # A program that was just started has no command line for a moment.
+        eventually(find, 10)
+        return pids[0]
 
     def leftovers(self) -> list[str]:
         """Everything on the host that speaks of this cluster."""

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from vcluster import cluster, namespaces
 from vcluster import state as st
+from vcluster.cli import app
 from vcluster.errors import StateError
 
 
@@ -65,9 +67,14 @@ def test_no_state(tmp_path: Path, text: str | None) -> None:
     ],
 )
 def test_damage_names_each_lost_node_with_its_reason(
-    state: st.State, monkeypatch: pytest.MonkeyPatch, script: str, damage: str
+    state: st.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, damage: str
 ) -> None:
     monkeypatch.setattr(namespaces, "enter_command", lambda *_: ["/bin/sh", "-c", script])
     nodes, text = cluster.inspect_nodes(state)
     assert set(nodes) == {"native1", "vm1", "vm2"}
     assert text == damage
+    monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path))
+    state.save(tmp_path / "state.json")
+    result = CliRunner().invoke(app, ["status", "--json"])
+    assert json.loads(result.stdout)["healthy"] is (damage == "")
+    assert (result.exit_code, damage in result.stderr) == (5 if damage else 0, True)
