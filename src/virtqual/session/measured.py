@@ -297,7 +297,9 @@ class _Reader:
             self._add_problem(line, column, message)
             return
         if run.shared != earlier_run.shared:
-            self._add_run_problems(run, earlier_run)
+            rule = f"the rows of one run (the {run.name}) have one start, end, node, host and boot."
+            for column, value, earlier in zip(RUN_COLUMNS, run.shared, earlier_run.shared, strict=True):
+                self._compare(line, column, value, earlier, earlier_run.line, rule)
         earlier_run.values[row.size] = row.value
 
     def _add_series(self, line: int, row: SampleRow) -> FileSeries:
@@ -317,11 +319,8 @@ class _Reader:
 
     def _add_series_problems(self, line: int, row: SampleRow, series: FileSeries) -> None:
         """Note the columns in which a row differs from the first row of its series."""
-        for column in ("unit", "better"):
-            value, series_value = getattr(row, column), getattr(series, column)
-            if value != series_value:
-                message = f"is {value!r}, and {series_value!r} in line {series.line}"
-                self._add_problem(line, column, f"{message}: a series has one {column}.")
+        self._compare(line, "unit", row.unit, series.unit, series.line, "a series has one unit.")
+        self._compare(line, "better", row.better, series.better, series.line, "a series has one better.")
         if series.curve != (row.size is not None):
             self._add_kind_problem(line, row, series)
 
@@ -331,15 +330,13 @@ class _Reader:
         message = f"{row.metric} has {kind} here and {other_kind} in line {series.line}: a metric is a scalar"
         self._add_problem(line, "size", f"{message}, without sizes, or a curve, with one in each row.")
 
-    def _add_run_problems(self, run: FileRun, earlier_run: FileRun) -> None:
-        """Note the columns in which two rows of a run differ."""
-        for column, value, earlier_value in zip(RUN_COLUMNS, run.shared, earlier_run.shared, strict=True):
-            if value != earlier_value:
-                shown, earlier = ("empty" if v in (None, "") else repr(v) for v in (value, earlier_value))
-                message = f"is {shown}, and {earlier} in line {earlier_run.line}: the rows of one run "
-                self._add_problem(
-                    run.line, column, f"{message}(the {run.name}) have one start, end, node, host and boot."
-                )
+    def _compare(
+        self, line: int, column: str, value: object, earlier: object, earlier_line: int, rule: str
+    ) -> None:
+        """Note a value that differs from the one in an earlier line, with the rule that forbids it."""
+        if value != earlier:
+            shown, earlier_shown = ("empty" if v in (None, "") else repr(v) for v in (value, earlier))
+            self._add_problem(line, column, f"is {shown}, and {earlier_shown} in line {earlier_line}: {rule}")
 
     def collect_series(self) -> dict[str, list[FileSeries]]:
         """Return all series by session, or raise a `DataError` if there was a mistake."""
