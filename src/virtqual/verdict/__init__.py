@@ -3,13 +3,7 @@
 from virtqual.verdict.batches import Case
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import Outcome, first_of
-from virtqual.verdict.session import (
-    Need,
-    SessionError,
-    SessionVerdict,
-    judge_sessions,
-    worst_outcome,
-)
+from virtqual.verdict.session import Need, SessionVerdict, judge_sessions, worst_outcome
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict
 
 __all__ = [
@@ -20,7 +14,6 @@ __all__ = [
     "OverRange",
     "Point",
     "Prior",
-    "SessionError",
     "SessionVerdict",
     "Verdict",
     "first_of",

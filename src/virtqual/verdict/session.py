@@ -18,10 +18,6 @@ from virtqual.verdict.verdict import Verdict
 from virtqual.verdict.waiver import Waiver
 
 
-class SessionError(ValueError):
-    """Cases that cannot be judged together."""
-
-
 def worst_outcome(verdicts: Iterable[Verdict]) -> Outcome:
     """Return one outcome for a set of verdicts; a waived OVER counts as WITHIN."""
     return first_of(Outcome.WITHIN if verdict.passes else verdict.outcome for verdict in verdicts)
@@ -114,6 +110,8 @@ def judge_sessions(
 ) -> list[SessionVerdict]:
     """Judge the series of each session together, and each session for itself.
 
+    A session has one case for a series and gate.
+
     Parameters
     ----------
     looks
@@ -127,19 +125,11 @@ def judge_sessions(
 
     Raises
     ------
-    SessionError
-        If a series occurs twice with one gate.
     PairingError, BudgetError
         See `virtqual.verdict.judge.judge_all`.
     """
     cases_by_session = [list(cases) for cases in sessions]
     today = today or date.today()
-    for cases in cases_by_session:
-        counts = Counter((case.series.id, case.gate) for case in cases)
-        if repeated := {series for (series, _), count in counts.items() if count > 1}:
-            raise SessionError(
-                f"a series can be judged only once in a session: {', '.join(sorted(repeated))}."
-            )
     class_name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == class_name and w.build == build]
     judged = judge_all(cases_by_session, looks=looks, alpha=ALPHA / share)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from made_series import CHANGE, FIVE, PRIOR, at, counts, judge_session, samples_of, stated, steady
 
-from virtqual.verdict import Case, Need, Outcome, SessionError, judge_sessions
+from virtqual.verdict import Case, Need, Outcome, judge_sessions
 from virtqual.verdict.budget import Budget, HypervisorClass
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.slow_runs import slow_runs_of
@@ -176,27 +176,37 @@ def test_hosts_of_the_earlier_session_leave_a_change_to_them_as_well(case, metri
     assert session.qualified == (not why, why)
 
 
-def test_all_repeated_series_are_named(case):
-    cases = [case(0.0, 2, "b"), case(0.0, 2, "a"), case(0.0, 2, "a"), case(0.0, 2, "b")]
-    with pytest.raises(SessionError, match=r"only once in a session: hpl@a, hpl@b\."):
-        judge_session(cases)
-
-
 # -- one error rate ------------------------------------------------------------------------------------
 
 
+NARROW = Budget.build(0.05, margin=0.02)
+
+
+def crowd(case, level, spread=0.02):
+    """Return a case that is just OVER alone, and forty others."""
+    others = [case(level, 18, str(index), NARROW, spread) for index in range(40)]
+    return [case(0.0717, 18, "x", NARROW, 0.02), *others]
+
+
 def test_flagged_series_share_the_error_rate_and_convictions_give_theirs_back(case):
-    budget = Budget.build(0.05, margin=0.02)
+    def judged(cases):
+        return verdict_on(judge_session(cases), "hpl@x").outcome
 
-    def judged(*company):
-        x = case(0.0717, 18, "x", budget, 0.02)
-        return verdict_on(judge_session([x, *company]), "hpl@x").outcome
+    assert judged(crowd(case, 0.063)[:1]) is Outcome.OVER
+    assert judged(crowd(case, 0.063)) is Outcome.UNDECIDED
+    assert judged(crowd(case, 2.0)) is Outcome.OVER
+    # Series that were never flagged cost nothing.
+    assert judged(crowd(case, 0.0, 0.001)) is Outcome.OVER
+    # Sessions that share the error rate convict less easily.
+    assert judge_session(crowd(case, 0.063)[:1], share=40).outcome is not Outcome.OVER
 
-    assert judged() is Outcome.OVER
-    assert judged(*(case(0.063, 18, str(i), budget, 0.02) for i in range(40))) is Outcome.UNDECIDED
-    assert judged(*(case(2.0, 18, str(i), budget, 0.02) for i in range(40))) is Outcome.OVER
-    # What was never flagged costs nothing.
-    assert judged(*(case(0.0, 18, str(i), budget, 0.001) for i in range(40))) is Outcome.OVER
+
+def test_one_case_in_two_sessions_has_the_answer_of_each(case):
+    many = crowd(case, 0.063)
+    alone = many[:1]
+    for sessions in ([alone, many], [many, alone], [alone, many, alone]):
+        answers = [verdict_on(session, "hpl@x").outcome for session in judge_sessions(sessions)]
+        assert answers == [Outcome.OVER if cases is alone else Outcome.UNDECIDED for cases in sessions]
 
 
 def test_changes_share_the_error_rate_flagged_or_not(case, metrics, make):
@@ -212,21 +222,6 @@ def test_changes_share_the_error_rate_flagged_or_not(case, metrics, make):
     assert judged() is Outcome.OVER
     assert judged(*(changed(0.0, str(i)) for i in range(40))) is not Outcome.OVER
     assert judged(*(changed(2.0, str(i)) for i in range(40))) is Outcome.OVER
-
-
-def test_sessions_that_share_the_error_rate_convict_less_easily(case):
-    x = case(0.0717, 18, "x", Budget.build(0.05, margin=0.02), 0.02)
-    assert judge_session([x]).outcome is Outcome.OVER
-    assert judge_session([x], share=40).outcome is not Outcome.OVER
-
-
-def test_one_case_in_two_sessions_has_the_answer_of_each(case):
-    budget = Budget.build(0.05, margin=0.02)
-    x = case(0.0717, 18, "x", budget, 0.02)
-    crowd = [x, *(case(0.063, 18, str(i), budget, 0.02) for i in range(40))]
-    for sessions in ([[x], crowd], [crowd, [x]], [[x], crowd, [x]]):
-        answers = [verdict_on(session, "hpl@x").outcome for session in judge_sessions(sessions)]
-        assert answers == [Outcome.OVER if len(one) == 1 else Outcome.UNDECIDED for one in sessions]
 
 
 def test_the_stated_boots_of_one_series_are_not_those_of_another(metrics):
@@ -252,13 +247,9 @@ def test_the_stated_boots_of_one_series_are_not_those_of_another(metrics):
 def test_one_session_answers_over_budget_and_worse_than_before(case, metrics, make):
     slow = make(metrics["hpl"], np.full(12, 0.2), setting="here")
     session = judge_session([case(0.2, 8), case(0.2, 8, budget=CHANGE, baseline=slow)])
-    assert [(v.gate, v.outcome) for v in session.verdicts] == [
-        ("overhead", Outcome.OVER),
-        ("change", Outcome.WITHIN),
-    ]
+    answers = [(verdict.gate, verdict.outcome) for verdict in session.verdicts]
+    assert answers == [("overhead", Outcome.OVER), ("change", Outcome.WITHIN)]
     assert session.outcome is Outcome.OVER
-    with pytest.raises(SessionError, match="only once"):
-        judge_session([case(0.2, 4), case(0.2, 4)])
 
 
 def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, metrics, make):
