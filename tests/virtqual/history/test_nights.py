@@ -1,4 +1,4 @@
-"""Ninety nights: who is told what, and once."""
+"""The notices of simulated nights."""
 
 from datetime import timedelta
 
@@ -9,13 +9,18 @@ from virtqual.history.nights import find_notices, find_standings
 from virtqual.verdict import Outcome
 
 
-def told(found):
-    return [(one.kind, one.subject.partition(" ")[0], one.session) for one in found]
+def summarise(nights):
+    """Return the kind, metric and session of all notices of nights."""
+    return [(n.kind, n.subject.partition(" ")[0], n.session) for n in find_notices(nights)]
+
+
+def get_ids(nights, **options):
+    return [notice.id for notice in find_notices(nights, **options)]
 
 
 def test_a_step_is_told_when_it_comes_and_when_it_goes():
     nights = [night(n, {"a": "OVER" if 20 <= n < 40 else "WITHIN", "b": "WITHIN"}) for n in range(90)]
-    assert told(find_notices(nights)) == [
+    assert summarise(nights) == [
         ("over", "", "night-20"),
         ("over", "a", "night-20"),
         ("resolved", "", "night-40"),
@@ -25,27 +30,18 @@ def test_a_step_is_told_when_it_comes_and_when_it_goes():
 
 def test_the_same_nights_have_the_same_notices_and_later_ones_change_nothing():
     nights = [night(n, {"a": "OVER" if 2 <= n < 4 else "WITHIN"}) for n in range(9)]
-    ids = [one.id for one in find_notices(nights)]
-    assert ids == [one.id for one in find_notices(nights[::-1])]
+    ids = get_ids(nights)
+    assert ids == get_ids(nights[::-1])
     assert len(set(ids)) == len(ids)
     for count in range(9):
-        assert [one.id for one in find_notices(nights[:count])] == ids[: len(find_notices(nights[:count]))]
+        earlier = get_ids(nights[:count])
+        assert earlier == ids[: len(earlier)]
 
 
 def test_what_is_undecided_is_told_in_the_third_night_and_keeps_what_was_before():
-    outcomes = [
-        "WITHIN",
-        "UNDECIDED",
-        "UNDECIDED",
-        "WITHIN",
-        *["UNDECIDED"] * 4,
-        "OVER",
-        "UNDECIDED",
-        "OVER",
-        "WITHIN",
-    ]
-    nights = [night(n, {"a": one}) for n, one in enumerate(outcomes)]
-    assert [one for one in told(find_notices(nights)) if one[1]] == [
+    letters = {"W": "WITHIN", "U": "UNDECIDED", "O": "OVER"}
+    nights = [night(n, {"a": letters[letter]}) for n, letter in enumerate("WUUWUUUUOUOW")]
+    assert [notice for notice in summarise(nights) if notice[1]] == [
         ("undecided", "a", "night-6"),
         ("over", "a", "night-8"),
         ("resolved", "a", "night-11"),
@@ -58,7 +54,7 @@ def test_a_session_without_an_answer_is_told_once_and_leaves_metrics_as_they_wer
         *(night(n, {}, outcome="BROKEN") for n in (1, 2)),
         night(3, {"a": "OVER"}),
     ]
-    assert told(find_notices(nights)) == [
+    assert summarise(nights) == [
         ("over", "", "night-0"),
         ("over", "a", "night-0"),
         ("failed", "", "night-1"),
@@ -69,11 +65,11 @@ def test_a_session_without_an_answer_is_told_once_and_leaves_metrics_as_they_wer
 def test_a_night_without_a_session_is_told_once():
     nights = [night(n, {"a": "WITHIN"}) for n in range(10) if n not in (4, 5)]
     expected, end = timedelta(hours=30), FIRST + timedelta(days=9, hours=29)
-    (one,) = find_notices(nights, expected=expected, now=end)
-    assert (one.kind, one.when) == ("none", FIRST + timedelta(days=3))
-    assert "no session since 2026-01-04 22:00 has come to an end" in one.text
+    (notice,) = find_notices(nights, expected=expected, now=end)
+    assert (notice.kind, notice.when) == ("none", FIRST + timedelta(days=3))
+    assert "no session since 2026-01-04 22:00 has come to an end" in notice.text
     later = find_notices(nights, expected=expected, now=end + timedelta(days=2))
-    assert later[0].id == one.id
+    assert later[0].id == notice.id
     assert len(later) == 2
     # Day after day without a session it is the same notice.
     assert later == find_notices(nights, expected=expected, now=end + timedelta(days=5))
@@ -84,7 +80,7 @@ def test_a_night_that_has_not_come_to_an_end_changes_nothing_and_fills_no_gap():
     expected, hour = timedelta(hours=30), timedelta(hours=1)
     for outcome in ("UNFINISHED", "INTERRUPTED"):
         begun = night(1, {}, outcome="BROKEN").model_copy(update={"outcome": outcome})
-        assert told(find_notices([over, begun])) == told(find_notices([over]))
+        assert summarise([over, begun]) == summarise([over])
         kinds = [notice.kind for notice in find_notices([over, begun, after])]
         assert kinds == ["over", "over", "resolved", "resolved"]
         assert find_notices([within, begun], expected=expected, now=begun.created + hour) == []
@@ -105,7 +101,7 @@ def test_a_session_of_other_checks_resolves_nothing():
         night(4, {"a": "WITHIN", "b": "OVER"}),
         night(5, {"b": "WITHIN"}, complete=False),
     ]
-    assert told(find_notices(nights)) == [
+    assert summarise(nights) == [
         ("over", "", "night-1"),
         ("over", "b", "night-1"),
         ("resolved", "", "night-5"),
@@ -117,7 +113,7 @@ def test_a_session_of_other_checks_resolves_nothing():
 
 def test_what_a_whole_session_does_not_measure_any_more_is_over_no_longer():
     nights = [night(0, {"a": "WITHIN", "b": "OVER"}), night(1, {"a": "WITHIN"})]
-    assert told(find_notices(nights))[2:] == [("resolved", "", "night-1"), ("resolved", "b", "night-1")]
+    assert summarise(nights)[2:] == [("resolved", "", "night-1"), ("resolved", "b", "night-1")]
 
 
 def test_slow_runs_are_over_until_a_session_of_as_many_checks_has_none():
@@ -126,7 +122,7 @@ def test_slow_runs_are_over_until_a_session_of_as_many_checks_has_none():
         night(1, {"a": "WITHIN"}, complete=False),
         night(2, {"a": "WITHIN", "b": "UNDECIDED"}, complete=False, exit_code=0),
     ]
-    assert told(find_notices(nights)) == [
+    assert summarise(nights) == [
         ("over", "", "night-0"),
         ("over", "slow", "night-0"),
         ("resolved", "", "night-2"),
@@ -136,8 +132,11 @@ def test_slow_runs_are_over_until_a_session_of_as_many_checks_has_none():
 
 def test_each_failure_after_an_answer_is_told():
     outcomes = ["WITHIN", "BROKEN", "UNDECIDED", "BROKEN", "BROKEN", "WITHIN"]
-    nights = [night(n, {"a": one} if one != "BROKEN" else {}, outcome=one) for n, one in enumerate(outcomes)]
-    assert told(find_notices(nights)) == [
+    nights = [
+        night(n, {} if outcome == "BROKEN" else {"a": outcome}, outcome=outcome)
+        for n, outcome in enumerate(outcomes)
+    ]
+    assert summarise(nights) == [
         ("failed", "", "night-1"),
         ("failed", "", "night-3"),
         ("resolved", "", "night-5"),
@@ -146,13 +145,8 @@ def test_each_failure_after_an_answer_is_told():
 
 def test_another_patience_tells_no_old_gap_again():
     nights = [night(n, {"a": "WITHIN"}) for n in (0, 1, 4)]
-    ids = [
-        [
-            one.id
-            for one in find_notices(nights, expected=timedelta(hours=hours), now=FIRST + timedelta(days=4))
-        ]
-        for hours in (30, 26)
-    ]
+    end = FIRST + timedelta(days=4)
+    ids = [get_ids(nights, expected=timedelta(hours=hours), now=end) for hours in (30, 26)]
     assert ids[0] == ids[1] != []
 
 
@@ -163,7 +157,7 @@ def test_each_system_and_class_has_a_history_of_its_own():
         night(2, {"a": "WITHIN"}),
         night(3, {"a": "OVER"}, hypervisor_class="emulated"),
     ]
-    assert {(one.system, one.hypervisor_class, one.kind) for one in find_notices(nights)} == {
+    assert {(notice.system, notice.hypervisor_class, notice.kind) for notice in find_notices(nights)} == {
         ("other", "kvm", "over"),
         ("site", "emulated", "over"),
     }
