@@ -196,40 +196,7 @@ NOT_ASKED = unseen("the hypervisor's host was not asked")
 class Host(Part):
     """The facts that only the hypervisor's host can tell, if a site supplies them: ``virtqual-host/1``.
 
-    Attributes
-    ----------
-    source
-        Origin of the facts, for people.
-    accelerator, hardware
-        The engine that runs guest instructions, and the virtual hardware.
-    module_parameters
-        Parameters of the host's KVM and VFIO, e.g. ``{"kvm_intel.ept": "Y"}``, and versions of own builds.
-    numa_nodes, cpus_per_node, memory_mib_per_node
-        Size of the host; CPUs are logical ones.
-    vcpus, memory_mib, virtual_numa_nodes, cpu_mode
-        Size of the VM, and its CPU model as configured, e.g. ``host-passthrough``.
-    vcpus_pinned, memory_pinned, memory_reserved, prefer_ht
-        Placement of the VM: vCPUs bound to CPUs, memory bound to NUMA nodes, memory never taken away, vCPUs
-        kept on one node with its hyperthreads (ESXi's ``preferHT``).
-    memory_backing
-        Pages under the VM's memory, e.g. ``huge pages``.
-    virtual_switches
-        ``one`` if messages between VMs of a host stay in its memory; ``one a VM`` if each has an adapter.
-    other_vms
-        Number of VMs on the host that do not belong to this partition.
-    iommu_groups, iommu_types, iommu_options
-        The host's IOMMU: number of groups, how many of each type of domain, and the options of the kernel's
-        command line (``none`` without any).
-    iommu_large_pages
-        Whether the IOMMU maps the VM's memory by pages larger than 4 KiB.
-    node_interleaving
-        Whether firmware interleaves memory over NUMA nodes on purpose, on VMs' hosts and native nodes alike.
-    numa_hidden
-        Whether the VM shows fewer NUMA nodes than native nodes, on purpose.
-    vms_per_host
-        Largest number of VMs of this partition that share a host.
-    link_gbit
-        Rate that the fastest RDMA port of either side should have, Gbit/s.
+    docs/preflight.md describes the fields.
     """
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")

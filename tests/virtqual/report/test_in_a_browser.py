@@ -3,14 +3,12 @@
 import subprocess
 
 import pytest
-from test_page import HOSTILE, one, session
+from made_reports import DECLARED, make_broken_session, make_session, session_slow_by
+from test_page import HOSTILE
 
 from in_a_browser import assert_fit_for_people
-from made_runs import session_of
 from virtqual.report import page
-from virtqual.runs import Declared, Result
-from virtqual.session.conclusion import conclude
-from virtqual.session.judge import judge
+from virtqual.runs import Result
 
 SIZES = (1.0, 64.0, 4096.0, 65536.0)
 
@@ -23,40 +21,29 @@ def of_curves(times):
         values = {size: factor * (1 + size / 1e4) * (1 + 0.002 * number) for size in SIZES}
         return (Result.curve("mpi_latency", "two nodes", values),)
 
-    return session(results, pairs=8)
-
-
-def nothing_ran():
-    found = session_of([], created="2026-01-01T00:00:00+00:00")
-    conclude(found, judge(found), broken=["no node answered"])
-    return found
+    return make_session(results, pairs=8)
 
 
 def hostile():
     def results(side, number):
         return tuple(
-            Result.scalar(
-                "x",
-                text,
-                1.5 if side == "virtual" else 1.0,
-                declared=Declared(unit="s", better="lower", budget=1.05, margin=0.1),
-            )
+            Result.scalar("x", text, 1.5 if side == "virtual" else 1.0, declared=DECLARED)
             for text in (*HOSTILE.values(), "x" * 10_000)
         )
 
     text = "".join(HOSTILE.values()) + "y" * 10_000
     identity = {"virtual": {"hypervisor": {"vendor": text, "build": text, "details": {text: text}}}}
-    return session(results, pairs=4, label=text[:200], identity=identity)
+    return make_session(results, pairs=4, label=text[:200], identity=identity)
 
 
 PAGES = {
-    "within": lambda: page.render(one(1.0, pairs=12)),
-    "over": lambda: page.render(one(1.5, pairs=12)),
-    "refused": lambda: page.render(one(0.3, pairs=12)),
+    "within": lambda: page.render(session_slow_by(1.0, pairs=12)),
+    "over": lambda: page.render(session_slow_by(1.5, pairs=12)),
+    "refused": lambda: page.render(session_slow_by(0.3, pairs=12)),
     "curves": lambda: page.render(of_curves(1.2)),
-    "without a run": lambda: page.render(nothing_ran()),
+    "without a run": lambda: page.render(make_broken_session()),
     "hostile": lambda: page.render(hostile()),
-    "side by side": lambda: page.render_comparison([one(1.0, pairs=8), of_curves(1.1)]),
+    "side by side": lambda: page.render_comparison([session_slow_by(1.0, pairs=8), of_curves(1.1)]),
 }
 
 
@@ -70,7 +57,7 @@ def test_it_is_fit_for_people(browser, made, tmp_path):
 @pytest.mark.usefixtures("browser")
 def test_it_is_read_where_no_network_is(tmp_path):
     file = tmp_path / "report.html"
-    file.write_text(page.render(one(1.5, pairs=8)), encoding="utf-8")
+    file.write_text(page.render(session_slow_by(1.5, pairs=8)), encoding="utf-8")
     alone = ["unshare", "--net", "--map-root-user", "chromium", "--headless", "--no-sandbox"]
     line = [*alone, f"--user-data-dir={tmp_path}/profile", "--dump-dom", file.as_uri()]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)

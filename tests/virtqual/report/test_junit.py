@@ -1,37 +1,20 @@
-"""JUnit, session.json and the exit code say the same, for every outcome and for every way to end."""
+"""JUnit, session.json and the exit code agree, for every outcome and for every way to end."""
 
 import json
 from xml.etree import ElementTree
 
 import pytest
+from made_reports import make_runs, slow_by
 
-from made_runs import keep, made_run, session_of
+from made_runs import keep, session_of
 from virtqual.qualify import concluding
 from virtqual.report import junit
-from virtqual.runs import Declared, Result
 from virtqual.session.log import Failed, Log
 from virtqual.session.session import Failure
 
-DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.2)
 
-
-def runs(times, pairs=18, **more):
-    """Runs in alternating order; `times` is the virtual side's, over the native side's 2 s."""
-    sides = ("native", "virtual"), ("virtual", "native")
-    order = [(n, side) for n in range(pairs) for side in sides[n % 2]]
-    return [
-        made_run(
-            side,
-            n,
-            job=str(i),
-            start=10.0 * i,
-            end=10.0 * i + 5,
-            seconds=4.5,
-            results=(Result.scalar("x", "y", 2.0 * (times if side == "virtual" else 1), declared=DECLARED),),
-            **more,
-        )
-        for i, (n, side) in enumerate(order)
-    ]
+def runs(times, pairs=18):
+    return make_runs(slow_by(times), pairs)
 
 
 def failure(kind):
@@ -70,7 +53,7 @@ def test_they_agree(tmp_path, name):
     # No failure and no error exactly where the exit code is 0.
     assert (counted[1] + counted[2] == 0) == (code == 0)
     for verdict in document["verdicts"]:
-        (case,) = [one for one in suite if one.get("classname") == verdict["metric"]]
+        (case,) = [case for case in suite if case.get("classname") == verdict["metric"]]
         tags = {"WITHIN": [], "OVER": ["failure"], "UNDECIDED": ["failure"], "INVALID": ["error"]}
         assert [child.tag for child in case] == tags.get(verdict["outcome"], ["skipped"])
         if verdict["outcome"] in ("OVER", "UNDECIDED", "INVALID"):

@@ -4,9 +4,9 @@ import csv
 import io
 
 import pytest
+from made_reports import DECLARED, make_session, session_slow_by, slow_by
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
-from test_page import DECLARED, one, session
 from typer.testing import CliRunner
 
 from virtqual import cli
@@ -27,9 +27,9 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
             Result.curve("mpi_latency", "two nodes", {8.0: value, 64.0: 2 * value}),
         )
 
-    found = session(results, pairs=12)
+    session = make_session(results, pairs=12)
     file = tmp_path / "samples.csv"
-    file.write_text(machines.csv_of(found))
+    file.write_text(machines.csv_of(session))
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 2 * 12 * 3
     assert [row["value"] for row in rows].count("nan") == 1
@@ -40,14 +40,14 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
 
 def test_a_check_that_was_refused_gives_no_good_samples(tmp_path):
     """A job that Slurm ended leaves nothing of its check that may be judged, by this session or by others."""
-    found = one(1.0, pairs=12)
-    check = found.runs[0].check
-    found.failures.append(
+    session = session_slow_by(1.0, pairs=12)
+    check = session.runs[0].check
+    session.failures.append(
         Failure(
             check=check, case=check, side="native", pair=11, partition="bare", kind="failed", reason="TIMEOUT"
         )
     )
-    rows = list(csv.DictReader(io.StringIO(machines.csv_of(found))))
+    rows = list(csv.DictReader(io.StringIO(machines.csv_of(session))))
     assert rows
     assert {row["value"] for row in rows} == {"nan"}
 
@@ -57,7 +57,7 @@ def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
         setting = "a | b `c` <b> *d* [e](f)"
         return (Result.scalar("x_y", setting, 1.5 if side == "virtual" else 1, declared=DECLARED),)
 
-    written = machines.markdown_of(session(results, pairs=12))
+    written = machines.markdown_of(make_session(results, pairs=12))
     tokens = MarkdownIt("commonmark").enable("table").parse(written)
     cells = [tokens[i + 1] for i, token in enumerate(tokens) if token.type == "td_open"]
     assert [cell.content for cell in cells][-2:] == ["OVER", "8"]
@@ -69,12 +69,7 @@ def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
 
 def test_prometheus_reads_verdicts_and_any_label():
     setting = 'a "quoted" \\ setting'
-
-    def results(side, number):
-        value = (1.5 if side == "virtual" else 1) * (1 + 0.001 * number)
-        return (Result.scalar("x", setting, value, declared=DECLARED),)
-
-    judged = session(results, pairs=12)
+    judged = make_session(slow_by(1.5, setting), pairs=12)
     families = {family.name: family for family in text_string_to_metric_families(machines.metrics_of(judged))}
     (code,) = families["virtqual_exit_code"].samples
     assert code.value == judged.exit_code == 1
@@ -90,7 +85,7 @@ def test_prometheus_reads_verdicts_and_any_label():
 
 def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "find", lambda *_: tmp_path)
-    monkeypatch.setattr(report, "load", lambda _: one(1.0, pairs=12))
+    monkeypatch.setattr(report, "load", lambda _: session_slow_by(1.0, pairs=12))
     run = CliRunner().invoke
     for name, begins in (("a.html", "<!doctype html>"), ("a.csv", "session,metric"), ("a.prom", "# HELP")):
         assert run(cli.app, ["report", "-o", str(tmp_path / name)]).exit_code == 0

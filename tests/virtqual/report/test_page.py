@@ -6,16 +6,14 @@ import shlex
 from html.parser import HTMLParser
 
 import pytest
+from made_reports import DECLARED, make_broken_session, make_session, session_slow_by
 
-from made_runs import made_run, session_of
+from made_runs import made_run
 from virtqual.identity import Host, gather, readers
 from virtqual.report import page
-from virtqual.runs import Declared, Result
-from virtqual.session.conclusion import conclude
-from virtqual.session.judge import judge
+from virtqual.runs import Result
 from virtqual.session.session import Failure, Request
 
-DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
 #: What may come from outside, and what is wrong with it.
 HOSTILE = {
     "a tag": "<script>alert(1)</script>",
@@ -28,46 +26,22 @@ HOSTILE = {
 }
 
 
-def session(results, pairs=4, **more):
-    """A session that is concluded; `results` gives a run's, by side and number of the pair."""
-    order = [
-        (n, side) for n in range(pairs) for side in (("native", "virtual"), ("virtual", "native"))[n % 2]
-    ]
-    runs = [
-        made_run(side, n, job=str(i), start=10.0 * i, end=10.0 * i + 5, seconds=4.5, results=results(side, n))
-        for i, (n, side) in enumerate(order)
-    ]
-    found = session_of(runs, created="2026-01-01T00:00:00+00:00", **more)
-    conclude(found, judge(found))
-    return found
-
-
-def one(times, **more):
-    def results(side, number):
-        return (
-            Result.scalar(
-                "x", "y", (times if side == "virtual" else 1) * (1 + 0.001 * number), declared=DECLARED
-            ),
-        )
-
-    return session(results, **more)
-
-
 class Page(HTMLParser):
-    """The elements of a page, and that each is closed in its order."""
+    """The elements of a page, each of which is closed in its order."""
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.found, self.ids, self.links = [], [], [], []
+        self.open, self.tags, self.ids, self.links = [], [], [], []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
-        self.found.append(tag)
-        known = dict(attributes)
-        self.ids += [known["id"]] if "id" in known else []
-        self.links += [known["href"]] if "href" in known else []
-        assert not [name for name in known if name.startswith("on") or name in ("style", "src")], known
+        self.tags.append(tag)
+        for name, value in attributes:
+            self.ids += [value] if name == "id" else []
+            self.links += [value] if name == "href" else []
+            assert not name.startswith("on")
+            assert name not in ("style", "src")
         if tag not in ("meta", "br"):
             self.open.append(tag)
 
@@ -84,22 +58,22 @@ class Page(HTMLParser):
     [(1.0, 12, "WITHIN"), (1.5, 12, "OVER"), (1.2, 2, "UNDECIDED"), (0.3, 12, "INVALID")],
 )
 def test_every_outcome_is_said_first(times, pairs, outcome):
-    found = one(times, pairs=pairs)
-    assert found.outcome == outcome
-    text = page.render(found)
+    session = session_slow_by(times, pairs=pairs)
+    assert session.outcome == outcome
+    text = page.render(session)
     assert text.index(f'<span class="word {outcome}">{outcome}</span>') < text.index("<main>")
-    assert found.conclusion in text
-    assert text == page.render(found)
+    assert session.conclusion in text
+    assert text == page.render(session)
     made = Page(text)
-    assert made.found.count("h1") == 1
+    assert made.tags.count("h1") == 1
     assert {link for link in made.links if link.startswith("#")} == set(made.links)
     assert {link[1:] for link in made.links} <= set(made.ids)
     assert len(made.ids) == len(set(made.ids))
 
 
 def test_nothing_is_fetched_and_nothing_runs():
-    made, text = Page(page.render(one(1.5, pairs=8))), page.render(one(1.5, pairs=8))
-    assert not {"script", "link", "img", "iframe", "object", "form"} & set(made.found)
+    text = page.render(session_slow_by(1.5, pairs=8))
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(Page(text).tags)
     assert "default-src 'none'; style-src 'sha256-" in text
     assert not re.findall(r"https?://|url\(|@import", text)
 
@@ -113,22 +87,22 @@ def test_what_comes_from_outside_stays_text(text):
         check=text, case=text, pair=0, side="native", partition=text, kind="failed", reason=text
     )
     identity = {"virtual": {"hypervisor": {"vendor": text, "build": text, "details": {text: text}}}}
-    found = session(results, pairs=8, failures=[failure], label=text, identity=identity)
+    session = make_session(results, pairs=8, failures=[failure], label=text, identity=identity)
     # No log with such a name is read.
-    found.system = text
-    found.not_run = [f"{text}: {text}"]
-    plain = Page(page.render(one(1.5, pairs=8, failures=[failure], identity=identity)))
-    written = page.render(found)
-    assert set(Page(written).found) <= set(plain.found) | {"details", "ul", "li", "summary"}
+    session.system = text
+    session.not_run = [f"{text}: {text}"]
+    plain = Page(page.render(session_slow_by(1.5, pairs=8, failures=[failure], identity=identity)))
+    written = page.render(session)
+    assert set(Page(written).tags) <= set(plain.tags) | {"details", "ul", "li", "summary"}
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in written
     assert "\x07" not in written
     assert "49" not in re.findall(r"<h1>(.*?)</h1>", written)[0]
 
 
 def test_a_word_of_any_length_is_no_reason_to_fail():
-    found = one(1.5, pairs=8)
-    found.label = "x" * 10_000
-    assert "x" * 10_000 in page.render(found)
+    session = session_slow_by(1.5, pairs=8)
+    session.label = "x" * 10_000
+    assert "x" * 10_000 in page.render(session)
 
 
 def test_two_hundred_metrics_of_eighteen_pairs_are_a_megabyte():
@@ -143,22 +117,18 @@ def test_two_hundred_metrics_of_eighteen_pairs_are_a_megabyte():
             for index in range(200)
         )
 
-    written = page.render(session(results, pairs=18))
+    written = page.render(make_session(results, pairs=18))
     assert len(written.encode()) < 1_000_000
 
 
 def test_a_session_without_a_run_has_a_report():
-    found = session_of([], created="2026-01-01T00:00:00+00:00")
-    conclude(found, judge(found), broken=["no node answered"])
-    assert "no node answered" in page.render(found)
+    assert "no node answered" in page.render(make_broken_session())
 
 
 @pytest.mark.parametrize("side", ["native", "virtual"])
 def test_a_session_with_runs_of_one_side_has_a_report(side):
     node = readers.read(gather.NodeFiles({}, {}))
-    found = session_of([made_run(side, 0, identity={"n1": node})], created="2026-01-01T00:00:00+00:00")
-    conclude(found, judge(found), broken=["no node answered"])
-    text = page.render(found)
+    text = page.render(make_broken_session([made_run(side, 0, identity={"n1": node})]))
     assert "no node answered" in text
     assert f"{side}, n1" in text
 
@@ -167,9 +137,7 @@ def test_what_only_one_side_has_stands_apart_from_what_differs():
     node = readers.read(gather.NodeFiles({}, {}))
     guest = node.on(Host(source="host1.json", module_parameters={"kvm_amd.npt": "Y"}))
     runs = [made_run("native", 0, identity={"n1": node}), made_run("virtual", 0, identity={"n1": guest})]
-    found = session_of(runs, created="2026-01-01T00:00:00+00:00")
-    conclude(found, judge(found), broken=["no node answered"])
-    text = page.render(found)
+    text = page.render(make_broken_session(runs))
     section = text[text.index('id="identity"') : text.index('id="preflight"')]
     assert "0 of 0" not in section
     assert re.search(r"<p>0 of \d\d facts that both nodes have differ", section)
@@ -179,12 +147,12 @@ def test_what_only_one_side_has_stands_apart_from_what_differs():
 
 
 def test_the_command_that_measures_again_selects_what_was_over_and_in_its_scope():
-    found = one(1.5, pairs=8, request=Request(system="site", full=True, stack="spack"))
-    again = re.search(r"Measure it again: <code>(.*?)</code>", page.render(found))[1]
+    session = session_slow_by(1.5, pairs=8, request=Request(system="site", full=True, stack="spack"))
+    again = re.search(r"Measure it again: <code>(.*?)</code>", page.render(session))[1]
     *line, option, name = shlex.split(html.unescape(again))
     assert line == ["virtqual", "qualify", "--system", "site", "--full", "--stack", "spack"]
     assert option == "-n"
-    check = found.runs[0].check.replace(" ", "%")
+    check = session.runs[0].check.replace(" ", "%")
     assert re.search(name, check)
     assert not re.search(name, f"{check}0")
 
@@ -194,8 +162,8 @@ def test_a_report_that_cannot_be_made_says_so_in_its_place(tmp_path, monkeypatch
         raise ZeroDivisionError("<b>by zero</b>")
 
     monkeypatch.setattr(page, "_content", broken)
-    found = one(1.5, pairs=8)
-    page.write(found, tmp_path)
+    session = session_slow_by(1.5, pairs=8)
+    page.write(session, tmp_path)
     text = (tmp_path / page.FILE).read_text()
     assert "ZeroDivisionError: &lt;b&gt;by zero" in text
-    assert found.conclusion in text
+    assert session.conclusion in text

@@ -5,12 +5,11 @@ from functools import cache
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
-from test_page import DECLARED, one, session
+from made_reports import make_session, session_slow_by, slow_by
 from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.report import machines
-from virtqual.runs import Result
 from virtqual.session.log import document_of
 
 
@@ -29,7 +28,7 @@ def test_documents_are_listed_and_another_name_is_a_usage_error():
 
 @pytest.mark.parametrize("times", [1.0, 1.5, 0.3])
 def test_sessions_are_of_their_form(times):
-    document = json.loads(document_of(one(times, pairs=12)))
+    document = json.loads(document_of(session_slow_by(times, pairs=12)))
     validator("session").validate(document)
     for wrong in ({"outcome": 7}, {"failures": [{}]}, {"more": 1}):
         with pytest.raises(ValidationError):
@@ -37,11 +36,8 @@ def test_sessions_are_of_their_form(times):
 
 
 def test_lines_of_judge_are_of_their_form(tmp_path):
-    def results(side, number):
-        return (Result.scalar("x", "y", 1.5 if side == "virtual" else 1, declared=DECLARED),)
-
     file = tmp_path / "samples.csv"
-    file.write_text(machines.csv_of(session(results, pairs=8)))
+    file.write_text(machines.csv_of(make_session(slow_by(1.5), pairs=8)))
     options = ["--budget", "1.05", "--margin", "0.1", "--json"]
     lines = CliRunner().invoke(app, ["judge", str(file), *options]).stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["series", "session"]
@@ -51,15 +47,8 @@ def test_lines_of_judge_are_of_their_form(tmp_path):
 
 def test_the_columns_of_samples_are_those_that_judge_reads():
     assert list(validator("sample").schema["properties"]) == list(machines.COLUMNS)
-    row = {
-        "session": "s",
-        "metric": "m",
-        "setting": "default",
-        "unit": "s",
-        "better": "lower",
-        "pair": 0,
-        "side": "native",
-    }
+    row = {"session": "s", "metric": "m", "setting": "default", "unit": "s", "better": "lower"}
+    row |= {"pair": 0, "side": "native"}
     validator("sample").validate({**row, "value": 1.5})
     with pytest.raises(ValidationError):
         validator("sample").validate({**row, "value": 1.5, "side": "guest"})
