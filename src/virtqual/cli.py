@@ -38,7 +38,7 @@ import typer
 from typer.core import TyperGroup
 
 from virtqual import paths
-from virtqual.commands.speaking import speaking
+from virtqual.commands.messages import report_errors
 from virtqual.errors import UsageError
 
 #: Commands in modules of `virtqual.commands`, imported on demand: code that judges takes a second to import.
@@ -75,7 +75,7 @@ class _OnDemand(TyperGroup):
             if isinstance(stream, TextIOWrapper):
                 # A character that the locale cannot print must not end a session.
                 stream.reconfigure(errors="replace")
-        with speaking():
+        with report_errors():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:

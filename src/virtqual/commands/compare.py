@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import print_doubts, write_output
+from virtqual.commands.messages import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.commands.speaking import write_output
+from virtqual.commands.messages import write_output
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place

@@ -74,17 +74,17 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
     file = Path("/dev/stdin") if str(file) == "-" else file
     # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
     gc.disable()
-    with _progress() as say:
-        say(f"reading {file}")
-        series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
-        cases = cases_of_file(str(file), series, allowed, against)
-        say(f"judging {sum(map(len, cases)):,} series")
-        try:
+    try:
+        with _progress() as say:
+            say(f"reading {file}")
+            series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+            cases = cases_of_file(str(file), series, allowed, against)
+            say(f"judging {sum(map(len, cases)):,} series")
             return list(series), judge_sessions(cases, hypervisor_class=chosen)
-        except BudgetError as error:
-            raise UsageError(f"{file}: {error}") from error
-        finally:
-            gc.enable()
+    except BudgetError as error:
+        raise UsageError(f"{file}: {error}") from error
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -100,10 +100,7 @@ def _check_class(name: str) -> str:
     references = project_references()
     if not name:
         raise UsageError(f"name a class, which says what refuses: {', '.join(references.classes)}")
-    try:
-        return references.hypervisor_class(name).name
-    except LookupError as error:
-        raise UsageError(str(error)) from None
+    return references.hypervisor_class(name).name
 
 
 def _load_identity(file: str) -> Identity:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import print_doubts, write_output
+from virtqual.commands.messages import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
 from virtqual.report.console import verbatim

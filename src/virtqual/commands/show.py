@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.commands.speaking import print_doubts
+from virtqual.commands.messages import print_doubts
 from virtqual.report.terminal import Terminal
 from virtqual.session.store import find, load
 

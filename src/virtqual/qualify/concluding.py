@@ -124,7 +124,7 @@ def conclude_failed(log: Log, error: Exception, code: int | None = None) -> Sess
 def mark_broken(session: Session, error: Exception, code: int | None = None) -> Session:
     """Write into a session that an error has ended it; see `conclude_failed`."""
     if code is None:
-        # As `virtqual.commands.speaking` does: a ValueError names a mistake in reviewed data.
+        # As `virtqual.commands.messages` does: a ValueError names a mistake in reviewed data.
         is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
         code = getattr(error, "exit_code", 2 if is_mistake else InfrastructureError.exit_code)
     session.outcome, session.exit_code, session.qualified = "BROKEN", code, UNJUDGED_ANSWERS["BROKEN"]

@@ -168,7 +168,7 @@ def check(request: Request, resumed: str | None = None) -> None:
         return
     plan.look_schedule(request)
     if request.hypervisor_class:
-        _find_class(request.hypervisor_class)
+        project_references().hypervisor_class(request.hypervisor_class)
     try:
         system = load_system(request.system)
     except InfrastructureError:
@@ -275,8 +275,8 @@ def _make_directory(now: datetime.datetime, system: str) -> Path:
 def _choose_class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
     hypervisor = system.virtual.hypervisor
-    stated = _find_class(system.virtual.hypervisor_class)
-    chosen = _find_class(name) if name else stated
+    stated = project_references().hypervisor_class(system.virtual.hypervisor_class)
+    chosen = project_references().hypervisor_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
             f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
@@ -291,13 +291,6 @@ def _choose_class(name: str, system: System) -> HypervisorClass:
     if expired := [str(problem) for problem in project_references().expired(datetime.date.today())]:
         raise UsageError("; ".join(expired))
     return chosen
-
-
-def _find_class(name: str) -> HypervisorClass:
-    try:
-        return project_references().hypervisor_class(name)
-    except LookupError as error:
-        raise UsageError(str(error)) from error
 
 
 def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorClass) -> Session | None:

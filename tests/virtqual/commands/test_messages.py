@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from virtqual import cli, qualify
-from virtqual.commands import speaking
+from virtqual.commands import messages
 from virtqual.errors import RefusedError
 from virtqual.qualify.opening import _make_directory
 from virtqual.verdict.metric import Metrics
@@ -121,8 +121,8 @@ def test_a_closed_pipe_ends_a_command_silently(tmp_path):
 
 def test_a_message_is_folded_between_words_in_a_terminal(monkeypatch):
     console = Console(file=StringIO(), force_terminal=True, color_system=None, width=40, soft_wrap=True)
-    monkeypatch.setattr(speaking, "_errors", console)
-    speaking._print_error(f"virtqual: {'word ' * 20}/a{'/path-of-one' * 6}/")
+    monkeypatch.setattr(messages, "_errors", console)
+    messages._print_error(f"virtqual: {'word ' * 20}/a{'/path-of-one' * 6}/")
     lines = console.file.getvalue().splitlines()
     assert lines[-1] == f"/a{'/path-of-one' * 6}/"
     assert max(map(len, lines[:-1])) <= 40

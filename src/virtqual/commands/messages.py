@@ -1,4 +1,4 @@
-"""The messages of all commands about errors."""
+"""The messages of all commands about errors, and files that a person names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _errors = verbatim(soft_wrap=True, stderr=True)
 
 
 @contextmanager
-def speaking() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Turn an error into one message and its exit code: never 1, which says that a build is over budget."""
     try:
         yield
