@@ -10,7 +10,7 @@ from virtqual.identity.record import Identity, seen
 from virtqual.preflight import shares
 from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
-from virtqual.preflight.rules import RULES, Scope, Studied
+from virtqual.preflight.rules import RULES, Scope, Studied, UnseenError
 from virtqual.runs import Run
 
 
@@ -37,8 +37,11 @@ def _run_rules(
     """Yield everything that the rules of a scope yield, each with its item."""
     for item, entry in policy.items.items():
         if RULES[item].scope == scope:
-            for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
-                yield item, what
+            try:
+                for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
+                    yield item, what
+            except UnseenError as error:
+                yield item, error.value
 
 
 def rank(findings: Iterable[Finding]) -> list[Finding]:

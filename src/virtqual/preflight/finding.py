@@ -16,21 +16,7 @@ MAX_NAMED_NODES = 3
 
 
 class Finding(BaseModel):
-    """One item of preflight that did not pass.
-
-    Attributes
-    ----------
-    item
-        Name of the item in ``references/preflight.yaml``.
-    action
-        The consequence of the finding, which depends on the class of the hypervisor.
-    reason
-        The difference that was found, with its values.
-    remedy
-        Advice: what to do.
-    protects
-        Ids of the published claims that could not be repeated, or refuted, otherwise.
-    """
+    """An item of ``references/preflight.yaml`` that did not pass; `protects` holds ids of claims."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

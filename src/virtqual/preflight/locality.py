@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, Topology, seen
 from virtqual.preflight import shares
-from virtqual.preflight.rules import Found, Limits, Studied, differs, report_unseen, rule
+from virtqual.preflight.rules import Found, Limits, Studied, differs, report_unseen, require, rule
 from virtqual.site.hosts import find_overcommitment
 
 
@@ -17,7 +17,7 @@ def _find_spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]]
     sockets, nodes = topology.spanned(topology.packages), topology.spanned(topology.numa)
     if not seen(sockets):
         return sockets
-    return nodes if not seen(nodes) else (sockets, nodes)
+    return (sockets, nodes) if seen(nodes) else nodes
 
 
 def _studied(virtual: Identity, reason: str) -> str:
@@ -128,11 +128,7 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
 
     It is allowed if the system file states it. The statement must be true.
     """
-    spanned = _find_spanned(native.topology)
-    if not seen(spanned):
-        yield spanned
-        return
-    sockets, nodes = len(spanned[0]), len(spanned[1])
+    sockets, nodes = map(len, require(_find_spanned(native.topology)))
     interleaved = nodes < sockets and native.hypervisor.present is not True
     stated = seen(virtual.host) and virtual.host.node_interleaving is True
     if interleaved and not stated:
@@ -174,10 +170,7 @@ def _last_cache(topology: Topology) -> tuple[str, str] | NotObservable:
 @rule("nodes", "vm-size")
 def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A VM that does not fit one node of its host, and is not shown the nodes, runs half remote."""
-    host = virtual.host
-    if not seen(host):
-        yield host
-        return
+    host = require(virtual.host)
     numa = virtual.topology.numa
     shown = len(numa) if seen(numa) else 1
     for what, of_vm, of_node in (
@@ -196,10 +189,7 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "placement")
 def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A host may move each vCPU and each page of memory that is not pinned."""
-    host = virtual.host
-    if not seen(host):
-        yield host
-        return
+    host = require(virtual.host)
     for what, value in (("vCPUs", host.vcpus_pinned), ("memory", host.memory_pinned)):
         one_node = seen(host.numa_nodes) and host.numa_nodes == 1
         if not seen(value):
@@ -214,10 +204,7 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
     VMs of the partition do the same if those of one host have more together than the host has.
     """
-    host = virtual.host
-    if not seen(host):
-        yield host
-        return
+    host = require(virtual.host)
     if seen(host.memory_reserved) and not host.memory_reserved:
         yield f"{host.source}: the VM's memory is not reserved"
     if seen(host.other_vms) and host.other_vms:

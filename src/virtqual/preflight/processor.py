@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from virtqual.files.wording import list_names
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
-from virtqual.preflight.rules import Found, Limits, differs, report_unseen, rule, sides
+from virtqual.preflight.rules import Found, Limits, differs, report_unseen, require, rule, sides
 
 
 @rule("nodes", "hypervisor-stated")
@@ -16,25 +16,16 @@ def hypervisor_stated(native: Identity, virtual: Identity, limits: Limits) -> Fo
     """The guest must show the hypervisor that its host, or the system file, states."""
     if virtual.hypervisor.present is False:
         yield "the CPU of the virtual node shows no hypervisor"
-    shown, host = virtual.hypervisor.accelerator, virtual.host
-    if not seen(host):
-        yield host
-        return
-    for value in (shown, host.accelerator):
-        if not seen(value):
-            yield value
-            return
-    if shown != host.accelerator:
-        yield f"the guest shows the accelerator {shown}, {host.source} says {host.accelerator}"
+    host = require(virtual.host)
+    shown, stated = require(virtual.hypervisor.accelerator), require(host.accelerator)
+    if shown != stated:
+        yield f"the guest shows the accelerator {shown}, {host.source} says {stated}"
 
 
 @rule("nodes", "native-is-virtual")
 def native_is_virtual(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Native is the ground that is compared with."""
-    present = native.hypervisor.present
-    if not seen(present):
-        yield present
-    elif present:
+    if require(native.hypervisor.present):
         vendor = native.hypervisor.vendor
         yield f"the native node itself runs under a hypervisor ({vendor if seen(vendor) else 'unknown'})"
 

@@ -17,11 +17,26 @@ Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
 FoundRuns = Iterator[tuple[Run, str]]
 #: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
-#: one run; one run and the catalogue of metrics; all runs of a check, in this session and the one that it is
-#: held against, where the rule yields each sentence with its run; VMs of one host and the native node of
-#: their peer.
+#: a run; a run and the metrics; all runs of a check (the rule yields each sentence with its run); VMs of one
+#: host and the native node of their peer.
 Scope = Literal["nodes", "load", "run", "metrics", "among", "shares"]
+T = TypeVar("T")
 CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns])
+
+
+class UnseenError(Exception):
+    """A rule ends because a value that it needs was not observed."""
+
+    def __init__(self, value: NotObservable) -> None:
+        super().__init__(value.not_observable)
+        self.value = value
+
+
+def require(value: T | NotObservable) -> T:
+    """Return a value that was observed; UnseenError ends the rule otherwise."""
+    if not seen(value):
+        raise UnseenError(value)
+    return value
 
 
 class Studied(str):

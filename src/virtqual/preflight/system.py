@@ -38,16 +38,15 @@ def command_line(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def tuned_profile(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A profile sets governor, pages and scheduling together."""
     native_profile, virtual_profile = native.tuned_profile, virtual.tuned_profile
-    if not seen(virtual_profile):
-        # Nothing differs if neither side has a profile.
-        if seen(native_profile):
-            reason = virtual_profile.not_observable
-            yield f"the tuned profile is {native_profile} natively, none is seen in the VM ({reason})"
-    elif not seen(native_profile):
+    name = "the tuned profile"
+    if seen(native_profile) and seen(virtual_profile):
+        yield from differs(name, native_profile, virtual_profile)
+    elif seen(native_profile) and not seen(virtual_profile):
+        reason = virtual_profile.not_observable
+        yield f"{name} is {native_profile} natively, none is seen in the VM ({reason})"
+    elif seen(virtual_profile) and not seen(native_profile):
         reason = native_profile.not_observable
-        yield f"the tuned profile is {virtual_profile} in the VM, none is seen natively ({reason})"
-    else:
-        yield from differs("the tuned profile", native_profile, virtual_profile)
+        yield f"{name} is {virtual_profile} in the VM, none is seen natively ({reason})"
 
 
 @rule("nodes", "numa-balancing")

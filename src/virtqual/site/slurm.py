@@ -1,4 +1,4 @@
-"""The questions and orders to Slurm that do not pass through ReFrame."""
+"""Questions and orders to Slurm outside ReFrame; each raises `SilentError` if Slurm does not answer."""
 
 from __future__ import annotations
 
@@ -107,13 +107,7 @@ def find_partition_name(partition: Partition) -> str | None:
 
 
 def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:
-    """Return those of a partition's nodes that the options of a session's jobs allow.
-
-    Raises
-    ------
-    SilentError
-        Slurm does not expand a list of nodes.
-    """
+    """Return those of a partition's nodes that the options of a session's jobs allow."""
     selected = set(nodes)
     for option, value in _parse_options(partition):
         if option == "--nodelist":
@@ -159,13 +153,7 @@ class NodeState:
 
 
 def list_node_states(*partitions: str) -> dict[str, NodeState]:
-    """Return the state of every node of Slurm's partitions.
-
-    Raises
-    ------
-    SilentError
-        Slurm does not answer.
-    """
+    """Return the state of every node of Slurm's partitions."""
     rows = _list_rows("sinfo", "%N|%T|%E", "--Node", "-p", ",".join(partitions))
     return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
@@ -208,8 +196,6 @@ def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
     ------
     EndedError
         One of them has ended.
-    SilentError
-        Slurm does not answer.
     """
     if not (numbers := list(jobs)):
         return {}
@@ -231,7 +217,7 @@ def list_job_nodes(job: str) -> list[str]:
     Raises
     ------
     InfrastructureError
-        Slurm does not answer, or names no node of the job.
+        Slurm names no node of the job.
     """
     nodes = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
     if not nodes:
@@ -240,13 +226,7 @@ def list_job_nodes(job: str) -> list[str]:
 
 
 def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
-    """Cancel those of some jobs that wait or run, and return them; their times are seconds since the epoch.
-
-    Raises
-    ------
-    SilentError
-        Slurm does not answer.
-    """
+    """Cancel those of some jobs that wait or run, and return them; times are seconds since the epoch."""
     if not submission_times:
         return []
     # `--all` includes hidden partitions.
@@ -265,11 +245,6 @@ def end_steps(allocation: str, name: str | None = None) -> list[str]:
     """End the steps of an allocation that still run, or those of one name, and return them.
 
     Slurm's own steps (``batch``, ``extern``) stay.
-
-    Raises
-    ------
-    SilentError
-        Slurm does not answer.
     """
     rows = _list_rows("squeue", "%i|%j", "--all", "--steps", f"--jobs={allocation}")
     steps = [step for step, step_name in rows if re.search(r"\.\d+$", step) and name in (None, step_name)]
@@ -286,15 +261,12 @@ def list_forgotten_jobs(jobs: Iterable[str]) -> set[str]:
     numbers = {job.partition(".")[0] for job in jobs}
     if not numbers:
         return set()
-    # squeue fails on a single unknown job, and leaves an unknown job out of several.
-    command = ["squeue", "--noheader", f"--jobs={','.join(sorted(numbers))}", "--states=all", "--format=%i"]
     try:
-        completed = execute.run(command, env=environment(), seconds=_QUESTION_TIMEOUT_S)
-    except InfrastructureError:
-        return set()
-    if completed.returncode and "Invalid job id" not in completed.stdout + completed.stderr:
-        return set()
-    return numbers - set(completed.stdout.split())
+        rows = _list_rows("squeue", "%i", f"--jobs={','.join(sorted(numbers))}", "--states=all")
+    except SilentError as error:
+        # squeue fails on a single unknown job, and leaves an unknown job out of several.
+        return numbers if "Invalid job id" in str(error) else set()
+    return numbers - {job for (job,) in rows}
 
 
 @dataclass(frozen=True)
