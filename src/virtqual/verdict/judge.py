@@ -47,7 +47,7 @@ class _Entry:
         """Return the entry of a case; a case can belong to several sessions."""
         answer, is_change = _answer_without_rule(case, first_look), case.gate == "change"
         question = None if answer else _build_question(case, is_change)
-        is_shown = case.series.valid and (answer is not None or is_change)
+        is_shown = bool(case.series.valid) and (answer is not None or is_change)
         return cls(case, answer, question, _build_question(case, False) if is_shown else None)
 
 
@@ -64,23 +64,24 @@ def judge_all(
         If a budget cannot be applied to its metric and values.
     """
     entries = [[_Entry.build(case, looks[0]) for case in cases] for cases in sessions]
-    _rule([[entry.question for entry in row if entry.question] for row in entries], looks, alpha)
+    _answer_by_rule([[entry.question for entry in row if entry.question] for row in entries], looks, alpha)
     # Overheads that are only shown are judged each as a session of its own.
-    _rule([[entry.overhead] for row in entries for entry in row if entry.overhead], looks, alpha)
+    _answer_by_rule([[entry.overhead] for row in entries for entry in row if entry.overhead], looks, alpha)
     return [[_build_verdict(entry) for entry in row] for row in entries]
 
 
 def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
     """Return the answer if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
-    attempted, valid = len(series.pairs), len(series.valid)
-    refused = [*case.refused, *filter(None, [series.not_alternated])]
+    attempted, valid, refused = len(series.pairs), len(series.valid), list(case.refused)
+    if reason := series.not_alternated:
+        refused.append(reason)
     if baseline is not None:
         if (series.id, series.points) != (baseline.id, baseline.points):
-            what = "points" if series.id == baseline.id else "series"
-            raise PairingError(f"{series.id}: the earlier session has other {what} ({baseline.id}).")
-        if baseline.not_alternated:
-            refused.append(f"earlier session: {baseline.not_alternated}")
+            difference = "points" if series.id == baseline.id else "series"
+            raise PairingError(f"{series.id}: the earlier session has other {difference} ({baseline.id}).")
+        if reason := baseline.not_alternated:
+            refused.append(f"earlier session: {reason}")
     # More pairs are pointless if half of them are refused.
     is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
     if refused or is_mostly_invalid:
@@ -107,7 +108,7 @@ def _build_question(case: Case, is_change: bool) -> Question:
     return Question(case, *limits, is_change)
 
 
-def _rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> None:
+def _answer_by_rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> None:
     """Let the rule answer the questions of each session together, sessions of one shape at once."""
     shapes: dict[Hashable, list[dict[Hashable, list[Question]]]] = defaultdict(list)
     for questions in sessions:

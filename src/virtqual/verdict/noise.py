@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,6 @@ An opinion that is believed like a bound makes nearly every session against an e
 vary by several times as much ("Boots that nobody measured" in docs/decision.md). With 4 the boots of a few
 sessions soon outweigh it, and it costs little if it is small beside the noise of the pairs.
 """
-
-
-def _read_bound(value: Any) -> Any:
-    return math.inf if value == "bound" else value
 
 
 class Prior(Target):
@@ -51,7 +47,9 @@ class Prior(Target):
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
     common: NotNegative = 0.0
     between: NotNegative = 0.0
-    between_df: Annotated[float, Field(gt=0), BeforeValidator(_read_bound)] = STATED_BETWEEN_DF
+    between_df: Annotated[
+        float, Field(gt=0), BeforeValidator(lambda value: math.inf if value == "bound" else value)
+    ] = STATED_BETWEEN_DF
 
     def covariance(self, width: int) -> NDArray[np.float64]:
         """Return the covariance of one pair's differences, shape (width, width).

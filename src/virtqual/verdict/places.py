@@ -121,10 +121,6 @@ class Places:
         sign = np.where(self.native == low, 1.0, -1.0)
         return np.stack([np.where(couples == couple, sign, 0.0) for couple in np.unique(couples)], axis=1)
 
-    def boots_shared(self) -> bool:
-        """Return whether some pairs share a boot; otherwise boots are part of the noise of pairs."""
-        return len(np.unique(self.boot)) < len(self.boot)
-
 
 def everywhere_alike(pairs: int) -> Places:
     """Return the places of a session with unknown hosts: one host, one boot."""
@@ -202,7 +198,8 @@ def _weighted(x: Floats, fitted: Floats, weights: Floats, places: Places, noise:
     by_boot = (places.boot[:, None] == np.unique(places.boot)).astype(np.float64)
     boots = by_boot.shape[1]
     stated = float(np.max(np.asarray(noise.between))) > 0
-    has_boots = places.boots_shared() and (stated or boots > 1)
+    # If no pairs share a boot, boots are part of the noise of pairs.
+    has_boots = boots < len(places.boot) and (stated or boots > 1)
     design = np.column_stack([fitted, by_boot]) if has_boots else fitted
     # The brackets avoid a matrix of pairs by pairs.
     residual = x - design @ (np.linalg.pinv(design) @ x)
