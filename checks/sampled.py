@@ -69,8 +69,8 @@ class Sampled(Selection):
     def hold_native_against_references(self):
         """Native proves the hardware, wherever the system has reviewed references for this check."""
         file = paths.references() / "systems" / rt.runtime().system.name / f"{type(self).__name__}.yaml"
-        self.held = self.slot.side == "native" and not self.warm_up and file.is_file()
-        if self.held:
+        self.has_reference = self.slot.side == "native" and not self.warm_up and file.is_file()
+        if self.has_reference:
             self.reference = {"$ref": str(file)}
             # A key that matches nothing must fail, not check nothing.
             self.require_reference = True
@@ -211,7 +211,7 @@ class Sampled(Selection):
             repetitions=len(self.rooms()),
             stack=self.current_environ.name,
             stack_hash=self.current_environ.extras["stack_hash"],
-            reference="held" if self.held else "none",
+            reference="held" if self.has_reference else "none",
         )
 
     def check_binding(self, tasks, nodes):
