@@ -112,7 +112,9 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
     try:
         for name, answer in zip(names, answers, strict=True):
             for verdict in answer.verdicts:
-                sys.stdout.write(VerdictLine.of(name, verdict).model_dump_json(by_alias=True) + "\n")
+                sys.stdout.write(
+                    VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True) + "\n"
+                )
             line = SessionLine(
                 session=name,
                 outcome=answer.outcome,

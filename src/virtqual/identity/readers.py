@@ -80,22 +80,18 @@ def _read_hypervisor(files: NodeFiles) -> record.Hypervisor:
     present = "hypervisor" in flags.split() if seen(flags) else flags
     hardware_files = [f"{_DMI}/{name}" for name in ("sys_vendor", "product_name", "product_version")]
     firmware_files = [f"{_DMI}/bios_{name}" for name in ("vendor", "version")]
+    build = re.search(r"version\s*=\s*(VMware ESXi \S+ build-\d+)", files.texts.get(VMWARE_SESSION, ""))
+    hidden = unseen("the build is not shown to guests; the hypervisor's host can say it")
     bare = unseen("the CPU says that it runs under no hypervisor")
     is_bare = present is False
     return record.Hypervisor(
         present=present,
         vendor=bare if is_bare else _read_vendor(files),
-        build=bare if is_bare else _read_build(files),
+        build=bare if is_bare else build[1] if build else hidden,
         accelerator=bare if is_bare else _read_accelerator(files),
         hardware=_read_all(files, *hardware_files) or files.text(hardware_files[0]),
         firmware=_read_all(files, *firmware_files) or files.text(firmware_files[0]),
     )
-
-
-def _read_build(files: NodeFiles) -> Text:
-    session = files.text(VMWARE_SESSION)
-    match = re.search(r"version\s*=\s*(VMware ESXi \S+ build-\d+)", session) if seen(session) else None
-    return match[1] if match else unseen("the build is not shown to guests; the hypervisor's host can say it")
 
 
 def _read_clocks(files: NodeFiles) -> str:

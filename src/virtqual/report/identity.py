@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import TypeAlias
 
 from rich.console import Console
@@ -52,9 +51,13 @@ def format_value(value: object) -> str:
 
 
 def _list_facts(identity: Identity) -> Iterator[Fact]:
-    return chain(
-        _list_hypervisor(identity), _list_machine(identity), _list_system(identity), _list_devices(identity)
-    )
+    yield from _list_hypervisor(identity)
+    yield from _list_machine(identity)
+    yield from _list_system(identity)
+    for nic in identity.nics:
+        yield from ((nic.name, name, value) for name, value in _describe_nic(nic).items())
+    for hca in identity.hcas:
+        yield from ((hca.name, name, value) for name, value in _describe_hca(hca).items())
 
 
 def _list_hypervisor(identity: Identity) -> Iterator[Fact]:
@@ -118,13 +121,6 @@ def _list_system(identity: Identity) -> Iterator[Fact]:
     yield "system", "idle driver", power.idle_driver
     yield "system", "tuned profile", identity.tuned_profile
     yield "system", "locked memory", identity.locked_memory
-
-
-def _list_devices(identity: Identity) -> Iterator[Fact]:
-    for nic in identity.nics:
-        yield from ((nic.name, name, value) for name, value in _describe_nic(nic).items())
-    for hca in identity.hcas:
-        yield from ((hca.name, name, value) for name, value in _describe_hca(hca).items())
 
 
 def _describe_nic(nic: Nic) -> dict[str, object]:

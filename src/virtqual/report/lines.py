@@ -20,11 +20,6 @@ class VerdictLine(Verdict):
     kind: Literal["series"] = "series"
     session: str
 
-    @classmethod
-    def of(cls, session: str, verdict: Verdict) -> VerdictLine:
-        """Return the line of a verdict of a session."""
-        return cls(session=session, **dict(verdict))
-
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ratio(self) -> float | None:

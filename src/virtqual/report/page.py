@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -105,22 +105,22 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Seque
         answer = "No metric has changed"
     else:
         answer = "There are too few sessions to show a change"
-    return _render_page(
-        "history.html.j2",
-        "The history of hypervisor builds",
-        answer=answer,
-        places=[
+    waivers = project_references().waivers
+    contents = []
+    for place in places:
+        # The sessions of a place stand in the order of builds, then of time.
+        groups = groupby(place.sessions, key=place.number)
+        contents.append(
             {
                 "title": place.title,
                 "changes": describe_changes(place, marks),
                 "metrics": [(metric, _draw_course(metric)) for metric in place.metrics],
-                "builds": list(_list_builds(place)),
-                "notes": list(describe_notes(place, marks, project_references().waivers)),
+                "builds": [(number, place.builds[number], list(group)) for number, group in groups],
+                "notes": list(describe_notes(place, marks, waivers)),
             }
-            for place in places
-        ],
-        unread=unread,
-    )
+        )
+    title = "The history of hypervisor builds"
+    return _render_page("history.html.j2", title, answer=answer, places=contents, unread=unread)
 
 
 def _draw_course(metric: MetricHistory) -> plots.Course:
@@ -130,13 +130,6 @@ def _draw_course(metric: MetricHistory) -> plots.Course:
         history, errors = metric.history, np.sqrt(metric.variances).tolist()
         values = list(zip(history.builds.tolist(), history.log.tolist(), errors, strict=True))
     return plots.draw_course(values, [step.at for step in metric.changes.steps], WIDE, HEIGHT)
-
-
-def _list_builds(place: Place) -> Iterator[tuple[int, str, str, int]]:
-    # The sessions stand in the order of builds, then of time.
-    for index, group in groupby(place.sessions, key=place.number):
-        sessions = list(group)
-        yield index + 1, place.builds[index], f"{sessions[0].created:%Y-%m-%d}", len(sessions)
 
 
 def _title(session: Session) -> str:
