@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.harness import catalogue
 from virtqual.references import project_references
 from virtqual.report import junit, page
@@ -74,13 +74,12 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
         # If nothing was measured at all, no single check is the cause.
         if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
     ]
-    slow_before = basis.slow_before or NO_SLOW_RUNS
     judged = judge(
         session,
         earlier=earlier,
         looks=basis.looks,
         share=basis.share,
-        slow_before=slow_before,
+        slow_before=basis.slow_before or NO_SLOW_RUNS,
         today=basis.today,
     )
     check_set = project_references().qualifications.get(session.hypervisor_class)
@@ -114,20 +113,18 @@ def _slow_before(session: Session) -> SlowRuns:
     return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
 
 
-def conclude_failed(log: Log, error: Exception, code: int | None = None) -> Session:
+def conclude_failed(log: Log, error: Exception) -> None:
     """Conclude a session that an error has ended, with the exit code that the command will have for it."""
-    session = mark_broken(log.session(), error, code)
-    write(log, session)
-    return session
+    write(log, mark_broken(log.session(), error))
 
 
-def mark_broken(session: Session, error: Exception, code: int | None = None) -> Session:
+def mark_broken(session: Session, error: Exception) -> Session:
     """Write into a session that an error has ended it; see `conclude_failed`."""
-    if code is None:
-        # As `virtqual.commands.messages` does: a ValueError names a mistake in reviewed data.
-        is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
-        code = getattr(error, "exit_code", 2 if is_mistake else InfrastructureError.exit_code)
-    session.outcome, session.exit_code, session.qualified = "BROKEN", code, UNJUDGED_ANSWERS["BROKEN"]
+    # As `virtqual.commands.messages` does: a ValueError names a mistake in reviewed data.
+    is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+    code = (UsageError if is_mistake else InfrastructureError).exit_code
+    session.exit_code = error.exit_code if isinstance(error, VirtqualError) else code
+    session.outcome, session.qualified = "BROKEN", UNJUDGED_ANSWERS["BROKEN"]
     runs = f"; its {len(session.runs)} runs are kept" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{runs}."
     session.next_step = session.resume_hint
