@@ -127,14 +127,11 @@ def test_a_line_that_is_no_answer_is_none(commands):
         (["--partition=vm", "--nodelist=vm[05-08]"], True),
         (["-p", "vm", "-w", "vm1"], True),
         (["-pvm", "-Cavx"], True),
-        (["--exclude vm1"], True),
+        (["--partition vm", "--exclude vm1"], True),
+        (["--account=x", "-p", "vm"], False),
         (["--partition=vm", "--account=hpc"], False),
     ],
 )
-def test_which_access_names_nodes(access, named):
+def test_the_partition_and_the_nodes_that_access_names(access, named):
     assert slurm.names_nodes(partition(*access)) is named
-
-
-@pytest.mark.parametrize("access", [["-p", "vm"], ["-pvm"], ["--partition=vm"], ["--partition vm"]])
-def test_the_name_of_a_partition(access):
-    assert slurm.find_partition_name(partition("--account=x", *access)) == "vm"
+    assert slurm.find_partition_name(partition(*access)) == "vm"

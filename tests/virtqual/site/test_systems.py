@@ -29,127 +29,90 @@ def test_the_worked_example_is_right(example):
     assert system.virtual.read_host().link_gbit == 100
 
 
-def both(system):
-    system["partitions"][0]["features"] = ["native", "virtual"]
-    system["partitions"][1]["features"] = ["rdma"]
+REMOVED = object()
 
 
-def remove(*keys):
-    def change(system):
-        at = system
-        for key in keys[:-1]:
-            at = at[key]
-        del at[keys[-1]]
-
-    return change
-
-
-def put(value, *keys):
-    def change(system):
-        at = system
-        for key in keys[:-1]:
-            at = at[key]
-        at[keys[-1]] = value
-
-    return change
+def change_key(system, path, value):
+    """Change a key of a system, such as ``vm.extras.scale``."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        names = [partition["name"] for partition in system.get("partitions", ())]
+        system = system["partitions"][names.index(parent)] if parent in names else system[parent]
+    if value is REMOVED:
+        del system[last]
+    else:
+        system[last] = value
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("changes", "says"),
     [
-        (remove("prefix"), "system.prefix"),
-        (remove("partitions", 0, "processor"), "system.partitions[bare].processor: is missing"),
+        ({"prefix": REMOVED}, "system.prefix"),
+        ({"bare.processor": REMOVED}, "system.partitions[bare].processor: is missing"),
+        ({"bare.processor": {"num_cpus": 4}}, "system.partitions[bare].processor.num_cpus_per_core: is"),
+        ({"bare.features": ["fast"]}, "exactly one partition must have the feature 'native'"),
+        ({"vm.features": ["native"]}, "found bare, vm"),
+        ({"vm.extras.hypervisor": REMOVED}, "[vm].extras.hypervisor"),
+        ({"vm.extras.hypervisor.build": ""}, "extras.hypervisor.build"),
+        ({"bare.scheduler": "local"}, "cannot keep both partitions apart"),
+        ({"bare.extras.scale": "big"}, "extras.scale"),
+        ({"vm.extras.llc_bytes": 1}, "extras.llc_bytes differs"),
+        ({"vm.extras.host": {"virtual_switches": "two"}}, "'one' or 'one a VM'"),
+        ({"bare.extras.link_gbit": "100 Gb/s"}, "extras.link_gbit: Input should be a valid number"),
+        ({"bare.extras.link_gbit": 12.5}, "12.5 Gbit/s is no rate of an RDMA port"),
+        ({"bare.extras.link_gbit": 100000}, "the nearest is 2400"),
+        ({"vm.extras.link_gbit": 56}, "extras.link_gbit differs"),
+        ({"bare.extras.hpl": {"order": 110000}}, "extras.hpl.block: is missing"),
+        ({"bare.extras.hpl": {"order": 110000, "block": 168}}, "extras.hpl differs"),
+        ({"vm.extras.run_seconds": 5.0}, "extras.run_seconds differs"),
+        ({"bare.extras.run_seconds": -1}, "extras.run_seconds: "),
+        ({"bare.extras.run_seconds": "20"}, "extras.run_seconds: "),
         (
-            put({"num_cpus": 4}, "partitions", 0, "processor"),
-            "system.partitions[bare].processor.num_cpus_per_core: is",
-        ),
-        (put(["fast"], "partitions", 0, "features"), "exactly one partition must have the feature 'native'"),
-        (put(["native"], "partitions", 1, "features"), "found bare, vm"),
-        (remove("partitions", 1, "extras", "hypervisor"), "[vm].extras.hypervisor"),
-        (put("", "partitions", 1, "extras", "hypervisor", "build"), "extras.hypervisor.build"),
-        (put("local", "partitions", 0, "scheduler"), "cannot keep both partitions apart"),
-        (put("big", "partitions", 0, "extras", "scale"), "extras.scale"),
-        (put(1, "partitions", 1, "extras", "llc_bytes"), "extras.llc_bytes differs"),
-        (put({"virtual_switches": "two"}, "partitions", 1, "extras", "host"), "'one' or 'one a VM'"),
-        (
-            put("100 Gb/s", "partitions", 0, "extras", "link_gbit"),
-            "extras.link_gbit: Input should be a valid number",
-        ),
-        (put(12.5, "partitions", 0, "extras", "link_gbit"), "12.5 Gbit/s is no rate of an RDMA port"),
-        (put(100_000, "partitions", 0, "extras", "link_gbit"), "the nearest is 2400"),
-        (put(56, "partitions", 1, "extras", "link_gbit"), "extras.link_gbit differs"),
-        (put({"order": 110_000}, "partitions", 0, "extras", "hpl"), "extras.hpl.block: is missing"),
-        (put({"order": 110_000, "block": 168}, "partitions", 0, "extras", "hpl"), "extras.hpl differs"),
-        (put(5.0, "partitions", 1, "extras", "run_seconds"), "extras.run_seconds differs"),
-        (put(-1, "partitions", 0, "extras", "run_seconds"), "extras.run_seconds: "),
-        (put("20", "partitions", 0, "extras", "run_seconds"), "extras.run_seconds: "),
-        (
-            put({"a": ["vm1", "vm2"], "b": ["vm2"]}, "partitions", 1, "extras", "nodes_of_hosts"),
+            {"vm.extras.nodes_of_hosts": {"a": ["vm1", "vm2"], "b": ["vm2"]}},
             "extras.nodes_of_hosts: vm2 stands twice, on a and on b",
         ),
         (
-            put({"a": ["n1"], "b": ["n1.cluster.example"]}, "partitions", 0, "extras", "nodes_of_hosts"),
+            {"bare.extras.nodes_of_hosts": {"a": ["n1"], "b": ["n1.cluster.example"]}},
             "n1.cluster.example stands twice, on a and on b",
         ),
         (
-            put({"a": ["vm1"], "a.example": ["vm2"]}, "partitions", 1, "extras", "nodes_of_hosts"),
+            {"vm.extras.nodes_of_hosts": {"a": ["vm1"], "a.example": ["vm2"]}},
             "a and a.example are one host by the first part of their names",
         ),
-        (put({"a": []}, "partitions", 1, "extras", "nodes_of_hosts"), "extras.nodes_of_hosts.a: "),
-        (
-            put({"a": ["vm[1-4]"]}, "partitions", 1, "extras", "nodes_of_hosts"),
-            "nodes_of_hosts.a[0]: ",
-        ),
-        (put(32, "partitions", 1, "processor", "num_cpus"), "where extras.nodes_of_hosts says that several"),
-        (put("small", "partitions", 1, "extras", "scale"), "extras.scale differs"),
-        (put(True, "partitions", 1, "extras", "numa_hiden"), "[vm].extras.numa_hiden: is not a key"),
-        (put(True, "partitions", 1, "extras", "numa_hiden"), "did you mean numa_hidden"),
-        (put(100, "partitions", 0, "extras", "link_gbits"), "did you mean link_gbit"),
-        (put("no", "partitions", 1, "extras", "numa_hidden"), "[vm].extras.numa_hidden: Input should be a"),
-        (
-            put("2", "partitions", 0, "extras", "nodes"),
-            "[bare].extras.nodes: Input should be a valid integer",
-        ),
-        (put("-d mlx5_0", "partitions", 0, "extras", "rdma_options"), "[bare].extras.rdma_options: "),
-        (put({}, "partitions", 0, "extras", "hypervisor"), "[bare].extras.hypervisor: is not a key"),
-        (put(1, "prefx"), "system.prefx: is not a key of ReFrame's systems: did you mean prefix"),
-        (
-            put([], "partitions", 1, "env_var"),
-            "[vm].env_var: is not a key of ReFrame's systems: did you mean",
-        ),
-        (
-            put(4, "partitions", 0, "processor", "num_cpu"),
-            "[bare].processor.num_cpu: is not a key of ReFrame's",
-        ),
-        (put("4", "partitions", 0, "max_jobs"), "[bare].max_jobs: '4' is not of type 'number'"),
-        (remove("hostnames"), "system.hostnames: is missing"),
-        (put("../../evil", "name"), "system.name: '../../evil' is no name"),
-        (put("-x", "name"), "system.name: '-x' is no name"),
-        (put("x y", "partitions", 0, "name"), "system.partitions[x y].name: 'x y' is no name"),
-        (
-            put("pbs", "partitions", 1, "scheduler"),
-            "[vm].scheduler: 'pbs' will not do: the checks run under Slurm",
-        ),
-        (put("mpirun", "partitions", 1, "launcher"), "[vm].launcher: 'mpirun' will not do"),
-        (remove("partitions", 1, "access"), "[vm].access: is missing"),
-        (put([], "partitions", 1, "access"), "[vm].access: "),
-        (
-            put(["--account=hpcops --partition=bare"], "partitions", 1, "access"),
-            "access of bare and vm is the same",
-        ),
-        (put(["native", "virtual"], "partitions", 0, "features"), "found bare, vm"),
-        (both, "bare has both features"),
-        (put(2, "partitions", 1, "processor", "num_cpus_per_core"), "must be the same for both partitions"),
+        ({"vm.extras.nodes_of_hosts": {"a": []}}, "extras.nodes_of_hosts.a: "),
+        ({"vm.extras.nodes_of_hosts": {"a": ["vm[1-4]"]}}, "nodes_of_hosts.a[0]: "),
+        ({"vm.processor.num_cpus": 32}, "where extras.nodes_of_hosts says that several"),
+        ({"vm.extras.scale": "small"}, "extras.scale differs"),
+        ({"vm.extras.numa_hiden": True}, "[vm].extras.numa_hiden: is not a key"),
+        ({"vm.extras.numa_hiden": True}, "did you mean numa_hidden"),
+        ({"bare.extras.link_gbits": 100}, "did you mean link_gbit"),
+        ({"vm.extras.numa_hidden": "no"}, "[vm].extras.numa_hidden: Input should be a"),
+        ({"bare.extras.nodes": "2"}, "[bare].extras.nodes: Input should be a valid integer"),
+        ({"bare.extras.rdma_options": "-d mlx5_0"}, "[bare].extras.rdma_options: "),
+        ({"bare.extras.hypervisor": {}}, "[bare].extras.hypervisor: is not a key"),
+        ({"prefx": 1}, "system.prefx: is not a key of ReFrame's systems: did you mean prefix"),
+        ({"vm.env_var": []}, "[vm].env_var: is not a key of ReFrame's systems: did you mean"),
+        ({"bare.processor.num_cpu": 4}, "[bare].processor.num_cpu: is not a key of ReFrame's"),
+        ({"bare.max_jobs": "4"}, "[bare].max_jobs: '4' is not of type 'number'"),
+        ({"hostnames": REMOVED}, "system.hostnames: is missing"),
+        ({"name": "../../evil"}, "system.name: '../../evil' is no name"),
+        ({"name": "-x"}, "system.name: '-x' is no name"),
+        ({"bare.name": "x y"}, "system.partitions[x y].name: 'x y' is no name"),
+        ({"vm.scheduler": "pbs"}, "[vm].scheduler: 'pbs' will not do: the checks run under Slurm"),
+        ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' will not do"),
+        ({"vm.access": REMOVED}, "[vm].access: is missing"),
+        ({"vm.access": []}, "[vm].access: "),
+        ({"vm.access": ["--account=hpcops --partition=bare"]}, "access of bare and vm is the same"),
+        ({"bare.features": ["native", "virtual"]}, "found bare, vm"),
+        ({"bare.features": ["native", "virtual"], "vm.features": ["rdma"]}, "bare has both features"),
+        ({"vm.processor.num_cpus_per_core": 2}, "must be the same for both partitions"),
     ],
 )
-def test_a_mistake_names_file_and_key(example, change, says):
+def test_a_mistake_names_file_and_key(example, changes, says):
     # The example's partitions share their hardware's dictionary.
-    for partition in example["partitions"]:
-        partition["extras"] = dict(partition["extras"])
-        partition["processor"] = dict(partition["processor"])
-        if "hypervisor" in partition["extras"]:
-            partition["extras"]["hypervisor"] = dict(partition["extras"]["hypervisor"])
-    change(example)
+    example = json.loads(json.dumps(example))
+    for path, value in changes.items():
+        change_key(example, path, value)
     with pytest.raises(UsageError) as error:
         systems.check(example, "mysite.py")
     assert says in str(error.value)
