@@ -154,9 +154,11 @@ def test_an_exchange_cancels_hosts_and_names_them() -> None:
     assert one_way is None
 
 
-def test_each_pair_needs_its_place() -> None:
+def test_a_batch_refuses_missing_places_and_values() -> None:
     with pytest.raises(ValueError, match="8 pairs, places of 4"):
-        judged(wobble(8, 0.002), places=recognise(["a"] * 4, ["b"] * 4))
+        batch(wobble(8, 0.002), places=recognise(["a"] * 4, ["b"] * 4))
+    with pytest.raises(ValueError, match="no number"):
+        batch([0.0, 0.1, math.nan, 0.0])
 
 
 def test_a_rotation_is_judged_on_its_hosts() -> None:
@@ -193,25 +195,15 @@ def test_boots_count_as_boots() -> None:
 # --- against an earlier session -----------------------------------------------------------------------------
 
 
-def against(now: np.ndarray, earlier: np.ndarray, sigma: float = 0.01, **more: object) -> BatchState:
-    before = np.asarray(earlier)[None, None, :, None]
-    return judged(now, sigma=sigma, earlier=(np.zeros_like(before), before), **more)
-
-
-def test_more_pairs_are_run_only_if_a_change_might_be_over_despite_few_earlier_ones() -> None:
-    suspect = against(wobble(4, 0.02, 0.08), wobble(4, 0.02), sigma=0.03)
-    assert suspect.outcome[0] == UNDECIDED
+def test_more_pairs_are_run_if_a_change_might_be_over_despite_few_earlier_ones() -> None:
+    before = wobble(4, 0.02)[None, None, :, None]
+    assert outcomes(wobble(4, 0.02, 0.08), sigma=0.03, earlier=(np.zeros_like(before), before)) == [UNDECIDED]
 
 
 def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
     turned = recognise(list("abab"), list("xyyx")), recognise(list("abab"), list("yxxy"))
     assert turned[0].cancels(turned[1])
     assert not recognise(list("aabb"), list("xxyy")).cancels(recognise(list("aabb"), list("yyxx")))
-
-
-def test_what_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="no number"):
-        judged([0.0, 0.1, math.nan, 0.0])
 
 
 @pytest.mark.parametrize("roles", [("aabb", "bbaa"), ("abcabc", "xyzyzx"), ("aaaa", "aaaa")])
