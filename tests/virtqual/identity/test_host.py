@@ -1,4 +1,4 @@
-"""What only the hypervisor's host can say, from its own files."""
+"""The facts of a hypervisor's host, from its own files."""
 
 import json
 import re
@@ -59,14 +59,8 @@ def test_libvirt():
 
 def test_qemu_arguments():
     fields = host.read_qemu(QEMU.split())
-    assert fields["accelerator"] == "kvm"
-    assert (fields["hardware"], fields["cpu_mode"], fields["vcpus"], fields["memory_mib"]) == (
-        "pc-q35-9.2",
-        "host",
-        8,
-        16384,
-    )
-    assert fields["memory_pinned"] is False
+    expected = {"accelerator": "kvm", "hardware": "pc-q35-9.2", "cpu_mode": "host", "vcpus": 8}
+    assert fields.items() >= {**expected, "memory_mib": 16384, "memory_pinned": False}.items()
     fields = host.read_qemu(f"{QEMU} {BOUND}".split())
     assert (fields["memory_pinned"], fields["memory_backing"]) == (True, "huge pages")
 
@@ -181,8 +175,8 @@ def test_what_a_host_does_not_show_is_no_default(tmp_path):
 def vm(process, name, qemu=QEMU, **files):
     """Return the lines that the script prints of a VM's process."""
     words = f"{qemu} -name guest={name},debug-threads=on".split()
-    said = [("cmdline", word) for word in words] + list(files.items())
-    return "".join(f"/proc/{process}/{file}:{line}\n" for file, line in said)
+    lines = [("cmdline", word) for word in words] + list(files.items())
+    return "".join(f"/proc/{process}/{file}:{line}\n" for file, line in lines)
 
 
 PACKAGE = "qemu-kvm-core 9.0.0-10.el9"
@@ -192,16 +186,16 @@ def test_the_vms_of_a_host():
     alike = {"exe": "/usr/libexec/qemu-kvm", "package": PACKAGE}
     text = vm(11, "n1", **alike) + vm(12, "n2", **alike)
     text += "".join(f"/virsh/n1:{line}\n" for line in LIBVIRT.splitlines())
-    found = kvm_host.read_vms(gather.parse(f"{text}virtqual-look/1\n"))
-    assert list(found) == ["n1", "n2"]
-    assert found["n1"]["vcpus_pinned"] is True
-    assert kvm_host.select_vm(found, "n2") == host.read_qemu(QEMU.split()) | {"qemu_package": PACKAGE}
-    both = kvm_host.select_vm(found)
-    assert both["qemu_package"] == PACKAGE
-    assert both["vcpus"].not_observable == "differs between the VMs n1, n2: name one by --vm"
+    vms = kvm_host.read_vms(gather.parse(f"{text}virtqual-look/1\n"))
+    assert list(vms) == ["n1", "n2"]
+    assert vms["n1"]["vcpus_pinned"] is True
+    assert kvm_host.select_vm(vms, "n2") == host.read_qemu(QEMU.split()) | {"qemu_package": PACKAGE}
+    common = kvm_host.select_vm(vms)
+    assert common["qemu_package"] == PACKAGE
+    assert common["vcpus"].not_observable == "differs between the VMs n1, n2: name one by --vm"
     assert kvm_host.select_vm({}) == {}
     with pytest.raises(UsageError, match="no VM 'n3' runs on this host; those that do: n1, n2"):
-        kvm_host.select_vm(found, "n3")
+        kvm_host.select_vm(vms, "n3")
 
 
 @pytest.mark.parametrize(
@@ -213,53 +207,50 @@ def test_the_vms_of_a_host():
     ],
     ids=["an upgrade", "an own build", "no root"],
 )
-def test_a_qemu_of_which_the_package_is_not_known(files, says):
-    found = kvm_host.read_vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
-    assert found["n1"]["qemu_package"].not_observable == says
+def test_an_unknown_package_of_qemu_has_a_reason(files, says):
+    vms = kvm_host.read_vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
+    assert vms["n1"]["qemu_package"].not_observable == says
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def test_the_script_on_this_machine(tmp_path):
     copy = shutil.copy("/bin/sleep", tmp_path / "qemu-system-x86_64")
-    script = CliRunner().invoke(app, ["host", "--script"]).output
+    gathered, libvirt, host_file = (tmp_path / name for name in ("gathered", "vm.xml", "host.json"))
     with subprocess.Popen([copy, "60"]) as process:
-        said = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=True).stdout
-        (tmp_path / "said").write_text(said)
-        here = json.loads(
-            CliRunner().invoke(app, ["host", "--here", "--vm", f"process {process.pid}"]).output
-        )
+        vm_name = f"process {process.pid}"
+        with gathered.open("w") as output:
+            subprocess.run(["sh", "-c", run("host", "--script").output], stdout=output, check=True)
+        direct = json.loads(run("host", "--here", "--vm", vm_name).output)
         process.kill()
-    (tmp_path / "vm.xml").write_text(LIBVIRT)
-    options = ["--from", str(tmp_path / "said"), "--vm", f"process {process.pid}"]
-    found = json.loads(CliRunner().invoke(app, ["host", *options]).output)
-    assert found["qemu_package"] == {"not_observable": f"no package of this host has {copy}"}
-    assert {**found, "source": "this machine"} == here
-    assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= found.keys()
-    more = json.loads(
-        CliRunner().invoke(app, ["host", *options, "--libvirt", str(tmp_path / "vm.xml")]).output
-    )
-    assert more["vcpus"] == 2
-    (tmp_path / "host.json").write_text(json.dumps(more))
-    shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json")]).output
-    assert "qemu package" in shown
+    options = ["host", "--from", gathered, "--vm", vm_name]
+    record = json.loads(run(*options).output)
+    assert record["qemu_package"] == {"not_observable": f"no package of this host has {copy}"}
+    assert {**record, "source": "this machine"} == direct
+    assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= record.keys()
+    libvirt.write_text(LIBVIRT)
+    host_file.write_text(run(*options, "--libvirt", libvirt).output)
+    assert json.loads(host_file.read_text())["vcpus"] == 2
+    assert "qemu package" in run("identity", "--host", host_file).output
 
 
 @pytest.mark.parametrize("options", [["--vm", "n1"], ["--here", "--from", "x"]])
 def test_options_that_do_not_go_together(options):
-    assert CliRunner().invoke(app, ["host", *options]).exit_code == 2
+    assert run("host", *options).exit_code == 2
 
 
 def test_the_command(tmp_path):
     (tmp_path / "vm.vmx").write_text(VMX)
     (tmp_path / "cli.txt").write_text(ESXCLI)
-    done = CliRunner().invoke(
-        app, ["host", "--vmx", str(tmp_path / "vm.vmx"), "--esxcli", str(tmp_path / "cli.txt")]
-    )
+    done = run("host", "--vmx", tmp_path / "vm.vmx", "--esxcli", tmp_path / "cli.txt")
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["source"] == ".vmx and esxcli"
     (tmp_path / "host.json").write_text(done.output)
-    shown = CliRunner().invoke(app, ["identity", "--host", str(tmp_path / "host.json"), "--json"])
+    shown = run("identity", "--host", tmp_path / "host.json", "--json")
     assert json.loads(shown.output)["host"]["build"] == "8.0.3-24022510"
-    assert CliRunner().invoke(app, ["host"]).exit_code == 2
+    assert run("host").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,10 @@ def read(file):
     return readers.read(gather.parse(file.read_text()))
 
 
-def everything(value, path=""):
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from everything(one, f"{path}.{key}")
-    elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from everything(one, f"{path}[{index}]")
+def list_leaves(value, path=""):
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from list_leaves(child, f"{path}.{key}")
     else:
         yield path, value
 
@@ -94,12 +91,12 @@ def test_nothing_that_cannot_be_seen_has_a_value():
     empty = readers.read(gather.NodeFiles({}, {}))
     leaves = [
         (path, value)
-        for path, value in everything(empty.plain())
+        for path, value in list_leaves(empty.plain())
         if not path.endswith("not_observable") and path != ".schema"
     ]
     assert leaves == []
     assert Identity.model_validate(empty.plain()) == empty
-    assert all(value for _, value in everything(empty.plain()))
+    assert all(value for _, value in list_leaves(empty.plain()))
 
 
 def test_records_come_back_as_they_were():
@@ -110,9 +107,9 @@ def test_records_come_back_as_they_were():
 
 def test_this_node_by_shell_and_by_python(tmp_path):
     began = time.monotonic()
-    here = gather.run_script()
+    files = gather.run_script()
     assert time.monotonic() - began < 1
-    by_shell = readers.read(here)
+    by_shell = readers.read(files)
     assert seen(by_shell.node)
     assert seen(by_shell.cpu.model)
     # Limits, and the CPUs that may be used, are those of the process that looks.
@@ -151,13 +148,8 @@ def test_cpu_lists():
 
 
 def test_load_of_a_run():
-    begin = {
-        "time": "0",
-        "cpu_ticks": "100 0 0 100 0 0 0 0",
-        "cpus_online": "0-3",
-        "pswpin": "1",
-        "pswpout": "0",
-    }
+    begin = {"time": "0", "cpu_ticks": "100 0 0 100 0 0 0 0", "cpus_online": "0-3"}
+    begin |= {"pswpin": "1", "pswpout": "0"}
     end = {"time": "10", "cpu_ticks": "2100 0 0 1900 0 0 0 200", "pswpin": "4", "pswpout": "1"}
     load = between(begin, end, own_cpus=1)
     assert (load.seconds, load.steal, load.foreign, load.swapped) == (10, 0.05, 1.0, 4)
