@@ -45,7 +45,7 @@ def isolated(site):
 
 def test_the_main_job_needs_no_network_where_a_stack_is(isolated):
     done = isolated("qualify", "--system", "testsite", "-n", "no such check")
-    assert "stack fake is set up: nothing of the registry stack is installed" in done.stdout
+    assert "stack fake is set up: nothing is installed into the registry stack" in done.stdout
     # As far as to ReFrame, on a Slurm.
     assert done.stderr.startswith("virtqual: no check has a name that matches"), done.stderr
 

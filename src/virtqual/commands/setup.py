@@ -39,7 +39,7 @@ def command(
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
     if not is_registry:
-        _say.print(f"stack {used} is set up: nothing of the registry stack is installed")
+        _say.print(f"stack {used} is set up: nothing is installed into the registry stack")
     if dry_run:
         return
     registry.install(stacks, todo)
