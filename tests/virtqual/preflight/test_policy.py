@@ -17,7 +17,6 @@ FILE = paths.references() / "preflight.yaml"
 def test_the_projects_own_policy_covers_every_rule():
     policy = judging.policy()
     assert set(policy.items) == set(RULES)
-    assert len(policy.items) == 45
 
 
 def test_a_second_rule_of_an_item_is_refused():
@@ -28,11 +27,11 @@ def test_a_second_rule_of_an_item_is_refused():
 @pytest.mark.parametrize(
     ("pattern", "instead", "says"),
     [
-        (r"item: smt", "item: smtt", r"items\[\d+\].item: no rule 'smtt': did you mean smt or mtu\?"),
+        (r"item: smt", "item: smtt", r"items\[\d+\].item: no rule 'smtt': did you mean smt"),
         (r"  - item: smt\n(.*\n){3}", "", "no entry for the rule 'smt': it would be silent"),
         (r"item: smt", "item: steal", "'steal' stands here twice"),
         (r"\[N17, N18\]", "[N17, N99]", "unknown claim 'N99'"),
-        (r"protects: \[D16, D07\]", "protects: []", r"items\[4\].protects"),
+        (r"protects: \[D16, D07\]", "protects: []", r"items\[\d+\].protects"),
         (r"limits: \{share: 0.02\}", "limits: {shares: 0.02}", "the rule takes these limits: share"),
         (r"\{default: refuse, emulated: report\}", "{emulated: report}", "needs `default"),
         (r"emulated: report", "emulatd: report", "unknown class 'emulatd': did you mean emulated"),
