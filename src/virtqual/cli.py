@@ -41,27 +41,28 @@ from virtqual import paths
 from virtqual.commands.messages import report_errors
 from virtqual.errors import UsageError
 
-#: Commands in modules of `virtqual.commands`, imported on demand: code that judges takes a second to import.
-COMMANDS = (
-    "check",
-    "repair",
-    "show",
-    "list",
-    "compare",
-    "history",
-    "identity",
-    "host",
-    "inputs",
-    "judge",
-    "preflight",
-    "record",
-    "report",
-    "schema",
-    "setup",
-    "stack",
-    "status",
-    "sweep",
-)
+#: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
+#: since code that judges takes a second to import.
+COMMANDS = {
+    **dict.fromkeys(
+        (
+            "sweep",
+            "judge",
+            "show",
+            "list",
+            "report",
+            "compare",
+            "history",
+            "status",
+            "record",
+            "check",
+            "repair",
+        ),
+        "Sessions",
+    ),
+    **dict.fromkeys(("preflight", "identity", "host"), "Nodes"),
+    **dict.fromkeys(("setup", "stack", "inputs", "schema"), "Set-up and files"),
+}
 
 
 class _OnDemand(TyperGroup):
@@ -89,8 +90,8 @@ class _OnDemand(TyperGroup):
         if command_app is None:
             command_app = typer.Typer(add_completion=False)
             command_app.command()(module.command)
-        command = typer.main.get_command(command_app)
-        command.name = cmd_name
+        command: Any = typer.main.get_command(command_app)
+        command.name, command.rich_help_panel = cmd_name, COMMANDS[cmd_name]
         _handle_signals(signal.default_int_handler)
         return command
 
@@ -126,7 +127,7 @@ def _check_against(name: str | None) -> str | None:
 
 @app.command()
 def qualify(
-    system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")] = "",
+    system: Annotated[str, typer.Option(help="system to run on: the name of its system file")] = "",
     resume: Annotated[
         str | None,
         typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off"),
@@ -164,7 +165,7 @@ def qualify(
         typer.Option(help="async: where each run is a job, queue several at once"),
     ] = "serial",
     plan: Annotated[
-        bool, typer.Option("--plan", help="say what would run, how long and at what cost, and stop")
+        bool, typer.Option("--plan", help="say what would run, how long and at how many node-hours, and stop")
     ] = False,
     only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
@@ -193,7 +194,7 @@ def qualify(
     if resume is not None and (plan or request != main_job.Request(system=system)):
         raise UsageError("--resume takes no option but --system: the session has its own")
     if not (system or resume):
-        raise UsageError("no system is named: --system NAME, a file of reframe/systems/")
+        raise UsageError("no system is named: --system NAME, a file of site/systems/ or reframe/systems/")
     if only_check:
         main_job.check(request, resume)
     elif plan:

@@ -24,7 +24,7 @@ _CELL_CHARS = 8
 
 
 def command(
-    system: Annotated[str, typer.Option(help="system to run on: a file of reframe/systems/")],
+    system: Annotated[str, typer.Option(help="system to run on: the name of its system file")],
     name: Annotated[
         list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
     ] = None,

@@ -54,7 +54,7 @@ def _cell(text: str) -> str:
 
 
 def markdown_of(session: Session) -> str:
-    """Return the answer and the table of verdicts, the worst first, as a merge request shows them."""
+    """Return the answer and the table of verdicts, those that do not pass first, as Markdown."""
     order = list(Outcome)
     verdicts = sorted(session.verdicts, key=lambda verdict: (verdict.passes, order.index(verdict.outcome)))
     about = f"Session `{printable(session.session).replace('`', '')}`, system {_escape(session.system)}."

@@ -296,7 +296,7 @@ class Conclusion(BaseModel):
     qualified: str = UNJUDGED_ANSWERS["UNFINISHED"]
     #: Cases that the class requires and that were not judged, if nothing else forbids to qualify the build.
     missing: list[str] = []
-    #: One sentence.
+    #: The answer, in a few sentences.
     conclusion: str = ""
     #: One sentence on how a session that ended too early is continued.
     next_step: str | None = None

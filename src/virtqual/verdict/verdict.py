@@ -189,7 +189,7 @@ class Verdict(_Stored, frozen=False):
 
     @property
     def worst(self) -> Interval | None:
-        """The largest excess that was found; without findings, what was judged."""
+        """The largest overhead among the findings; without findings, the judged interval."""
         return max((f.judged for f in self.findings), key=lambda judged: judged.log, default=self.judged)
 
     @property
