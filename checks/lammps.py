@@ -147,5 +147,5 @@ class lammps_scaling(Scaling, Lammps):
         """Assert the physics; keep the share of communication on all processes."""
         run = self.parse(text, processes)
         if processes == self.num_tasks:
-            self.communication = run.comm / 100
+            self.communication = run.comm_percent / 100
         return DAY_S / run.loop_time

@@ -28,8 +28,8 @@ class LammpsRun:
     """One run of LAMMPS.
 
     `loop_time` is the wall time of the time steps in seconds, `energy` the total energy by step in units of
-    the input.  `cpu_use` is the CPU time over the wall time of the loop, and `comm` the share of the loop in
-    communication, both in percent and for the average task.
+    the input.  `cpu_use` is the CPU time over the wall time of the loop, and `comm_percent` the share of the
+    loop in communication, both in percent and for the average task.
     """
 
     version: str
@@ -39,7 +39,7 @@ class LammpsRun:
     atoms: int
     energy: dict[int, float]
     cpu_use: float
-    comm: float
+    comm_percent: float
 
     @property
     def drift(self) -> float:
@@ -75,7 +75,7 @@ def parse(text: str) -> LammpsRun:
         atoms=atoms,
         energy=dict(rows),
         cpu_use=positive(NAME, cpu[1], "CPU use"),
-        comm=float(comm[1]),
+        comm_percent=float(comm[1]),
     )
 
 
