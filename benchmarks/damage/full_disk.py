@@ -78,7 +78,7 @@ def run_experiment(state: Path, free_kib: int, *, is_resumed: bool) -> list[str]
         else:
             states.append("new" if is_complete(name, content) else "HALF")
     filler.unlink()
-    leftovers.cancel = list
+    leftovers.cancel_jobs = list
     list(leftovers.end_leftovers(session.system))
     after = load(directory)
     is_intact = is_intact and session.outcome in ("UNFINISHED", after.outcome)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from vcluster import initramfs
 from vcluster.command import read_output, run
@@ -157,11 +158,23 @@ def unpack_kernel(kernel: GuestKernel, cache: Path) -> Path:
 
 
 def decompress(data: bytes, trailer_bytes: int = 0) -> bytes:
-    """Return data unpacked as its first bytes say, or as it is; programs do not get the trailer."""
+    """Return data unpacked as its first bytes say, or as it is; programs do not get the trailer.
+
+    Raises
+    ------
+    ClusterError
+        The data end too early.
+    """
+    decompressor: Any = None
     if data.startswith(b"\xfd7zXZ\0"):
-        return lzma.LZMADecompressor().decompress(data)
+        decompressor = lzma.LZMADecompressor()
     if data.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(wbits=31).decompress(data)
+        decompressor = zlib.decompressobj(wbits=31)
+    if decompressor:
+        unpacked: bytes = decompressor.decompress(data)
+        if not decompressor.eof:
+            raise ClusterError("compressed data of the kernel or of a module end too early")
+        return unpacked
     for magic, name in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4")):
         if data.startswith(magic):
             return run([program(name), "-dc"], data=data[: len(data) - trailer_bytes], seconds=120)

@@ -91,3 +91,6 @@ def test_compressed_modules_are_unpacked(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     files = sorted(tmp_path.iterdir())
     assert [kernel.decompress(file.read_bytes()) for file in files] == [b"code"] * 3
+    for file in files[1:]:
+        with pytest.raises(ClusterError, match="end too early"):
+            kernel.decompress(file.read_bytes()[:-4])

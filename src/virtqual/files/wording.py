@@ -85,7 +85,7 @@ def describe_mistakes(
         if kind == "missing":
             message = "is missing, and has no default."
         elif kind == "extra_forbidden":
-            names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model else "."
+            names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model and key else "."
             message = f"is not a key of this kind of entry{names}"
         elif kind not in ("value_error", "json_invalid"):
             message = f"{message} (found {shorten(repr(mistake['input']), 60)})."

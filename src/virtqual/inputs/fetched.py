@@ -156,11 +156,11 @@ def fetch(declared: Input, *, source: str | None = None, trust: bool = False) ->
                 archive.replace(content / archive.name)
         except (tarfile.TarError, EOFError, OSError) as error:
             raise InfrastructureError(
-                f"the input {name}: {archive.name} cannot be unpacked: {error}"
+                f"the input {name}: {source or declared.url} cannot be unpacked: {error}"
             ) from error
         listed = FileList(name=name, url=declared.url, sha256=sha256, files=dict(_list_files(content)))
         if not listed.files:
-            raise InfrastructureError(f"the input {name}: {archive.name} has no file")
+            raise InfrastructureError(f"the input {name}: {source or declared.url} has no file")
         records.write_record(listed, content / _LIST_FILE, indent=1)
         shutil.rmtree(paths.inputs() / name, ignore_errors=True)
         content.replace(paths.inputs() / name)

@@ -62,7 +62,9 @@ def parse(text: str) -> LammpsRun:
     if processes != tasks * threads:
         raise OutputError(NAME, f"{processes} procs in the loop line, {tasks} x {threads} in the CPU line")
     rate = single(NAME, r"^Performance: .* (\S+) timesteps/s", text, "performance")[1]
-    check_product(NAME, "loop time x timesteps/s", loop[3], loop[1], rate)
+    # Six digits are printed, without zeros at the end.
+    loop_time = loop[1] if "." in loop[1] else f"{loop[1]}.000"
+    check_product(NAME, "loop time x timesteps/s", loop[3], loop_time, rate)
     rows = _blocks(text) if "- Step " in text else _table(text)
     printed = [step for step, _ in rows]
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):

@@ -107,13 +107,14 @@ def load_references(directory: Path) -> References:
 
 def _read_claim_ids(directory: Path, reader: DataReader) -> frozenset[str]:
     """Return the ids of the published claims, which budgets may give as their reason."""
-    ids = set[str]()
+    ids, problems_before = set[str](), len(reader.problems)
     for path in sorted(directory.glob("*.yaml")):
         try:
             ids.update(str(claim["id"]) for claim in parse(path).content.get("claims", []) if "id" in claim)
         except DataError as error:
             reader.problems += error.problems
-    return frozenset(ids)
+    # No claim is called unknown if one of the files cannot be read.
+    return frozenset(ids if len(reader.problems) == problems_before else ())
 
 
 def _find_metrics(file: DataFile[Any], key: Key, target: Target, metrics: Metrics) -> list[Metric]:

@@ -121,12 +121,14 @@ def name_holder(descriptor: int, who: str) -> None:
 
 def _read_holder(path: Path) -> tuple[str, str, bool]:
     """Return the holder of the lock in words, its node, and whether its process has ended."""
+    text = None
     try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
+        holder = json.loads(text)
         since = time.strftime("%H:%M:%S", time.localtime(holder["since"]))
         who = f"{holder['who']} (process {holder['pid']} on {holder['host']}, since {since})"
         is_local = holder["host"] == socket.gethostname()
         return who, str(holder["host"]), is_local and not Path(f"/proc/{int(holder['pid'])}").exists()
     except (OSError, ValueError, KeyError, TypeError):
         # A holder that ends empties the file.
-        return "another session", "", True
+        return "another session", "", text == b""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -40,6 +40,8 @@ from virtqual.session.session import (
 )
 from virtqual.session.shared import Facts, compact, expect, load_strictly, packed, refer, unpacked
 from virtqual.stack.loaded import LoadedSoftware
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
@@ -436,15 +438,12 @@ def _decode(line: bytes, facts: Facts) -> Event:
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
-    try:
-        if model is Finished:
-            content["run"] = _decode_run(content.get("run"), facts)
-        elif model is Probed:
-            nodes = expect(content.get("nodes"), dict)
-            content["nodes"] = {side: facts.make(_make_identity, node) for side, node in nodes.items()}
-        event = model.model_validate(content)
-    except ValidationError as error:
-        raise ValueError(describe_first_mistake(error, model, content)) from None
+    if model is Finished:
+        content["run"] = _decode_run(content.get("run"), facts)
+    elif model is Probed:
+        nodes = expect(content.get("nodes"), dict)
+        content["nodes"] = {side: facts.make(_make_identity, node) for side, node in nodes.items()}
+    event = _validate(model, content)
     if isinstance(event, FactsWritten):
         facts.unpack(event.zlib)
     return event
@@ -468,13 +467,21 @@ def _make_setup(content: Any, facts: Facts) -> dict[str, Any]:
     setup["results"] = facts.look_up(setup.get("results"))
     nodes = expect(setup.get("identity"), dict)
     setup["identity"] = {node: facts.make(_make_identity, part) for node, part in nodes.items()}
-    programs = [expect(part, dict) for part in expect(setup.get("software"), list)]
-    setup["software"] = [
-        LoadedSoftware(**{**expect(facts.look_up(part.get("loaded")), dict), "node": part.get("node")})
-        for part in programs
-    ]
+    programs = []
+    for part in expect(setup.get("software"), list):
+        loaded = expect(facts.look_up(expect(part, dict).get("loaded")), dict)
+        programs.append(_validate(LoadedSoftware, {**loaded, "node": part.get("node")}))
+    setup["software"] = programs
     return setup
 
 
 def _make_identity(content: Any, facts: Facts) -> Identity:
-    return Identity.model_validate(content)
+    return _validate(Identity, content)
+
+
+def _validate(model: type[ModelT], content: Any) -> ModelT:
+    """Return a model of some content; ValueError names the first mistake."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ValueError(f"{model.__name__}: {describe_first_mistake(error, model, content)}") from None

@@ -174,6 +174,27 @@ def test_facts_that_are_none_are_refused(log, text, says):
         log.session()
 
 
+BAD_IDENTITY = '{"bad":1}'
+BAD_SETUP = '{"identity":{"n":{"bad":1}},"results":[]}'
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "probed", "nodes": {"native": {"fact": digest_of(BAD_IDENTITY)}}},
+        {"event": "finished", "run": {"setup": {"fact": digest_of(BAD_SETUP)}}},
+    ],
+)
+def test_an_identity_of_another_form_is_refused_and_passed_over(log, event):
+    facts = {digest_of(text): text for text in (BAD_IDENTITY, BAD_SETUP)}
+    line = compact({"event": "facts", "zlib": packed(facts)}).encode()
+    log.path.write_bytes(sealed(*unsealed(log), line, compact(event).encode()))
+    with pytest.raises(UsageError, match=r"log\.jsonl:3: "):
+        log.session()
+    assert [event.event for event in log.events(lenient=True)] == ["begun", "facts"]
+    assert log.unfinished() == {}
+
+
 def test_a_full_disk_is_said_with_the_file_and_leaves_whole_lines(log, monkeypatch):
     before, write = log.path.read_bytes(), os.write
 
