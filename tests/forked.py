@@ -27,6 +27,7 @@ def run_program(
     command: tuple[str, ...], env: Mapping[str, str], cwd: Path, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
     """Run one of `PROGRAMS` as `subprocess.run` does, and return what it printed."""
+    sys.audit("os.fork")  # multiprocessing does not tell it, and --quick skips by it
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
         process = _server.Process(target=_become, args=(command, dict(env), str(cwd), files))
