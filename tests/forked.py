@@ -18,9 +18,9 @@ from pathlib import Path
 PROGRAMS = {"reframe": ("reframe.frontend.cli", "main"), "virtqual": ("virtqual.cli", "app")}
 
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(
-    ["pytest", "reframe.frontend.cli", "virtqual.cli", "virtqual.commands.record", "virtqual.commands.report"]
-)
+_modules = [module for module, _ in PROGRAMS.values()]
+# The last two are imported on demand, and import all of virtqual.
+_server.set_forkserver_preload(["pytest", *_modules, "virtqual.commands.record", "virtqual.commands.report"])
 
 
 def run_program(

@@ -43,26 +43,12 @@ from virtqual.errors import UsageError
 
 #: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
 #: since code that judges takes a second to import.
-COMMANDS = {
-    **dict.fromkeys(
-        (
-            "sweep",
-            "judge",
-            "show",
-            "list",
-            "report",
-            "compare",
-            "history",
-            "status",
-            "record",
-            "check",
-            "repair",
-        ),
-        "Sessions",
-    ),
-    **dict.fromkeys(("preflight", "identity", "host"), "Nodes"),
-    **dict.fromkeys(("setup", "stack", "inputs", "schema"), "Set-up and files"),
+HEADINGS = {
+    "Sessions": "sweep judge show list report compare history status record check repair",
+    "Nodes": "preflight identity host",
+    "Set-up and files": "setup stack inputs schema",
 }
+COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
 
 
 class _OnDemand(TyperGroup):

@@ -35,3 +35,11 @@ class DamagedError(InfrastructureError):
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(f"{place}: the line is damaged ({why}); `virtqual repair` copies what is intact")
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a command that an error ends; a ValueError names a mistake in reviewed data."""
+    if isinstance(error, VirtqualError):
+        return error.exit_code
+    is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+    return (UsageError if is_mistake else InfrastructureError).exit_code

@@ -1,4 +1,4 @@
-"""`virtqual check`: are sessions as they were written, and do their conclusions follow from their runs?."""
+"""`virtqual check`: are sessions as they were written, and do their conclusions follow from their runs?"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from virtqual import paths
-from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import INTERRUPTED, UsageError, VirtqualError, exit_code_of
 from virtqual.files.records import write_file
 from virtqual.report.console import verbatim
 
@@ -61,18 +61,18 @@ def report_errors() -> Iterator[None]:
             raise typer.Exit(PIPE_CLOSED_CODE) from None
         if hasattr(error, "format_message"):
             raise  # click's own, of the command line's options
-        if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
-            # Reviewed data with a mistake names file, line and key itself.
+        if (code := exit_code_of(error)) == UsageError.exit_code:
+            # The message about reviewed data names file, line and key itself.
             _print_error(f"virtqual: {error}")
-            raise typer.Exit(UsageError.exit_code) from None
+            raise typer.Exit(code) from None
         if isinstance(error, OSError) and (reason := _describe_unwritable(error)):
             _print_error(f"virtqual: {reason}")
-            raise typer.Exit(InfrastructureError.exit_code) from None
+            raise typer.Exit(code) from None
         message = " ".join(f"{type(error).__name__}: {error}".split())
         _print_error(
             f"virtqual: ended by an error that virtqual does not know, {message}; {_save_traceback()}"
         )
-        raise typer.Exit(InfrastructureError.exit_code) from None
+        raise typer.Exit(code) from None
 
 
 def _print_error(text: str, style: str = "red") -> None:

@@ -11,7 +11,7 @@ from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.files import execute
 from virtqual.site import host_records
 from virtqual.site.configuration import load_system
-from virtqual.site.extras import NOT_ASKED
+from virtqual.site.extras import BUILD_NOT_ASKED
 from virtqual.site.systems import System
 
 ASK_HOSTS_TIMEOUT_S = 600
@@ -41,7 +41,7 @@ def ask_hosts(system: System) -> System:
         prefix = f"extras.ask_hosts: {shlex.join(command)} brought"
         if isinstance(directory, Path) and not directory.exists():
             raise InfrastructureError(f"{prefix} nothing: {directory} (extras.host) is not there")
-        if system.virtual.hypervisor.build == NOT_ASKED:
+        if system.virtual.hypervisor.build == BUILD_NOT_ASKED:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
         if hosts := _find_old_records(directory, begun - MAX_CLOCK_LAG_S):
             raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import exit_code_of
 from virtqual.harness import catalogue
 from virtqual.references import project_references
 from virtqual.report import junit, page
@@ -120,11 +120,8 @@ def conclude_failed(log: Log, error: Exception) -> None:
 
 def mark_broken(session: Session, error: Exception) -> Session:
     """Write into a session that an error has ended it; see `conclude_failed`."""
-    # As `virtqual.commands.messages` does: a ValueError names a mistake in reviewed data.
-    is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
-    code = (UsageError if is_mistake else InfrastructureError).exit_code
-    session.exit_code = error.exit_code if isinstance(error, VirtqualError) else code
     session.outcome, session.qualified = "BROKEN", UNJUDGED_ANSWERS["BROKEN"]
+    session.exit_code = exit_code_of(error)
     runs = f"; its {len(session.runs)} runs are kept" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{runs}."
     session.next_step = session.resume_hint

@@ -16,7 +16,7 @@ from virtqual.site import host_records
 from virtqual.site.hosts import NodesOfHosts, count_max_nodes
 
 #: The build of a hypervisor before `ask_hosts` has brought the records of its hosts.
-NOT_ASKED = "not asked yet"
+BUILD_NOT_ASKED = "not asked yet"
 
 # A number in quotes would reach the checks as text.
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -99,7 +99,7 @@ class VirtualExtras(PartitionExtras):
         if not isinstance(raw.get("host"), str | Path):
             return raw
         directory = Path(raw["host"])
-        build = NOT_ASKED if raw.get("ask_hosts") else None
+        build = BUILD_NOT_ASKED if raw.get("ask_hosts") else None
         try:
             if directory.is_dir() and (host_records.find_files(directory) or build is None):
                 records = host_records.read(directory)
