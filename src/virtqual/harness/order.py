@@ -60,8 +60,8 @@ def order_slots(
 ) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    A turn is a pair on each place; every second pair of a place is reversed, so that a drift of the machine
-    does not favour one side.  A warm-up run on every place of each side precedes turn 0, and other turns if
+    A turn is a pair on each place.  The sequence of Thue and Morse says which pairs of a place are reversed
+    (N V V N V N N V ...): it has no period that a load could share, and a drift favours neither side.  A warm-up run on every place of each side precedes turn 0, and other turns if
     `warm_up` is set, because nodes have been booted since.
 
     If runs rotate, the other pairs are reversed for about half of the cases: of two cases with the same pairs
@@ -70,7 +70,7 @@ def order_slots(
     Examples
     --------
     >>> [str(s) for s in order_slots(0, 2)]
-    ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2N', '2V']
+    ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2V', '2N']
     >>> [str(s) for s in order_slots(1, 1, warm_up=True)]
     ['warm-up-N', 'warm-up-V', '1V', '1N']
 
@@ -93,7 +93,7 @@ def order_slots(
     # Any number will do that is the same in each run of ReFrame.
     offset = sum(case.encode()) if rotation.places > 1 else 0
     for turn, place in product(range(first, last + 1), places):
-        sides = SIDES if (turn + place + offset) % 2 == 0 else SIDES[::-1]
+        sides = SIDES if (turn.bit_count() + place + offset) % 2 == 0 else SIDES[::-1]
         slots += [Slot(turn * rotation.width + place, side) for side in sides]
     return slots
 
