@@ -55,14 +55,22 @@ def parse_slot(text: str) -> Slot:
     return Slot(int(match[2] or 0), SIDE_OF_LETTER[match[3]], bool(match[1]))
 
 
+def is_reversed(turn: int) -> bool:
+    """Return whether the pair of a turn begins with its virtual run: N V V N V N N V ...
+
+    The sequence of Thue and Morse has no period that a load could share, and a drift favours neither side.
+    """
+    return turn.bit_count() % 2 == 1
+
+
 def order_slots(
     first: int, last: int, warm_up: bool = False, rotation: Rotation = ONE_PLACE, case: str = ""
 ) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    A turn is a pair on each place.  The sequence of Thue and Morse says which pairs of a place are reversed
-    (N V V N V N N V ...): it has no period that a load could share, and a drift favours neither side.  A warm-up run on every place of each side precedes turn 0, and other turns if
-    `warm_up` is set, because nodes have been booted since.
+    A turn is a pair on each place.  `is_reversed` says which pairs of a place are reversed.  A warm-up run on
+    every place of each side precedes turn 0, and other turns if `warm_up` is set, because nodes have been
+    booted since.
 
     If runs rotate, the other pairs are reversed for about half of the cases: of two cases with the same pairs
     reversed one node of a pair would wait while the other runs both.
@@ -93,7 +101,7 @@ def order_slots(
     # Any number will do that is the same in each run of ReFrame.
     offset = sum(case.encode()) if rotation.places > 1 else 0
     for turn, place in product(range(first, last + 1), places):
-        sides = SIDES if (turn.bit_count() + place + offset) % 2 == 0 else SIDES[::-1]
+        sides = SIDES[::-1] if (is_reversed(turn) + place + offset) % 2 else SIDES
         slots += [Slot(turn * rotation.width + place, side) for side in sides]
     return slots
 
