@@ -14,7 +14,8 @@ from typing import NamedTuple
 import noise_models as models
 import numpy as np
 
-from virtqual.verdict.estimate import Floats, Noise, append_mean, history
+from virtqual.history.pair_noise import estimate_noise
+from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import Places, recognise
@@ -87,7 +88,7 @@ def histories_of(name: str, sd: float) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(7)
     y = models.runs(rng, name, (4000, HISTORY_SESSIONS), HISTORY_PAIRS, sd)
     floor = models.TIMERS.get(name, 0.0) / np.sqrt(6)
-    return history(models.differences(models.round_to_timer(name, y)), floor)
+    return estimate_noise(models.differences(models.round_to_timer(name, y)), floor)
 
 
 def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...], **between: float) -> Noise:
@@ -127,7 +128,9 @@ def resample(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, over
         if not count:
             continue
         native[is_log], virtual[is_log] = models.sides(models.resampled(rng, y, (count,), MAX_PAIRS))
-        s, d0 = history(models.differences(models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS)))
+        s, d0 = estimate_noise(
+            models.differences(models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS))
+        )
         pick = rng.integers(0, 500, count)
         sigma[is_log], df[is_log] = s[pick, None], d0[pick, None]
     return Drawn(native, virtual + overhead, Noise(sigma, df))
@@ -273,7 +276,7 @@ def curve_session(
 def _curve_histories() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(8)
     n, v = models.curves(rng, (300, HISTORY_SESSIONS), HISTORY_PAIRS)
-    return history(np.moveaxis(append_mean(v - n), -1, 1))
+    return estimate_noise(np.moveaxis(append_mean(v - n), -1, 1))
 
 
 def against(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from virtqual.verdict.estimate import history, timer_noise
+from virtqual.history.pair_noise import estimate_noise, timer_noise
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import SIDES, Floats, Series
 
@@ -53,10 +53,10 @@ def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
         # The mean of a curve is judged beside its sizes, and the rounding of many sizes averages out in it.
         mean_rounding = math.sqrt(float(np.mean(rounding**2)) / len(rounding))
         d = np.concatenate([d, d.mean(axis=0, keepdims=True)])
-        sigma, weight = history(d, np.append(rounding, mean_rounding))
+        sigma, weight = estimate_noise(d, np.append(rounding, mean_rounding))
         entry |= _make_curve(usable, sigma[:-1], float(sigma[-1]))
     else:
-        sigma, weight = history(d, rounding)
+        sigma, weight = estimate_noise(d, rounding)
         entry["sigma"] = round_up(float(sigma[0]))
     # How much nights differ is one property of a machine, of which each size gives a rough estimate.
     entry["df"] = float(f"{np.median(weight):.2g}")

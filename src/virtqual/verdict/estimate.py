@@ -10,8 +10,6 @@ with the degrees of freedom of the sum (Satterthwaite 1946, doi:10.2307/3002019)
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +46,7 @@ class Noise:
     ----------
     sigma, df
         Standard deviation of a pair's difference, shape (..., n_columns), and its weight in degrees of
-        freedom, `MAX_HISTORY_DF` at most, scalar or shape (..., 1); see `history`.
+        freedom, `MAX_HISTORY_DF` at most, scalar or shape (..., 1).
     between, between_df
         Standard deviation between boots of the virtual machine, shape as `df`, and its degrees of freedom:
         sessions less one if it was measured, infinite if it is a bound.
@@ -215,100 +213,3 @@ def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tup
     history: Floats = d0 * sigma2 * size
     part = VariancePart("pairs", history + squares * size, d0 + rank, history, d0)
     return part, np.sqrt(squares / max(rank, 1)), rank
-
-
-WILD_SHARE = 0.05
-"""Share of a history's pairs that may be wild: one disturbed run in fifty makes four pairs in a hundred.
-
-The farthest twentieth is pulled in to its nearest value, and a factor restores the Gaussian spread. One bad
-night must not blunt the test for months, and a machine of two speeds must not look calm.
-"""
-
-MIN_BLOCK_DF = 6
-"""Degrees of freedom from which the means of neighbouring pairs give the spread; below, single pairs do."""
-
-_WILD_MEAN_SQUARE = 0.9130  # of a Gaussian whose farthest twentieth is pulled in
-_MIN_VARIANCE_RATIO = 0.01  # of a session's variance to the pooled one: its logarithm is taken
-
-
-def history(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
-    """Return the noise of a metric in earlier sessions, and its weight.
-
-    The noise is the spread of means of neighbouring pairs (N V V N), stated for one pair: load that lasts for
-    some runs does not average out, and a spread of single pairs would miss it.
-
-    The weight is Smyth's d0 (2004, section 6.2): a machine with the same noise every night has a large
-    weight, a moody machine a small one.
-
-    Parameters
-    ----------
-    d
-        Differences of the pairs of each session, shape (..., n_sessions, n_pairs), NaN if a session has
-        fewer; sessions with fewer than two pairs are left out.
-    floor
-        The smallest standard deviation, shape (...): that of the timer alone; see `timer_noise`.
-
-    Returns
-    -------
-    sigma, df
-        Standard deviation of a pair and its weight, shape (...).
-
-    Raises
-    ------
-    ValueError
-        If a series has no session of two pairs, or does not vary at all and has no floor.
-    """
-    d = np.asarray(d, dtype=np.float64)
-    squares, df = _squares(d)
-    total = df.sum(axis=-1)
-    if not np.all(total > 0):
-        raise ValueError("no session has two pairs: they say nothing of the noise.")
-    pairs = squares.sum(axis=-1) / total
-    even = d.shape[-1] // 2 * 2
-    in_blocks, blocks = (part.sum(axis=-1) for part in _squares((d[..., :even:2] + d[..., 1:even:2]) / 2))
-    enough = blocks >= MIN_BLOCK_DF
-    pooled = np.where(enough, 2 * in_blocks / np.maximum(blocks, 1), pairs)
-    pooled = np.maximum(pooled, np.asarray(floor) ** 2)
-    if not np.all(pooled > 0):
-        raise ValueError("the history does not vary at all: state the timer's resolution.")
-    scale = np.maximum(pairs, np.asarray(floor) ** 2)[..., None]
-    ratio = squares / np.maximum(df, 1) / np.where(scale > 0, scale, 1)
-    half = np.maximum(df, 1) / 2
-    logs = np.log(np.maximum(ratio, _MIN_VARIANCE_RATIO)) - special.digamma(half) + np.log(half)
-    weight = np.where(df > 0, 1.0, 0.0)
-    sessions = weight.sum(axis=-1)
-    centre = (weight * logs).sum(axis=-1) / sessions
-    excess = (weight * ((logs - centre[..., None]) ** 2)).sum(axis=-1) / np.maximum(sessions - 1, 1)
-    excess = excess - (weight * special.polygamma(1, half)).sum(axis=-1) / sessions
-    # One session does not show how sessions differ: its own degrees of freedom count.
-    d0 = np.where((excess > 0) & (sessions > 1), 2 * _trigamma_inverse(np.maximum(excess, 1e-6)), np.inf)
-    return np.sqrt(pooled), np.minimum(np.minimum(d0, MAX_HISTORY_DF), np.where(enough, blocks, total))
-
-
-def _squares(d: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of squares of each session about its median, wild pairs pulled in, and its df."""
-    counts = np.sum(np.isfinite(d), axis=-1)
-    d = np.where((counts >= 2)[..., None], d, np.nan)
-    df = np.where(counts >= 2, counts - 1.0, 0.0)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # about sessions that are left out
-        away = np.abs(d - np.nanmedian(d, axis=-1, keepdims=True))
-        far = np.nanquantile(away, 1 - WILD_SHARE, axis=(-2, -1), keepdims=True)
-    return np.asarray(np.nansum(np.minimum(away, far) ** 2, axis=-1) / _WILD_MEAN_SQUARE), df
-
-
-def _trigamma_inverse(y: Floats) -> Floats:
-    """Return x with trigamma(x) = y (Newton's method, Smyth 2004, appendix)."""
-    x = 0.5 + 1 / y
-    for _ in range(20):
-        value = special.polygamma(1, x)
-        x = x + value * (1 - value / y) / special.polygamma(2, x)
-    return np.asarray(x, dtype=np.float64)
-
-
-def timer_noise(step: float, value: float) -> float:
-    """Return the standard deviation that a timer's resolution alone gives to a pair's log difference.
-
-    Each side is rounded by up to half a step, in the unit of the typical value.
-    """
-    return step / value / math.sqrt(6)

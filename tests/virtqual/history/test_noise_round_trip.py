@@ -9,9 +9,9 @@ from made_series import samples_of
 
 from virtqual.errors import UsageError
 from virtqual.history.noise_entries import noise_entry
+from virtqual.history.pair_noise import timer_noise
 from virtqual.history.propose import propose
 from virtqual.references import load_references
-from virtqual.verdict.estimate import timer_noise
 from virtqual.verdict.pairs import pair_up
 
 SESSIONS = (2, 3, 7, 30)

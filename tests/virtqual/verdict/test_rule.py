@@ -7,7 +7,7 @@ import pytest
 from made_series import counts
 from scipy import stats
 
-from virtqual.verdict.estimate import MAX_HISTORY_DF, Noise, append_mean, history, pulled_in, timer_noise
+from virtqual.verdict.estimate import Noise, append_mean, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.places import change, host_effects, overhead, recognise
 from virtqual.verdict.rule import LOOKS, Batch, BatchState, Cause, decide, judge
@@ -230,31 +230,7 @@ def test_a_history_that_both_sessions_share_counts_once() -> None:
     assert 6 + 11 < estimate.df[0] < 6 + 11 + 11
 
 
-# --- history and slow runs ----------------------------------------------------------------------------------
-
-
-def test_the_weight_of_a_history_is_how_alike_its_nights_are() -> None:
-    rng = np.random.default_rng(1)
-    steady = rng.normal(0, 0.02, (40, 6))
-    sigma, df = history(steady)
-    assert sigma == pytest.approx(0.02, rel=0.15)
-    assert df == MAX_HISTORY_DF
-    moody = steady * rng.choice([0.2, 3.0], (40, 1))
-    assert history(moody)[1] < 2
-    wild = steady.copy()
-    wild[3, 2] += math.log(2)
-    assert history(wild)[0] == pytest.approx(sigma, rel=0.1)
-    neighbours = np.repeat(rng.normal(0, 0.02, (40, 3)), 2, axis=1)
-    assert history(neighbours)[0] > 1.2 * 0.02
-
-
-def test_a_timer_that_shows_no_noise_has_some() -> None:
-    with pytest.raises(ValueError, match="does not vary"):
-        history(np.zeros((4, 4)))
-    floor = timer_noise(0.01, 0.39)
-    assert history(np.zeros((4, 4)), floor)[0] == pytest.approx(0.01 / 0.39 / math.sqrt(6))
-    with pytest.raises(ValueError, match="two pairs"):
-        history(np.full((3, 4), np.nan))
+# --- slow runs ----------------------------------------------------------------------------------------------
 
 
 def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
