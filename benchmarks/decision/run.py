@@ -24,7 +24,8 @@ import sessions as draw
 from virtqual.verdict import estimate
 from virtqual.verdict.estimate import Noise
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.places import host_effects, overhead
+from virtqual.verdict.overhead import overhead
+from virtqual.verdict.places import host_effects
 from virtqual.verdict.rule import LOOKS, earlier_pairs_needed
 from virtqual.verdict.slow_runs import SLOW_ALPHA
 

@@ -18,7 +18,8 @@ from scipy import special
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.places import Places, change, everywhere_alike, overhead
+from virtqual.verdict.overhead import change, overhead
+from virtqual.verdict.places import Places, everywhere_alike
 
 LOOKS = (4, 8, 12, 18)
 """After how many pairs a decision is tried. Four come first, and a conviction needs four that are fresh:

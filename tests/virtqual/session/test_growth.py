@@ -10,7 +10,8 @@ import pytest
 
 from virtqual.session.judge import judge
 from virtqual.verdict.estimate import Noise
-from virtqual.verdict.places import everywhere_alike, overhead
+from virtqual.verdict.overhead import overhead
+from virtqual.verdict.places import everywhere_alike
 
 make_session = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/speed/judging.py"))["make_session"]
 

@@ -9,7 +9,8 @@ from scipy import stats
 
 from virtqual.verdict.estimate import Noise, append_mean, pulled_in
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.places import change, host_effects, overhead, recognise
+from virtqual.verdict.overhead import change, overhead
+from virtqual.verdict.places import host_effects, recognise
 from virtqual.verdict.rule import LOOKS, Batch, BatchState, Cause, decide, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, slowness
 
