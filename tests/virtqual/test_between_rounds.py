@@ -10,7 +10,7 @@ from virtqual.preflight.policy import load_policy
 from virtqual.references import project_references
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
-from virtqual.verdict.batches import places_of
+from virtqual.verdict.places import places_of
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # Gathers what the node is with the boot that a test states, as a VM that was created anew has another one.

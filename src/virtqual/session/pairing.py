@@ -12,11 +12,11 @@ from virtqual.preflight.admit import Admitted, unfit_since
 from virtqual.references import NoReferenceError, References
 from virtqual.runs import Declared, Result, Run
 from virtqual.verdict import Case
-from virtqual.verdict.batches import choose_pairs, places_of
 from virtqual.verdict.budget import Budget, Gate
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Sample, Series, pair_up
+from virtqual.verdict.places import choose_pairs, places_of
 
 _NOISE_SOURCE = "stated: nothing is known of the metric"
 #: Noise of a metric that no reviewed file knows, by gate: that of most families of

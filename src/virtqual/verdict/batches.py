@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from operator import attrgetter
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.pairs import Pair, Series, Side
-from virtqual.verdict.places import Places, everywhere_alike, recognise
+from virtqual.verdict.places import Places, choose_pairs, places_of
 from virtqual.verdict.rule import SHARED_BOOT, Batch, BatchState, Cause
 
 
@@ -170,84 +168,6 @@ def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
             np.array([getattr(pair, side).values for pair in pairs]) for side in ("native", "virtual")
         )
     return sign * np.log(native), sign * np.log(virtual)
-
-
-def _labels(pairs: Sequence[Pair], attribute: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an attribute of the native and of the virtual samples of pairs."""
-    label = attrgetter(attribute)
-    return tuple([label(pair.native) for pair in pairs]), tuple([label(pair.virtual) for pair in pairs])
-
-
-def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
-    """Return where pairs ran, as far as their samples say.
-
-    If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
-    to be alike, and are not `Places.are_known`.
-    """
-    boots = _labels(pairs, "boot")[1]
-    native, virtual = _labels(pairs, "host")
-    if all(native) and all(virtual):
-        return _recognised(native, virtual, boots, bound)
-    native, virtual = _labels(pairs, "place")
-    if all(native) and all(virtual):
-        places = _recognised(native, virtual, boots, bound)
-        if places.kind in ("exchanged", "rotated"):
-            return places
-    return replace(everywhere_alike(len(boots)), boot=_recognised(boots, boots, boots).boot)
-
-
-_recognised = lru_cache(maxsize=4096)(recognise)
-
-
-def choose_pairs(series: Series) -> tuple[Pair, ...]:
-    """Return the valid pairs; of a rotation, complete turns of the same hosts.
-
-    If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
-    as many pairs as possible and does not depend on any value.
-    """
-    valid = series.valid
-    if len(valid) < 4:
-        return valid
-    turns: dict[int, list[Pair]] = defaultdict(list)
-    native, virtual = _labels(valid, "place")
-    width = len(set(native)) if not set(native) & set(virtual) else 1
-    for pair in valid:
-        turn = pair.native.turn if pair.native else None
-        turns[pair.number // width if turn is None else turn].append(pair)
-    if len(turns) == len(valid):
-        return valid
-    places = [_labels(turn, "place") for turn in turns.values()]
-    if any(len(set(names)) < len(names) for turn in places for names in turn):
-        return valid
-    sizes = {len(turn) for turn in turns.values()}
-    choices = (_same_hosts([turn for turn in turns.values() if len(turn) >= size]) for size in sizes)
-    chosen = max(choices, key=len)
-    if not 0 < len(chosen) < len(valid):
-        return valid
-    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else valid
-
-
-def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    """Return the pairs of hosts that all turns have; runs of a turn that lost their peers are paired.
-
-    The hosts of a turn are the sample of a rotation: it does not matter which of them make a pair.
-    """
-    sides = zip(*(_labels(turn, "place") for turn in turns), strict=True)
-    common = [set.intersection(*map(set, labels)) for labels in sides]
-    native_hosts, virtual_hosts = (set(sorted(names)[: min(map(len, common))]) for names in common)
-    chosen = []
-    for turn in turns:
-        natives, virtuals = [], []
-        for pair, native, virtual in zip(turn, *_labels(turn, "place"), strict=True):
-            has_native, has_virtual = native in native_hosts, virtual in virtual_hosts
-            if has_native and has_virtual:
-                chosen.append(pair)
-            elif has_native:
-                natives.append(pair)
-            elif has_virtual:
-                virtuals.append(pair)
-        chosen += [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=True)]
-    return tuple(chosen)
 
 
 def batch_of(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Batch:

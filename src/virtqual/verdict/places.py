@@ -20,14 +20,17 @@ fixed
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 
 from virtqual.verdict.estimate import Bools, Floats, Ints
+from virtqual.verdict.pairs import Pair, Series
 
 Kind = Literal["together", "exchanged", "rotated", "fixed"]
 
@@ -151,6 +154,84 @@ def recognise(
     n, v = (np.array([numbers[name] for name in names], dtype=np.int64) for names in (native, virtual))
     b = np.unique(np.array(boot, dtype=str), return_inverse=True)[1].astype(np.int64).reshape(-1)
     return Places(_kind(n, v), n, v, b, hosts, bound)
+
+
+def _labels(pairs: Sequence[Pair], attribute: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return an attribute of the native and of the virtual samples of pairs."""
+    label = attrgetter(attribute)
+    return tuple([label(pair.native) for pair in pairs]), tuple([label(pair.virtual) for pair in pairs])
+
+
+def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
+    """Return where pairs ran, as far as their samples say.
+
+    If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
+    to be alike, and are not `Places.are_known`.
+    """
+    boots = _labels(pairs, "boot")[1]
+    native, virtual = _labels(pairs, "host")
+    if all(native) and all(virtual):
+        return _recognised(native, virtual, boots, bound)
+    native, virtual = _labels(pairs, "place")
+    if all(native) and all(virtual):
+        places = _recognised(native, virtual, boots, bound)
+        if places.kind in ("exchanged", "rotated"):
+            return places
+    return replace(everywhere_alike(len(boots)), boot=_recognised(boots, boots, boots).boot)
+
+
+_recognised = lru_cache(maxsize=4096)(recognise)
+
+
+def choose_pairs(series: Series) -> tuple[Pair, ...]:
+    """Return the valid pairs; of a rotation, complete turns of the same hosts.
+
+    If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
+    as many pairs as possible and does not depend on any value.
+    """
+    valid = series.valid
+    if len(valid) < 4:
+        return valid
+    turns: dict[int, list[Pair]] = defaultdict(list)
+    native, virtual = _labels(valid, "place")
+    width = len(set(native)) if not set(native) & set(virtual) else 1
+    for pair in valid:
+        turn = pair.native.turn if pair.native else None
+        turns[pair.number // width if turn is None else turn].append(pair)
+    if len(turns) == len(valid):
+        return valid
+    places = [_labels(turn, "place") for turn in turns.values()]
+    if any(len(set(names)) < len(names) for turn in places for names in turn):
+        return valid
+    sizes = {len(turn) for turn in turns.values()}
+    choices = (_same_hosts([turn for turn in turns.values() if len(turn) >= size]) for size in sizes)
+    chosen = max(choices, key=len)
+    if not 0 < len(chosen) < len(valid):
+        return valid
+    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else valid
+
+
+def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
+    """Return the pairs of hosts that all turns have; runs of a turn that lost their peers are paired.
+
+    The hosts of a turn are the sample of a rotation: it does not matter which of them make a pair.
+    """
+    sides = zip(*(_labels(turn, "place") for turn in turns), strict=True)
+    common = [set.intersection(*map(set, labels)) for labels in sides]
+    native_hosts, virtual_hosts = (set(sorted(names)[: min(map(len, common))]) for names in common)
+    chosen = []
+    for turn in turns:
+        natives, virtuals = [], []
+        for pair, native, virtual in zip(turn, *_labels(turn, "place"), strict=True):
+            has_native, has_virtual = native in native_hosts, virtual in virtual_hosts
+            if has_native and has_virtual:
+                chosen.append(pair)
+            elif has_native:
+                natives.append(pair)
+            elif has_virtual:
+                virtuals.append(pair)
+        chosen += [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=True)]
+    return tuple(chosen)
 
 
 def _kind(native: Ints, virtual: Ints) -> Kind:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from virtqual.verdict.batches import Case, choose_pairs
+from virtqual.verdict.batches import Case
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
+from virtqual.verdict.places import choose_pairs
 from virtqual.verdict.rule import ALPHA, LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
