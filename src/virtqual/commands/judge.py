@@ -19,6 +19,7 @@ from virtqual.report.console import verbatim
 from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
+from virtqual.session.judge import choose_min_pairs
 from virtqual.session.measured import read_series
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
@@ -80,7 +81,9 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
             series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
             cases = cases_of_file(str(file), series, allowed, against)
             say(f"judging {sum(map(len, cases)):,} series")
-            return list(series), judge_sessions(cases, hypervisor_class=chosen)
+            return list(series), judge_sessions(
+                cases, hypervisor_class=chosen, min_pairs=choose_min_pairs(chosen)
+            )
     except BudgetError as error:
         raise UsageError(f"{file}: {error}") from error
     finally:

@@ -15,10 +15,11 @@ from virtqual.report.console import verbatim
 from virtqual.session.session import Session
 from virtqual.verdict import Verdict
 from virtqual.verdict.pairs import SIDES
-from virtqual.verdict.rule import LOOKS
 
 #: The tag of the short checks.
 TAG = "sweep"
+#: Turns of every check: each meets four of the other side's nodes.
+TURNS = 4
 #: Width of one figure, such as ``+10.3%``.
 _CELL_CHARS = 8
 
@@ -36,7 +37,7 @@ def command(
     it out.
     """
     request = main_job.Request(
-        system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, max_pairs=LOOKS[0]
+        system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, pairs=TURNS, max_pairs=TURNS
     )
     session = main_job.qualify(request)
     _show(session, verbatim())

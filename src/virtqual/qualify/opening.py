@@ -238,6 +238,8 @@ def _open(
         stack=stack,
         against=earlier.session if earlier else None,
         repetitions=repetitions.starts_of(earlier) if earlier else {},
+        # A plain run has one round.
+        recreates_vms=bool(request and system.virtual.recreate_vms),
         request=request,
         provenance=provenance(),
     )

@@ -20,8 +20,19 @@ from virtqual.runs import Run
 from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_sessions
+from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
+
+#: Pairs from which on a metric can be WITHIN if the session may qualify a build. If a tenth of the virtual
+#: runs take twice as long, four pairs of eleven metrics lack them in 1 % of sessions, two pairs in 10 %.
+MIN_PAIRS_TO_QUALIFY = 4
+
+
+def choose_min_pairs(hypervisor_class: HypervisorClass | None, *, fast: bool = False) -> int:
+    """Return from how many pairs on a metric can be WITHIN: the first look's, if no build is qualified."""
+    qualifies = hypervisor_class is not None and hypervisor_class.qualifies and not fast
+    return MIN_PAIRS_TO_QUALIFY if qualifies else LOOKS[0]
 
 
 @cache
@@ -91,15 +102,18 @@ def judge(
             earlier=None if earlier is None else admitted_of(earlier, class_name),
             interrupted=find_interrupted_pairs(session),
         )
+        hypervisor_class = references.hypervisor_class(class_name)
         (verdict,) = judge_sessions(
             [cases],
-            hypervisor_class=references.hypervisor_class(class_name),
+            hypervisor_class=hypervisor_class,
             waivers=references.waivers,
             build=session.build,
             looks=looks,
             share=share,
             slow_before=slow_before,
             today=today,
+            min_pairs=choose_min_pairs(hypervisor_class, fast=session.fast),
+            recreates_vms=session.recreates_vms,
         )
     return Judged(admitted, canaries(admitted.runs), verdict)
 

@@ -129,6 +129,8 @@ class Request(BaseModel):
     max_pairs: int = 18
     pairs: int | None = None
     policy: str = "serial"
+    #: Two pairs can acquit a metric, and no build is qualified.
+    fast: bool = False
 
 
 class Head(BaseModel):
@@ -149,9 +151,16 @@ class Head(BaseModel):
     against: Name | None = None
     #: How often a run of a case starts its program, if the earlier session has decided it.
     repetitions: dict[str, int] = {}
+    #: The VMs are created anew between rounds.
+    recreates_vms: bool = False
     #: None for a plain ReFrame run, which cannot be resumed.
     request: Request | None = None
     provenance: Provenance | None = None
+
+    @property
+    def fast(self) -> bool:
+        """It was asked for with ``--fast``."""
+        return self.request is not None and self.request.fast
 
     @property
     def build(self) -> str:

@@ -108,6 +108,8 @@ def judge_sessions(
     build: str = "",
     slow_before: SlowRuns = NO_SLOW_RUNS,
     today: date | None = None,
+    min_pairs: int = LOOKS[0],
+    recreates_vms: bool = False,
 ) -> list[SessionVerdict]:
     """Judge the series of each session together, and each session for itself.
 
@@ -123,6 +125,10 @@ def judge_sessions(
         Those for another class or build are ignored.
     slow_before
         Slow runs of earlier sessions of this build.
+    min_pairs
+        From how many pairs on a metric can be WITHIN; every look flags.
+    recreates_vms
+        The VMs are created anew between rounds.
 
     Raises
     ------
