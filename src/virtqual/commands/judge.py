@@ -104,8 +104,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _reasons(answer: SessionVerdict) -> list[str]:
     """Return why a session is not called qualified, and what its series do not say."""
     reasons = [_NOT_THE_CHECKS]
-    if answer.confounded:
-        reasons.append(answer.confounded)
+    reasons += [reason for reason in (answer.without_hosts, answer.confounded) if reason]
     if answer.slow_runs.found:
         reasons.append(f"slow runs: {answer.slow_runs.text}")
     return reasons
@@ -136,7 +135,5 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
     for name, answer in zip(names, answers, strict=True):
         terminal.console.print(Text("session ").append(name, "bold"))
         terminal.verdicts(answer.verdicts, answer.slow_runs)
-        native = {host for verdict in answer.verdicts for host in verdict.native_hosts}
-        virtual = {host for verdict in answer.verdicts for host in verdict.virtual_hosts}
-        terminal.hosts(answer.verdicts, [native, virtual])
+        terminal.hosts(answer.verdicts, answer.outliers)
         terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set
+from statistics import geometric_mean
 from typing import Annotated
 
 import typer
@@ -20,6 +21,8 @@ from virtqual.verdict.pairs import SIDES
 TAG = "sweep"
 #: Turns of every check: each meets four of the other side's nodes.
 TURNS = 4
+#: Turns in which every node runs a check once: fewer do not show that a node is slow in each of them.
+ROUNDS = 4
 #: Width of one figure, such as ``+10.3%``.
 _CELL_CHARS = 8
 
@@ -45,7 +48,7 @@ def command(
 
 
 def _show(session: Session, console: Console) -> None:
-    """Print how much slower each host was than the others of its kind, in each metric."""
+    """Print how much slower each host was than the others of its kind but outliers, in each metric."""
     verdicts = [verdict for verdict in session.verdicts if verdict.hosts]
     if not verdicts:
         console.print(
@@ -61,6 +64,7 @@ def _show(session: Session, console: Console) -> None:
     ]
     console.print("\nTime by host, above (+) or below (-) the others of its kind:")
     numbered = list(enumerate(verdicts, 1))
+    outliers = {outlier.host for outlier in session.outliers}
     widest = max(len(f"{host} ({side})") for host, side, _ in kinds)
     columns = max(1, (console.width - widest) // _CELL_CHARS)
     for part in (numbered[at : at + columns] for at in range(0, len(numbered), columns)):
@@ -69,16 +73,17 @@ def _show(session: Session, console: Console) -> None:
         for number, _ in part:
             table.add_column(f"[{number}]", justify="right", no_wrap=True, min_width=_CELL_CHARS - 2)
         for host, side, hosts in kinds:
-            table.add_row(f"{host} ({side})", *(_compare_host(verdict, host, hosts) for _, verdict in part))
+            table.add_row(
+                f"{host} ({side})", *(_compare_host(verdict, host, hosts, outliers) for _, verdict in part)
+            )
         console.print(table)
         for number, verdict in part:
             console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
 
 
-def _compare_host(verdict: Verdict, host: str, kind: Collection[str]) -> str:
+def _compare_host(verdict: Verdict, host: str, kind: Set[str], outliers: Set[str]) -> str:
     """Return by how much a host is slower than the mean of the others of its kind."""
-    hosts = verdict.hosts.keys() & kind
-    if host not in hosts or len(hosts) < 2:
+    others = verdict.hosts.keys() & kind - outliers - {host}
+    if host not in verdict.hosts or not others:
         return "-"
-    # The verdict has its difference from the mean of all hosts, with itself among them.
-    return f"{verdict.hosts[host] ** (len(hosts) / (len(hosts) - 1)) - 1:+.1%}"
+    return f"{verdict.hosts[host] / geometric_mean(verdict.hosts[name] for name in others) - 1:+.1%}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -21,8 +20,7 @@ from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site.placement import format_setting
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.outcome import format_range, format_ratio, format_value
-from virtqual.verdict.outliers import outliers
-from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 
 _STYLE = {
@@ -131,8 +129,7 @@ class Terminal:
         """Show the verdicts, the conclusion, and the directory of the results."""
         self._say()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
-        runs = ([run for run in session.runs if run.side == side] for side in SIDES)
-        self.hosts(session.verdicts, [{host for run in ran for host in run.hosts.values()} for ran in runs])
+        self.hosts(session.verdicts, session.outliers)
         self._findings(session)
         self._not_measured(session)
         if not any(run.reference == "held" for run in session.runs):
@@ -163,26 +160,16 @@ class Terminal:
         for waiver in waivers:
             self._say(f"waiver: {waiver}")
 
-    def hosts(self, verdicts: Sequence[Verdict], sides: Iterable[Iterable[str]]) -> None:
-        """Name hosts that differ from others of their kind; `sides` are native hosts, and those of VMs."""
-        effects = {
-            verdict.name: {host: math.log(factor) for host, factor in verdict.hosts.items()}
-            for verdict in verdicts
-            if verdict.hosts
-        }
-        hosts = {host for logs in effects.values() for host in logs}
-        kinds = sorted({frozenset(hosts.intersection(side)) for side in sides}, key=sorted)
-        slow_hosts = outliers(effects, kinds) if hosts else []
-        for outlier in slow_hosts:
-            self._say(Text(f"host {outlier}", style="yellow"))
-        rest = hosts - {outlier.host for outlier in slow_hosts}
-        factors = [
-            abs(math.expm1(log)) for logs in effects.values() for host, log in logs.items() if host in rest
-        ]
-        if factors:
-            noun = "other hosts" if slow_hosts else "hosts"
+    def hosts(self, verdicts: Sequence[Verdict], outliers: Sequence[Outlier]) -> None:
+        """Name the hosts that were set aside, and say how alike the others are."""
+        for outlier in outliers:
+            self._say(Text(f"host {outlier}; it was set aside", style="yellow"))
+        rest = {host for verdict in verdicts for host in verdict.hosts} - {o.host for o in outliers}
+        if rest:
+            noun = "other hosts" if outliers else "hosts"
+            farthest = max(abs(v.hosts[host] - 1) for v in verdicts for host in v.hosts.keys() & rest)
             self._dim(
-                f"{len(rest)} {noun}: each within {max(factors):.1%} of the mean of its kind, in every metric"
+                f"{len(rest)} {noun}: each within {farthest:.1%} of the mean of its kind, in every metric"
             )
 
     def _findings(self, session: Session) -> None:

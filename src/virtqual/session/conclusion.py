@@ -101,6 +101,7 @@ def _store_judgement(session: Session, judged: Judged) -> None:
     if judged.verdict:
         session.verdicts = list(judged.verdict.verdicts)
         session.slow_runs = judged.verdict.slow_runs
+        session.outliers = list(judged.verdict.outliers)
         session.waivers = [waiver.text(judged.verdict.today) for waiver in judged.verdict.waivers]
         session.all_outcomes = {outcome.value: n for outcome, n in judged.verdict.outcomes.items()}
 
@@ -120,6 +121,8 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
         session.conclusion = _describe_outcome(session, outcome, session.verdicts)
     if verdict and verdict.slow_runs.found:
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
+    if session.outliers:
+        session.conclusion += f" Set aside: {'; '.join(f'host {outlier}' for outlier in session.outliers)}."
 
 
 def _first_reason(session: Session) -> str:

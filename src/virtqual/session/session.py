@@ -16,6 +16,7 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
 from virtqual.runs import Name, Run
+from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 from virtqual.verdict.verdict import Verdict
 
@@ -322,6 +323,8 @@ class Conclusion(BaseModel):
     verdicts: list[Verdict] = []
     #: None if nothing was judged.
     slow_runs: SlowRuns | None = None
+    #: Hosts that differ from the others of their kind: these were judged without them.
+    outliers: list[Outlier] = []
     #: All waivers for this class and build, as people read them.
     waivers: list[str] = []
     #: None if nothing was concluded.

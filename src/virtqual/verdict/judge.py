@@ -13,10 +13,9 @@ import numpy as np
 from virtqual.verdict import rule, texts
 from virtqual.verdict.batches import Case, Question, batch_of
 from virtqual.verdict.budget import BudgetError
-from virtqual.verdict.estimate import Floats, append_mean
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.places import host_effects
 from virtqual.verdict.rule import ALPHA, LOOKS, Cause
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
@@ -73,7 +72,8 @@ def judge_all(
 def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
     """Return the answer if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
-    attempted, valid, refused = len(series.pairs), len(series.valid), list(case.refused)
+    attempted = len(series.pairs) - len(series.set_aside)
+    valid, refused = len(series.valid), list(case.refused)
     if reason := series.not_alternated:
         refused.append(reason)
     if baseline is not None:
@@ -185,7 +185,6 @@ def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> d
         "spread": spread,
         "points": points,
         "findings": _list_findings(question, judged[0]) if outcome is Outcome.OVER else (),
-        "hosts": _host_factors(overhead),
         "native_hosts": native_hosts,
         "virtual_hosts": virtual_hosts,
         "confounded": places.confounded,
@@ -229,13 +228,3 @@ def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...
         judged = Interval.build(part.mean, part.low, max(part.mean, upper), metric.better)
         findings.append(build(judged, part.sizes))
     return tuple(findings)
-
-
-def _host_factors(question: Question) -> dict[str, float]:
-    """Return how much slower each host is than the mean of its kind, over a whole curve."""
-    places = question.places
-    if places.kind not in ("exchanged", "rotated"):
-        return {}
-    native, virtual = map(append_mean, question.costs)
-    effects, is_known = host_effects(native, virtual, places)
-    return {places.hosts[host]: math.exp(effects[host, -1]) for host in np.flatnonzero(is_known)}

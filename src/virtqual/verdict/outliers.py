@@ -1,30 +1,45 @@
-"""Hosts that differ from the others of their kind by more than those do among themselves."""
+"""Hosts of a rotation that differ from the others of their kind by more than those do among themselves.
+
+A host that is named is set aside: its pairs do not count, and the other hosts are judged without it. The rule
+is the same in a sweep and in a session, and asks for two things, since either alone names hosts in vain:
+
+- The host lies farther from its kind than the spread of all other hosts explains (Rosner's generalised
+  extreme Studentised deviate, Technometrics 25, 1983): hosts differ a little.
+- It differs in each round alike (Student's t): a few slow runs make no slow host.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 from scipy import special
 
-OUTLIER_ALPHA = 0.05
-"""Error rate of all that is named in a table: if no host differs, one table in twenty names a host.
+from virtqual.verdict.batches import Case, costs, sigma_of
+from virtqual.verdict.estimate import Floats, append_mean
+from virtqual.verdict.pairs import Series
+from virtqual.verdict.places import choose_pairs, host_effects, host_names, places_of, split_turn, turns_of
 
-It decides nothing: a person looks at the host.
-"""
+OUTLIER_ALPHA = 0.01
+"""Share of sessions that may name a host although all hosts are alike."""
 
-MIN_HOSTS = 4
-"""Hosts that are needed to name one: three do not show how far a fourth may lie."""
+ROUND_ALPHA = 0.001
+"""Level of the test that a host differs in each round alike: slow runs of one host must pass it seldom, even
+if they come in bursts or one side is much noisier than the other."""
 
 
-@dataclass(frozen=True)
-class Outlier:
+class Outlier(BaseModel):
     """A host that is slower than the others of its kind by `log`, log units; faster if `log` is negative.
 
     `metric` shows it; it is empty for the mean of all metrics.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str
     metric: str
@@ -35,72 +50,173 @@ class Outlier:
         return f"{self.host} is {abs(math.expm1(self.log)):.1%} {word} than the others of its kind{where}"
 
 
-def outliers(effects: Mapping[str, Mapping[str, float]], kinds: Sequence[frozenset[str]]) -> list[Outlier]:
+class HostLogs(NamedTuple):
+    """Logarithms of the costs of one metric, or of their mean, shape (2, rounds, hosts).
+
+    `sigma` is the known standard deviation of a run.
+    """
+
+    logs: Floats
+    sigma: float
+
+
+def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
+    """Return the cases without the pairs of outlying hosts, and these hosts.
+
+    Metrics that were measured on the same hosts are tested together.
+    """
+    tables: dict[tuple[tuple[str, ...], ...], dict[str, HostLogs]] = defaultdict(dict)
+    for case in cases:
+        series = case.series
+        if case.refused or not _has_two_places(series):
+            continue
+        pairs = choose_pairs(series)
+        places = places_of(series, pairs)
+        if places.kind == "rotated":
+            whole = len(pairs) - len(pairs) % places.width
+            order = (
+                np.stack([places.native, places.virtual])[:, :whole].reshape(2, -1, places.width).argsort(2)
+            )
+            logs = np.stack([side.mean(axis=-1)[:whole] for side in costs(series, pairs)])
+            logs = np.take_along_axis(logs.reshape(order.shape), order, axis=2)
+            sigma = float(sigma_of(case.prior, series.width)[-1]) / math.sqrt(2)
+            tables[places.roles][series.id] = HostLogs(logs, sigma)
+    outliers, answers = [], list(cases)
+    for roles, table in tables.items():
+        named = find_outliers(table, roles)
+        outliers += named
+        if reason := "; ".join(f"set aside, since host {outlier}" for outlier in named):
+            hosts = frozenset(outlier.host for outlier in named)
+            for index, case in enumerate(answers):
+                if case.series.id in table:
+                    series, baseline = case.series, case.baseline
+                    if baseline and host_names(baseline.valid) == host_names(series.valid):
+                        baseline = without_hosts(baseline, hosts, reason)
+                    series = without_hosts(series, hosts, reason)
+                    answers[index] = replace(case, series=series, baseline=baseline)
+    return answers, outliers
+
+
+def _has_two_places(series: Series) -> bool:
+    """Return whether the first pair ran on two places: if it did not, no host can be told from another."""
+    pair = next(iter(series.valid), None)
+    places = [sample.place for sample in pair.samples] if pair else []
+    return all(places) and len(set(places)) == 2
+
+
+def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
+    """Return how much slower each host is than the mean of its kind; empty if the pairs cannot tell.
+
+    Outliers do not count in the mean.
+    """
+    if not _has_two_places(series):
+        return {}
+    pairs = choose_pairs(series)
+    places = places_of(series, pairs)
+    if places.kind not in ("exchanged", "rotated"):
+        return {}
+    native, virtual = map(append_mean, costs(series, pairs))
+    effects = dict(zip(places.hosts, host_effects(native, virtual, places)[:, -1].tolist(), strict=True))
+    factors = dict[str, float]()
+    for kind in places.roles if places.kind == "rotated" else (places.hosts,):
+        mean = np.mean([effects[host] for host in kind if host not in outliers] or [0.0])
+        factors |= {host: math.exp(effects[host] - mean) for host in kind}
+    return factors
+
+
+def without_hosts(series: Series, hosts: frozenset[str], reason: str) -> Series:
+    """Return a series in which the pairs of some hosts do not count for a reason.
+
+    As many hosts of the other side, the first by name, go with them: a rotation has as many of both.
+    """
+    sides = host_names(series.valid)
+    count = max(len(names & hosts) for names in sides)
+    kept = [names - set(sorted(names, key=lambda name: (name not in hosts, name))[:count]) for names in sides]
+    pairs = {pair.number: pair for pair in series.pairs}
+    set_aside = set()
+    for turn in turns_of(series):
+        chosen, others = split_turn(turn, *kept)
+        pairs |= {pair.number: pair for pair in chosen}
+        pairs |= {pair.number: replace(pair, invalid=(reason,)) for pair in others}
+        set_aside |= {pair.number for pair in others}
+    return replace(series, pairs=tuple(pairs.values()), set_aside=frozenset(set_aside))
+
+
+def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]]) -> list[Outlier]:
     """Return the hosts that differ, each once: by the mean of all metrics, else by the most extreme metric.
 
-    Each column, of a metric or of the mean, is tested by Rosner's generalised extreme Studentised deviate
-    (Technometrics 25, 1983) for a quarter of the hosts at most. A host is compared with its own kind; the
-    spread of hosts is taken to be the same for both kinds.
+    A slow host is mostly slow in all metrics: half of the error rate is for the mean.
 
     Parameters
     ----------
-    effects
-        How much slower each host is, log units, by metric and host.
-    kinds
-        The hosts of each kind: native ones, and those of VMs; one set if hosts exchange roles.
+    table
+        The costs of each metric, in the order of the hosts in `roles`.
+    roles
+        Names of the native hosts, and of those of VMs.
     """
-    kind_of = {host: number for number, kind in enumerate(kinds) for host in kind}
-    columns = {
-        metric: {host: log for host, log in logs.items() if host in kind_of}
-        for metric, logs in effects.items()
-    }
-    alphas = dict.fromkeys(columns, OUTLIER_ALPHA / max(len(columns), 1))
-    if len(columns) > 1:
-        common = set.intersection(*(set(logs) for logs in columns.values()))
-        means = {host: float(np.mean([logs[host] for logs in columns.values()])) for host in common}
-        # A slow host is mostly slow in all metrics: half of the error rate is for the mean.
-        alphas = {"": OUTLIER_ALPHA / 2, **{metric: alpha / 2 for metric, alpha in alphas.items()}}
-        columns = {"": means, **columns}
+    alphas, columns = dict.fromkeys(table, OUTLIER_ALPHA), dict(table)
+    if len(table) > 1:
+        rounds = min(column.logs.shape[1] for column in table.values())
+        mean = np.mean([_centre(column.logs[:, :rounds]) for column in table.values()], axis=0)
+        sigma = math.sqrt(sum(column.sigma**2 for column in table.values())) / len(table)
+        alphas = {"": OUTLIER_ALPHA / 2, **dict.fromkeys(table, OUTLIER_ALPHA / 2 / len(table))}
+        columns = {"": HostLogs(mean, sigma), **columns}
     named: dict[str, Outlier] = {}
-    for metric, logs in columns.items():
-        for outlier in _find_extremes(logs, kind_of, metric if len(effects) > 1 else "", alphas[metric]):
+    for metric, column in columns.items():
+        for (side, index), log in _find_extremes(column, alphas[metric]).items():
+            shown_metric = metric if len(table) > 1 else ""
+            outlier = Outlier(host=roles[side][index], metric=shown_metric, log=log)
             before = named.get(outlier.host)
-            if before is None or (before.metric and abs(before.log) < abs(outlier.log)):
+            if before is None or (before.metric and abs(before.log) < abs(log)):
                 named[outlier.host] = outlier
     return sorted(named.values(), key=lambda outlier: -abs(outlier.log))
 
 
-def _find_extremes(
-    logs: Mapping[str, float], kind_of: Mapping[str, int], metric: str, alpha: float
-) -> list[Outlier]:
-    """Return the hosts of one column that differ from the others of their kind, the most extreme first."""
-    remaining, removed, count = dict(logs), list[str](), 0
-    for _ in range(max(len(logs) // 4, 1)):
-        distances = {host: _distance(host, logs, remaining, kind_of) for host in remaining}
-        host = max(distances, key=lambda name: abs(distances[name]), default="")
-        if not host or len(remaining) < MIN_HOSTS:
+def _centre(logs: Floats) -> Floats:
+    """Return costs less the median of their side in the round: a disturbed round slows all of its hosts."""
+    centred: Floats = logs - np.median(logs, axis=-1, keepdims=True)
+    return centred
+
+
+def _find_extremes(column: HostLogs, alpha: float) -> dict[tuple[int, int], float]:
+    """Return side and index of the hosts that differ, with how much slower each is than the typical hosts.
+
+    Three hosts of a kind are needed to name one, and more than half of them stay.
+    """
+    logs = _centre(column.logs)
+    rounds, hosts = logs.shape[1:]
+    effects, is_typical = np.median(logs, axis=1), np.ones((2, hosts), dtype=np.bool_)
+    min_spread = column.sigma / math.sqrt(rounds)  # a coarse timer shows the same number on all hosts
+    removed, count = list[tuple[int, int]](), 0
+    for _ in range(max(hosts // 2, 1)):
+        means = effects.mean(axis=1, keepdims=True, where=is_typical)
+        side, index = divmod(int(np.argmax(np.where(is_typical, np.abs(effects - means), -1.0))), hosts)
+        is_typical[side, index] = False
+        removed.append((side, index))
+        peers = int(is_typical[side].sum())
+        if 2 * peers <= hosts:
             break
-        del remaining[host]
-        removed.append(host)
-        # The farthest of all remaining hosts is tested as a new value beside the others.
-        rest = [_distance(name, logs, remaining, kind_of) for name in remaining]
-        peers = sum(kind_of[name] == kind_of[host] for name in remaining)
-        df = len(remaining) - len({kind_of[name] for name in remaining})
-        if df < 1 or not peers:
-            break
-        spread = math.sqrt(sum(distance**2 for distance in rest) / df * (1 + 1 / peers))
-        distance = abs(_distance(host, logs, remaining, kind_of))
-        p = 2 * float(special.stdtr(df, -distance / spread)) if spread > 0 else float(distance == 0)
-        if p * (len(remaining) + 1) <= alpha:
+        # The farthest of the hosts that are left is tested as a new value beside the others.
+        rest = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
+        df = int(is_typical.sum()) - 2
+        spread = max(math.sqrt(float(np.sum(rest[is_typical] ** 2)) / df), min_spread)
+        t = abs(float(rest[side, index])) / (spread * math.sqrt(1 + 1 / peers))
+        if 2 * float(special.stdtr(df, -t)) * (df + 3) <= alpha:
             count = len(removed)
-    extremes = removed[:count]
-    typical = logs.keys() - extremes
-    return [Outlier(host, metric, _distance(host, logs, typical, kind_of)) for host in extremes]
+    named = {}
+    for side, index in removed[:count]:
+        typical = [k for k in range(hosts) if (side, k) not in removed[:count]]
+        distances = logs[side, :, index] - np.median(logs[side][:, typical], axis=-1)
+        if _differs_in_each_round(distances):
+            named[side, index] = float(effects[side, index] - effects[side, typical].mean())
+    return named
 
 
-def _distance(
-    host: str, logs: Mapping[str, float], hosts: Iterable[str], kind_of: Mapping[str, int]
-) -> float:
-    """Return how far a host lies from the mean of some hosts of its kind."""
-    peers = [logs[name] for name in hosts if kind_of[name] == kind_of[host]]
-    return logs[host] - float(np.mean(peers)) if peers else 0.0
+def _differs_in_each_round(distances: Floats) -> bool:
+    """Return whether the distances of a host from its kind, one a round, differ from 0 by Student's t."""
+    rounds = len(distances)
+    if rounds < 2:
+        return False
+    error = float(distances.std(ddof=1)) / math.sqrt(rounds)
+    t = abs(float(distances.mean())) / max(error, 1e-12)
+    return float(special.stdtr(rounds - 1, -t)) <= ROUND_ALPHA

@@ -144,8 +144,10 @@ class Pair:
 
     @property
     def first(self) -> Side | None:
-        """Side that ran first; None if that is unknown, or both ran at one time."""
+        """Side that ran first; None if that is unknown, both ran at one time, or they were no neighbours."""
         if self.native is None or self.virtual is None or self.untimed:
+            return None
+        if self.native.number != self.virtual.number:
             return None
         if self.native.overlaps(self.virtual):
             return None
@@ -162,6 +164,9 @@ class Series:
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     cut_off
         Pair numbers with one run because of an interruption; they do not count as refused.
+    set_aside
+        Numbers of the pairs that do not count because an outlying host takes part; see
+        `virtqual.verdict.outliers`.
     """
 
     metric: Metric
@@ -169,6 +174,7 @@ class Series:
     points: tuple[float, ...] = ()
     pairs: tuple[Pair, ...] = ()
     cut_off: frozenset[int] = frozenset()
+    set_aside: frozenset[int] = frozenset()
 
     @property
     def id(self) -> str:

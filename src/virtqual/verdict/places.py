@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -29,8 +29,8 @@ from typing import Literal
 
 import numpy as np
 
-from virtqual.verdict.estimate import Bools, Floats, Ints
-from virtqual.verdict.pairs import Pair, Series
+from virtqual.verdict.estimate import Floats, Ints
+from virtqual.verdict.pairs import SIDES, Pair, Series
 
 Kind = Literal["together", "exchanged", "rotated", "fixed"]
 
@@ -189,49 +189,59 @@ def choose_pairs(series: Series) -> tuple[Pair, ...]:
     If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
     as many pairs as possible and does not depend on any value.
     """
-    valid = series.valid
-    if len(valid) < 4:
-        return valid
+    turns = turns_of(series)
+    names = [label for turn in turns for label in _labels(turn, "place")]
+    if len(turns) == len(series.valid) or any(len(set(label)) < len(label) for label in names):
+        return series.valid
+    sizes = {len(turn) for turn in turns}
+    choices = (_same_hosts([turn for turn in turns if len(turn) >= size]) for size in sizes)
+    chosen = max(choices, key=len)
+    if not 0 < len(chosen) < len(series.valid):
+        return series.valid
+    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else series.valid
+
+
+def turns_of(series: Series) -> list[list[Pair]]:
+    """Return the valid pairs of each turn; a pair is a turn by itself if the hosts do not rotate."""
+    native, virtual = host_names(series.pairs)
+    width = 1 if native & virtual else max(len(native), 1)
     turns: dict[int, list[Pair]] = defaultdict(list)
-    native, virtual = _labels(valid, "place")
-    width = len(set(native)) if not set(native) & set(virtual) else 1
-    for pair in valid:
+    for pair in series.valid:
         turn = pair.native.turn if pair.native else None
         turns[pair.number // width if turn is None else turn].append(pair)
-    if len(turns) == len(valid):
-        return valid
-    places = [_labels(turn, "place") for turn in turns.values()]
-    if any(len(set(names)) < len(names) for turn in places for names in turn):
-        return valid
-    sizes = {len(turn) for turn in turns.values()}
-    choices = (_same_hosts([turn for turn in turns.values() if len(turn) >= size]) for size in sizes)
-    chosen = max(choices, key=len)
-    if not 0 < len(chosen) < len(valid):
-        return valid
-    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else valid
+    return list(turns.values())
+
+
+def host_names(pairs: Iterable[Pair]) -> tuple[set[str], set[str]]:
+    """Return the places of the native and of the virtual samples of pairs."""
+    samples = [sample for pair in pairs for sample in pair.samples]
+    native, virtual = ({sample.place for sample in samples if sample.side == side} for side in SIDES)
+    return native, virtual
 
 
 def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    """Return the pairs of hosts that all turns have; runs of a turn that lost their peers are paired.
+    """Return the pairs of hosts that all turns have."""
+    sides = zip(*map(host_names, turns), strict=True)
+    common = [set.intersection(*names) for names in sides]
+    count = min(map(len, common))
+    native, virtual = (set(sorted(names)[:count]) for names in common)
+    return tuple(pair for turn in turns for pair in split_turn(turn, native, virtual)[0])
 
-    The hosts of a turn are the sample of a rotation: it does not matter which of them make a pair.
+
+def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs of a turn that some hosts make, and those of its other runs.
+
+    Runs that lost their peers are paired: the hosts of a turn are the sample of a rotation, and it does not
+    matter which of them make a pair.
     """
-    sides = zip(*(_labels(turn, "place") for turn in turns), strict=True)
-    common = [set.intersection(*map(set, labels)) for labels in sides]
-    native_hosts, virtual_hosts = (set(sorted(names)[: min(map(len, common))]) for names in common)
-    chosen = []
-    for turn in turns:
-        natives, virtuals = [], []
-        for pair, native, virtual in zip(turn, *_labels(turn, "place"), strict=True):
-            has_native, has_virtual = native in native_hosts, virtual in virtual_hosts
-            if has_native and has_virtual:
-                chosen.append(pair)
-            elif has_native:
-                natives.append(pair)
-            elif has_virtual:
-                virtuals.append(pair)
-        chosen += [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=True)]
-    return tuple(chosen)
+    groups: dict[tuple[bool, bool], list[Pair]] = defaultdict(list)
+    for pair, *places in zip(turn, *_labels(turn, "place"), strict=True):
+        groups[places[0] in native, places[1] in virtual].append(pair)
+    natives, virtuals = groups[True, False], groups[False, True]
+    chosen = [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=False)]
+    others = [Pair(b.number, b.native, a.virtual) for a, b in zip(natives, virtuals, strict=False)]
+    unpaired = natives[len(chosen) :] + virtuals[len(chosen) :]
+    return groups[True, True] + chosen, groups[False, False] + others + unpaired
 
 
 def _kind(native: Ints, virtual: Ints) -> Kind:
@@ -248,24 +258,21 @@ def _kind(native: Ints, virtual: Ints) -> Kind:
     return "rotated" if is_complete else "fixed"
 
 
-def host_effects(native: Floats, virtual: Floats, places: Places) -> tuple[Floats, Bools]:
-    """Return how much slower each host is than the mean of its kind, and which hosts have a known effect.
+def host_effects(native: Floats, virtual: Floats, places: Places) -> Floats:
+    """Return how much slower each host of an exchange or a rotation is than the mean of its kind.
 
-    The effects are log units of shape (..., n_hosts, n_columns), 0 if unknown: in an exchange from the mean
-    of all hosts, in a rotation from that of the host's group.
+    The effects are log units of shape (..., n_hosts, n_columns). In an exchange all hosts are of one kind.
     """
-    effects = np.zeros((*native.shape[:-2], len(places.hosts), native.shape[-1]))
-    is_known = np.zeros(len(places.hosts), dtype=np.bool_)
+    index = np.arange(len(places.hosts))
+    by_native, by_virtual = (
+        (side[:, None] == index).astype(float) for side in (places.native, places.virtual)
+    )
     if places.kind == "rotated":
-        for side, host in ((native, places.native), (virtual, places.virtual)):
-            average = side.mean(axis=-2)
-            for number in np.unique(host):
-                effects[..., number, :] = side[..., host == number, :].mean(axis=-2) - average
-                is_known[number] = True
-    elif places.kind == "exchanged":
-        index = np.arange(len(places.hosts))
-        design = (places.virtual[:, None] == index).astype(float) - (places.native[:, None] == index)
-        solve = np.linalg.pinv(np.column_stack([np.ones(len(design)), design]))[1:]
-        effects = np.einsum("hp,...pc->...hc", solve, virtual - native)
-        is_known[:] = True
-    return effects, is_known
+        effects = sum(
+            np.einsum("ph,...pc->...hc", by_host / np.maximum(by_host.sum(axis=0), 1), side)
+            - by_host.any(axis=0)[:, None] * side.mean(axis=-2, keepdims=True)
+            for by_host, side in ((by_native, native), (by_virtual, virtual))
+        )
+        return np.asarray(effects)
+    solve = np.linalg.pinv(np.column_stack([np.ones(len(by_native)), by_virtual - by_native]))[1:]
+    return np.asarray(np.einsum("hp,...pc->...hc", solve, virtual - native))

@@ -12,6 +12,7 @@ from virtqual.verdict.batches import Case
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
+from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
 from virtqual.verdict.places import choose_pairs
 from virtqual.verdict.rule import ALPHA, LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
@@ -47,6 +48,8 @@ class SessionVerdict:
         None if the budgets were stated by hand.
     waivers
         All waivers of this class and build, needed or not; they must hold on the day `today`.
+    outliers
+        Hosts without which the others were judged.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -55,6 +58,7 @@ class SessionVerdict:
     hypervisor_class: HypervisorClass | None = None
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
+    outliers: tuple[Outlier, ...] = ()
 
     @cached_property
     def outcomes(self) -> Counter[Outcome]:
@@ -84,7 +88,16 @@ class SessionVerdict:
             return False, why
         if self.outcome is not Outcome.WITHIN:
             return False, self.outcome.value.lower()
-        return not self.confounded, self.confounded
+        reason = self.without_hosts or self.confounded
+        return not reason, reason
+
+    @property
+    def without_hosts(self) -> str:
+        """Which hosts were set aside, and what is to be done about them; empty if none was."""
+        if not self.outliers:
+            return ""
+        hosts = "; ".join(f"host {outlier}" for outlier in self.outliers)
+        return f"judged without {hosts}: native runs there tell a slow host from a slow guest"
 
     @property
     def confounded(self) -> str:
@@ -139,10 +152,12 @@ def judge_sessions(
     today = today or date.today()
     class_name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == class_name and w.build == build]
-    judged = judge_all(cases_by_session, looks=looks, alpha=ALPHA / share)
+    chosen = [set_aside_hosts(cases) for cases in cases_by_session]
+    judged = judge_all([cases for cases, _ in chosen], looks=looks, alpha=ALPHA / share)
     answers = []
-    for cases, verdicts in zip(cases_by_session, judged, strict=True):
-        for case, verdict in zip(cases, verdicts, strict=True):
+    for measured, (cases, outliers), verdicts in zip(cases_by_session, chosen, judged, strict=True):
+        for case, verdict in zip(measured, verdicts, strict=True):
+            verdict.hosts = host_factors(case.series, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         needs = tuple(_list_needs(cases, verdicts))
         slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
@@ -151,7 +166,11 @@ def judge_sessions(
         if not needs and slow.virtual > 0 and together.p <= SLOW_ALPHA / share:
             note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
             slow = slow.model_copy(update={"found": True, "text": together.describe() + note})
-        answers.append(SessionVerdict(tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today))
+        answers.append(
+            SessionVerdict(
+                tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today, tuple(outliers)
+            )
+        )
     return answers
 
 
@@ -176,7 +195,9 @@ def _list_needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[
     for case, verdict in zip(cases, verdicts, strict=True):
         if verdict.next_pairs is None:
             continue
-        missing = verdict.next_pairs - len(choose_pairs(case.series))
+        series = case.series
+        missing = verdict.next_pairs - len(choose_pairs(series))
+        # A host that is set aside goes on working.
+        missing += round(missing * len(series.set_aside) / max(len(series.valid), 1))
         if missing > 0:
-            first = case.series.next_number
-            yield Need(case.series.id, first, first + missing - 1)
+            yield Need(series.id, series.next_number, series.next_number + missing - 1)
