@@ -134,11 +134,13 @@ def make_series(case: PublishedCase, stated: StatedPrior, references: References
 
 
 def _samples(native: np.ndarray, virtual: np.ndarray, pairs: int) -> Iterator[Sample]:
-    values = {"native": tuple(native.tolist()), "virtual": tuple(virtual.tolist())}
+    values = {"native": native, "virtual": virtual}
     for number in range(pairs):
         for position, side in enumerate(SIDES if number % 2 == 0 else SIDES[::-1]):
             start = 2.0 * number + position
-            yield Sample(side, number, values[side], start, start + 1)
+            # A clock would have to be coarse to show one value again and again.
+            drifted = (values[side] * (1 + 1e-6 * number)).tolist()
+            yield Sample(side, number, tuple(drifted), start, start + 1)
 
 
 def _refusals(case: PublishedCase) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import SlowRuns
 
 REFERENCES = Path(__file__).parents[2] / "references"
+#: Share of a value by which runs of one pair differ from those of the pair before.
+DRIFT = 1e-6
 PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
 FIVE = Budget.build(0.05, margin=0.05)
 CHANGE = Budget.build(0.05, margin=0.05, gate="change")
@@ -68,8 +70,9 @@ def samples_of(
 ) -> list[Sample]:
     """Return samples with exactly these differences (one row per pair), in alternating order.
 
-    `hosts` names those of each side, by pair; one host for all if it is not given. Names in `boots` are those
-    of the virtual machine's boots, by pair.
+    The machine drifts, so that no clock shows one value again and again. `hosts` names those of each side, by
+    pair; one host for all if it is not given. Names in `boots` are those of the virtual machine's boots, by
+    pair.
     """
     samples = []
     clock = 1_000_000.0 + 100 * first
@@ -77,7 +80,7 @@ def samples_of(
         for side in ("native", "virtual") if number % 2 == 0 else ("virtual", "native"):
             sign = 1 if metric.better == "lower" else -1
             shift = sign * np.asarray(row, dtype=float) if side == "virtual" else np.zeros(len(row))
-            values = tuple(float(value) for value in native * np.exp(shift))
+            values = tuple(float(value) for value in (1 + DRIFT * number) * native * np.exp(shift))
             host = "host" if hosts is None else hosts[side][number - first]
             boot = boots[number - first] if boots and side == "virtual" else ""
             samples.append(Sample(side, number, values, clock, clock + 5, host=host, boot=boot))

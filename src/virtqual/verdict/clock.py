@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.outcome import format_value
 from virtqual.verdict.pairs import SIDES, Series
@@ -19,13 +20,13 @@ MAX_MARGIN_SHARE = 1 / 3
 """Largest share of its margin that a clock's step may be; two thirds are left for the noise."""
 
 MIN_CLOCK_PAIRS = 4
-"""Eight values show the step; of four even ones in 100 to 200, one set in sixteen has no odd one by chance."""
+"""Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
 
 DIGITS = 7
-"""Significant digits of the smallest value; further ones come from arithmetic, not from a clock."""
+"""Significant digits of the smallest value that count: further ones come from arithmetic."""
 
-HONEST_SHARE = 1e-4
-"""Values never repeat in this share of themselves, unless the clock makes them: runs differ by 0.03 % and more."""
+HONEST_SHARE = 3e-4
+"""Values do not repeat to this share of themselves unless a clock makes them: runs differ by more."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class CoarseClock:
     Attributes
     ----------
     step, value
-        In the metric's unit; the step is the value itself if all values are equal.
+        In the metric's unit; the value is native. The step is the value itself if all values are equal.
     margin
-        In log units.
+        As a fraction.
     """
 
     series: Series
@@ -46,71 +47,81 @@ class CoarseClock:
     value: float
     margin: float
 
-    @property
-    def longer(self) -> int:
-        """How many times as long a run must be."""
-        return math.ceil(self.step / self.value / (MAX_MARGIN_SHARE * self.margin))
-
     def describe(self) -> str:
-        """Return the step with its share of the value and of the margin, and what helps."""
+        """Return the step with its shares of value and margin, and what helps."""
         metric, points, unit = self.series.metric, self.series.points, self.series.metric.unit
+        value = f"{format_value(self.value)} {unit}"
         size = f" at {format_value(points[self.column])} {metric.axis_unit}" if points else ""
-        if self.step == self.value:
-            count = 2 * len(self.series.valid)
+        if math.isclose(self.step, self.value):
             return (
-                f"clock too coarse: all {count} values are {format_value(self.value)} {unit}{size}, and nothing "
-                "shows its step; print more digits, or run longer"
+                f"clock too coarse: all {2 * len(self.series.valid)} values{size} are {value}, and nothing "
+                "shows the clock's step; print more digits, or make the runs longer"
             )
+        share = self.step / self.value
         return (
-            f"clock too coarse: values{size} differ by {format_value(self.step)} {unit} or not at all, which is "
-            f"{self.step / self.value:.1%} of {format_value(self.value)} {unit} and more than a third of the "
-            f"margin of {math.expm1(self.margin):.1%}; {self.longer} times as many repetitions a run would do"
+            f"clock too coarse: it shows steps of {format_value(self.step)} {unit}{size}, {share:.1%} of "
+            f"{value}, more than a third of the margin of {self.margin:.1%}; "
+            f"{count_repetitions(share, self.margin)} times as many repetitions in a run would do"
         )
 
 
-def find_steps(values: Floats) -> Floats:
-    """Return the step of the clock at each size, shape (n_points,), from values of shape (n_values, n_points).
-
-    The sizes share a clock, whose step divides all values. The divisor is finer than the step if a rate or a
-    conversion hides it; values that repeat give it away, and their smallest difference is the step.
+def count_repetitions(share: float, margin: float) -> int:
+    """Return how many times a run must be repeated if a clock's step is this share of its value.
 
     Examples
     --------
-    >>> find_steps(np.array([[0.39, 2.5], [0.4, 2.5], [0.39, 2.51]])).tolist()
+    >>> count_repetitions(0.05, 0.03), count_repetitions(0.01, 0.03)
+    (5, 1)
+    """
+    # A step of exactly a third is a fraction that floats do not have.
+    return math.ceil(share / margin / MAX_MARGIN_SHARE * (1 - 1e-6))
+
+
+def find_steps(values: Floats) -> Floats:
+    """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
+
+    The sizes share a clock, whose step divides all values. Many digits of a rate hide the step; values that
+    repeat all the same reveal it: their smallest difference is the step.
+
+    Examples
+    --------
+    >>> find_steps(np.array([[0.39, 2.5], [0.4, 2.5], [0.39, 2.51]])).round(9).tolist()
     [0.01, 0.01]
     >>> find_steps(np.array([[2000 / 3], [2000 / 3], [500.0], [500.0]])).round(1).tolist()
     [166.7]
     """
     unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
     counts = [round(value / unit) for value in values.ravel().tolist()]
-    divisor = math.gcd(*counts)
-    steps = np.full(values.shape[1], divisor * unit)
-    for column in range(len(steps)):
-        column_counts = counts[column :: len(steps)]
-        distinct = sorted(set(column_counts))
-        if divisor < HONEST_SHARE * distinct[0] and len(distinct) < len(column_counts):
-            gaps = np.diff([0, distinct[0]] if len(distinct) == 1 else distinct)
-            steps[column] = gaps.min() * unit
+    divisor, width, last_place = math.gcd(*counts), values.shape[1], 1
+    while divisor % (10 * last_place) == 0:
+        last_place *= 10
+    steps = np.full(width, divisor * unit)
+    if last_place >= HONEST_SHARE * min(counts):
+        return steps
+    for column in range(width):
+        distinct = sorted(set(counts[column::width]))
+        if len(distinct) < len(values):
+            steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
     return steps
 
 
-def clock_bias(series: Series) -> Floats:
-    """Return how far the clock may have moved the overhead, in log units by size.
-
-    A mean is off by half a step at most: of a pair these are halves of one step.
-    """
-    values = np.concatenate([series.values(side) for side in SIDES])
-    bias: Floats = np.log1p(find_steps(values) / np.minimum(*map(series.medians, SIDES)))
-    return bias
-
-
-def find_coarse_clock(series: Series, margin: Floats) -> CoarseClock | None:
-    """Return the clock of a series if its step is too large for the margin, in log units by size."""
-    values = np.concatenate([series.values(side) for side in SIDES])
-    steps, typical = find_steps(values), np.minimum(*map(series.medians, SIDES))
-    shares = steps / typical / margin
-    column = int(np.argmax(shares))
-    # A step of exactly a third is a fraction that floats do not have.
-    if shares[column] <= MAX_MARGIN_SHARE * (1 + 1e-6):
+def find_coarse_clock(series: Series, budget: Budget) -> CoarseClock | None:
+    """Return the clock of a series if its step is larger than a third of the margin at some size."""
+    steps, values = _find_steps_of(series), series.medians("native")
+    if np.all(steps < HONEST_SHARE * values):
         return None
-    return CoarseClock(series, column, float(steps[column]), float(typical[column]), float(margin[column]))
+    sign = 1 if series.metric.better == "lower" else -1
+    limit, margin, _ = budget.limits(series.metric, series.points, values)
+    margins = sign * (np.exp(sign * (limit + margin)) - np.exp(sign * limit))
+    column = int(np.argmax(steps / values / margins))
+    clock = CoarseClock(series, column, *(float(numbers[column]) for numbers in (steps, values, margins)))
+    return clock if count_repetitions(clock.step / clock.value, clock.margin) > 1 else None
+
+
+def clock_bias(series: Series) -> Floats:
+    """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
+    return _find_steps_of(series) * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+
+
+def _find_steps_of(series: Series) -> Floats:
+    return find_steps(np.concatenate([series.values(side) for side in SIDES]))

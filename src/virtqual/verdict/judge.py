@@ -13,6 +13,7 @@ import numpy as np
 from virtqual.verdict import rule, texts
 from virtqual.verdict.batches import Case, Question, batch_of
 from virtqual.verdict.budget import BudgetError
+from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_coarse_clock
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError
@@ -42,9 +43,9 @@ class _Entry:
     overhead: Question | None
 
     @classmethod
-    def build(cls, case: Case, first_look: int) -> _Entry:
+    def build(cls, case: Case, looks: Sequence[int]) -> _Entry:
         """Return the entry of a case; a case can belong to several sessions."""
-        answer, is_change = _answer_without_rule(case, first_look), case.gate == "change"
+        answer, is_change = _answer_without_rule(case, looks), case.gate == "change"
         question = None if answer else _build_question(case, is_change)
         is_shown = bool(case.series.valid) and (answer is not None or is_change)
         return cls(case, answer, question, _build_question(case, False) if is_shown else None)
@@ -62,14 +63,14 @@ def judge_all(
     BudgetError
         If a budget cannot be applied to its metric and values.
     """
-    entries = [[_Entry.build(case, looks[0]) for case in cases] for cases in sessions]
+    entries = [[_Entry.build(case, looks) for case in cases] for cases in sessions]
     _answer_by_rule([[entry.question for entry in row if entry.question] for row in entries], looks, alpha)
     # Overheads that are only shown are judged each as a session of its own.
     _answer_by_rule([[entry.overhead] for row in entries for entry in row if entry.overhead], looks, alpha)
     return [[_build_verdict(entry) for entry in row] for row in entries]
 
 
-def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
+def _answer_without_rule(case: Case, looks: Sequence[int]) -> _Answer | None:
     """Return the answer if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     attempted = len(series.pairs) - len(series.set_aside)
@@ -87,12 +88,26 @@ def _answer_without_rule(case: Case, first_look: int) -> _Answer | None:
     if refused or is_mostly_invalid:
         return _Answer(Outcome.INVALID, tuple(refused))
     if valid == 0:
-        return _Answer(Outcome.UNDECIDED, (texts.too_few(valid, first_look),), first_look)
+        return _Answer(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
     if case.gate == "change" and baseline is None:
         return _Answer(Outcome.BASELINE)
     if baseline is not None and len(baseline.valid) < 2:
         reason = f"the earlier session has {len(baseline.valid)} valid pairs: at least 2 are needed"
         return _Answer(Outcome.INVALID, (reason,))
+    return _answer_by_clock(case, looks)
+
+
+def _answer_by_clock(case: Case, looks: Sequence[int]) -> _Answer | None:
+    """Return the answer if a clock is too coarse for the margin, else None."""
+    pairs = len(case.series.valid)
+    if pairs >= looks[0] and (clock := find_coarse_clock(case.series, case.budget)):
+        if pairs >= MIN_CLOCK_PAIRS:
+            return _Answer(Outcome.INVALID, (clock.describe(),))
+        next_pairs = next((look for look in looks if look > pairs), None)
+        reason = f"more pairs may show smaller steps; {clock.describe()}"
+        return _Answer(Outcome.UNDECIDED, (reason,), next_pairs)
+    if case.baseline is not None and (clock := find_coarse_clock(case.baseline, case.budget)):
+        return _Answer(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
     return None
 
 

@@ -55,7 +55,8 @@ def test_a_check_that_was_refused_gives_no_good_samples(tmp_path):
 def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
     def results(side, number):
         setting = "a | b `c` <b> *d* [e](f)"
-        return (Result.scalar("x_y", setting, 1.5 if side == "virtual" else 1, declared=DECLARED),)
+        value = (1.5 if side == "virtual" else 1) * (1 + 0.001 * number)
+        return (Result.scalar("x_y", setting, value, declared=DECLARED),)
 
     written = machines.markdown_of(make_session(results, pairs=12))
     tokens = MarkdownIt("commonmark").enable("table").parse(written)

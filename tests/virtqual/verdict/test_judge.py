@@ -361,9 +361,9 @@ def test_a_clean_curve_is_within_and_names_its_worst_size(judged_curve):
 def test_medians_are_geometric_means_over_a_curve(judged_curve):
     rows = [[0.0, np.log(4.0)]] * 4
     verdict = judged_curve(rows, points=(1.0, 2.0), native=3.0)
-    assert (verdict.native, verdict.virtual) == pytest.approx((3.0, 6.0))
+    assert (verdict.native, verdict.virtual) == pytest.approx((3.0, 6.0), rel=1e-5)
     assert [point.size for point in verdict.points] == [1.0, 2.0]
-    assert [point.virtual for point in verdict.points] == pytest.approx([3.0, 12.0])
+    assert [point.virtual for point in verdict.points] == pytest.approx([3.0, 12.0], rel=1e-5)
     assert verdict.overhead.log == pytest.approx(np.log(2.0))
     assert verdict.points[1].overhead.log == pytest.approx(np.log(4.0))
     limits = pytest.approx((np.log(1.05), np.log(1.10 / 1.05)))

@@ -1,0 +1,110 @@
+"""The step of a clock: found in the values, and refused if it is too large for the margin."""
+
+import numpy as np
+import pytest
+from made_series import PRIOR, alone, budget_of, samples_of
+
+from virtqual.verdict import Outcome
+from virtqual.verdict.budget import Budget
+from virtqual.verdict.clock import clock_bias, find_coarse_clock, find_steps
+from virtqual.verdict.pairs import pair_up
+
+THREE = Budget.build(0.05, margin=0.03)
+OSU = budget_of(relative=0.1, margin=0.1)
+SIZES = (1.0, 1024.0, 1048576.0)
+
+
+@pytest.fixture
+def timed(metrics):
+    """Return a function that makes a series of times that a clock rounds; `show` makes values of them."""
+
+    def build(overhead, step, pairs=4, sd=0.01, native=1.0, seed=1, points=(), show=np.array):
+        rng = np.random.default_rng(seed)
+        name = "mpi_latency" if points else "hpl" if show(2.0) < show(1.0) else "lammps_loop_time"
+        runs = samples_of(metrics[name], [[0.0] * max(len(points), 1)] * pairs)
+        scale = np.resize(native, max(len(points), 1))
+        samples = []
+        for run in runs:
+            level = scale * (1 + overhead * (run.side == "virtual"))
+            times = level * np.exp(rng.normal(0, sd / np.sqrt(2), len(scale)))
+            values = show(np.maximum(np.round(times / step), 1) * step if step else times)
+            samples.append(run.__class__(run.side, run.number, tuple(values.tolist()), run.start, run.end))
+        return pair_up(metrics[name], "here", points, samples)
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        ([0.19, 0.2, 0.21, 0.2], 0.01),
+        ([100, 101, 104, 104], 1),
+        ([95, 100, 105, 100], 5),
+        # nanoseconds as microseconds
+        ([390 / 1000, 400 / 1000, 410 / 1000], 0.01),
+        # runs a day, by whole seconds: what repeats differs by more than its digits say
+        ([86400 / 21, 86400 / 23, 86400 / 22, 86400 / 22], 86400 / 22 - 86400 / 23),
+        ([37.281352, 39.145420, 37.281352, 41.009487], 1.864067),
+        ([2.5, 2.5, 2.5], 2.5),
+        ([1.2345, 1.2351, 1.2348, 1.2345], 0.0003),
+        ([0.9346008651256573, 0.9047985144057312, 0.9453296552073213], 1e-7),
+    ],
+)
+def test_the_step_divides_all_values_or_is_the_difference_of_those_that_repeat(values, step):
+    (found,) = find_steps(np.array(values, dtype=float)[:, None])
+    assert found == pytest.approx(step, rel=1e-5)
+
+
+def test_the_sizes_of_a_curve_show_one_step():
+    values = np.array([[1.25, 3.5, 1021.11], [1.25, 3.51, 1020.42], [1.25, 3.5, 1022.97]])
+    assert find_steps(values) == pytest.approx([0.01] * 3)
+
+
+@pytest.mark.parametrize(
+    "show", [lambda t: t, lambda t: 37.2813521 * t, lambda t: 1 / t, lambda t: np.round(86400 / t, 1)]
+)
+@pytest.mark.parametrize("step", [0.05, 0.1])
+@pytest.mark.parametrize("overhead", [0.0, 0.05, 0.08, 0.12])
+def test_nothing_is_said_by_a_clock_whose_steps_are_too_large(timed, overhead, step, show):
+    for seed in range(12):
+        series = timed(overhead, step, 4, 0.01 + 0.01 * (seed % 2), 0.93 + 0.02 * seed, seed, show=show)
+        verdict = alone(series, THREE, PRIOR)
+        assert verdict.outcome is Outcome.INVALID
+        assert "clock too coarse" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("digits", "sd"), [(4, 0.001), (4, 0.02), (6, 0.0002), (6, 0.001), (6, 0.03), (9, 0.001), (17, 0.02)]
+)
+def test_a_clock_of_four_digits_and_more_is_fine(timed, digits, sd):
+    show = lambda t: np.array([float(f"{time:.{digits}g}") for time in np.ravel(t)])  # noqa: E731
+    for seed in range(20):
+        series = timed(0.03, 0, 4, sd=sd, native=10 ** (0.15 * seed), seed=seed, show=show)
+        assert find_coarse_clock(series, THREE) is None
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.001, 0.03])
+def test_latencies_of_osu_are_judged_though_small_ones_repeat(timed, sd):
+    series = timed(0.0, 0.01, sd=sd, points=SIZES, native=(0.39, 1.253, 87.437))
+    assert alone(series, OSU, PRIOR).outcome is Outcome.WITHIN
+    assert clock_bias(series)[0] == pytest.approx(0.01 / 0.39, rel=0.03)
+
+
+def test_the_message_names_step_size_share_margin_and_repetitions(timed):
+    series = timed(0.0, 0.01, points=SIZES, native=(0.1, 1.253, 87.437))
+    assert alone(series, OSU, PRIOR).reasons == (
+        "clock too coarse: it shows steps of 0.01 us at 1 B, 10.0% of 0.1 us, more than a third of the "
+        "margin of 10.0%; 3 times as many repetitions in a run would do",
+    )
+
+
+def test_two_pairs_may_show_too_large_a_step_by_chance(timed):
+    verdict = alone(timed(0.0, 0.05, 2), THREE, PRIOR, looks=(2, 4, 8))
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 4)
+    assert "more pairs may show smaller steps" in verdict.reasons[0]
+
+
+def test_the_clock_of_the_earlier_session_counts_as_well(timed):
+    now, before = timed(0.0, 0.001, 8), timed(0.0, 0.05, 8)
+    (reason,) = alone(now, THREE, PRIOR, baseline=before).reasons
+    assert reason.startswith("earlier session: clock too coarse")
