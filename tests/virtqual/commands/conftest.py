@@ -22,7 +22,7 @@ def nights(tmp_path, monkeypatch):
             for side in (("native", "virtual"), ("virtual", "native"))[n % 2]:
                 start = 10.0 * len(runs)
                 # Of so few digits that a value may come twice.
-                value = round(times * (1 + noise * (n % 3 - 1)), 3) if side == "virtual" else 1.0
+                value = round(times * (1 + noise * (n % 3 - 1)), 3) if side == "virtual" else 1 + n % 2 / 1000
                 results = (Result.scalar("x", "y", value, declared=DECLARED),)
                 runs.append(made_run(side, n, job=f"{n}{side}", start=start, end=start + 5, results=results))
         name = f"2026{day:%m%d}-220000-site"
