@@ -14,7 +14,7 @@ from typing import NamedTuple
 import noise_models as models
 import numpy as np
 
-from virtqual.history.pair_noise import estimate_noise
+from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
 from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
@@ -82,13 +82,23 @@ def overheads(metrics: int, worst: float, rest: float = 0.0) -> np.ndarray:
     return values
 
 
+def record_noise(native: Floats, virtual: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
+    """Return sigma and df of histories as `virtqual record` writes them.
+
+    The runs of each side have the shape (..., n_sessions, n_pairs).
+    """
+    d = virtual - native
+    stalls = find_stalls(native, virtual, usual_noise(d, floor)[..., None])
+    return estimate_noise(np.where(stalls, np.nan, d), floor)
+
+
 @cache
 def histories_of(name: str, sd: float) -> tuple[Floats, Floats]:
     """Return sigma and df of 4,000 histories."""
     rng = np.random.default_rng(7)
     y = models.runs(rng, name, (4000, HISTORY_SESSIONS), HISTORY_PAIRS, sd)
     floor = models.TIMERS.get(name, 0.0) / np.sqrt(6)
-    return estimate_noise(models.differences(models.round_to_timer(name, y)), floor)
+    return record_noise(*models.sides(models.round_to_timer(name, y)), floor)
 
 
 def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...], **between: float) -> Noise:
@@ -128,9 +138,8 @@ def resample(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, over
         if not count:
             continue
         native[is_log], virtual[is_log] = models.sides(models.resampled(rng, y, (count,), MAX_PAIRS))
-        s, d0 = estimate_noise(
-            models.differences(models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS))
-        )
+        histories = models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS)
+        s, d0 = record_noise(*models.sides(histories))
         pick = rng.integers(0, 500, count)
         sigma[is_log], df[is_log] = s[pick, None], d0[pick, None]
     return Drawn(native, virtual + overhead, Noise(sigma, df))
@@ -218,8 +227,9 @@ def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = M
 
 def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
     """Return in which sessions slow runs are found after so many pairs of every metric."""
+    sigma = np.asarray(drawn.noise.sigma)[..., 0]
     counts = [
-        np.count_nonzero(slowness(side[..., :pairs, None], drawn.noise.sigma), axis=(1, 2))
+        np.count_nonzero(slowness(side[..., :pairs], sigma), axis=(1, 2))
         for side in (drawn.virtual, drawn.native)
     ]
     runs = drawn.native.shape[1] * pairs
@@ -231,11 +241,11 @@ def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
 
 def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
     """Return in which sessions slow runs are found when nothing is left to run, whenever that is."""
-    counts, sigma = [], np.asarray(drawn.noise.sigma)
+    counts, sigma = [], np.asarray(drawn.noise.sigma)[..., 0]
     for side in (drawn.virtual, drawn.native):
         count = np.zeros(len(side), dtype=np.int64)
         for pairs in LOOKS:
-            slow = np.count_nonzero(slowness(side[..., :pairs, None], sigma), axis=-1)
+            slow = np.count_nonzero(slowness(side[..., :pairs], sigma), axis=-1)
             count += np.where(judged.pairs == pairs, slow, 0).sum(axis=1)
         counts.append(count)
     runs = judged.pairs.sum(axis=1)

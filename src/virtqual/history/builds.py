@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from virtqual.files.wording import pluralize
+from virtqual.history.boots import shrink_variances
 from virtqual.history.change_points import Changes, History, Step, find_changes
 from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.estimate import MAX_HISTORY_DF, Floats, Ints
+from virtqual.verdict.estimate import Floats, Ints
 from virtqual.verdict.outcome import format_range, format_ratio
 from virtqual.verdict.waiver import Waiver
 
@@ -184,18 +185,6 @@ def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> His
     virtual = sign * np.log([verdict.virtual or math.nan for verdict in verdicts])
     log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])
     return History(builds, log, shrink_variances(spreads**2, pairs) / pairs, native, virtual, order)
-
-
-def shrink_variances(variances: Floats, pairs: Ints) -> Floats:
-    """Return the variances of pairs of a metric's sessions, shrunk towards their common variance.
-
-    The variance of four pairs is uncertain: without this a session could weigh many times as much as another
-    by chance. Nights do differ, so the common variance counts for `MAX_HISTORY_DF` degrees of freedom.
-    """
-    df = pairs - 1
-    common = float((df * variances).sum() / df.sum())
-    shrunk: Floats = (MAX_HISTORY_DF * common + df * variances) / (MAX_HISTORY_DF + df)
-    return np.maximum(shrunk, 1e-12)
 
 
 def get_build_key(session: Summary) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from virtqual.history.noise_entries import estimate_spread
+from virtqual.history.boots import compare_means
 from virtqual.verdict.estimate import MAD_TO_SIGMA, Floats, Ints
 
 #: How often a history without any change shows a step, or a drift, on any of its metrics. Together they are
@@ -174,13 +174,13 @@ def _estimate_spread(history: History) -> tuple[float, int]:
         for build in builds
         for stretch in np.array_split(build, math.ceil(len(build) / STRETCH_SESSIONS))
     ]
-    spread, df = estimate_spread(
+    between = compare_means(
         [history.log[stretch] for stretch in stretches], [history.variance[stretch] for stretch in stretches]
     )
     # Most successive sessions have no step between them, so that the median ignores steps.
     differences = np.diff(history.log)
-    if df >= len(differences) // 3:
-        return spread, df
+    if between.df >= len(differences) // 3:
+        return between.sigma, between.df
     seen = (MAD_TO_SIGMA * float(np.median(np.abs(differences)))) ** 2 / 2
     return math.sqrt(max(seen - float(history.variance.mean()), 0.0)), len(differences) // 3
 

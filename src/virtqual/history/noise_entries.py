@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from virtqual.history.pair_noise import estimate_noise, timer_noise
+from virtqual.history.boots import measure_boots, moderate
+from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
+from virtqual.verdict.batches import costs
+from virtqual.verdict.estimate import append_mean
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import SIDES, Floats, Series
 
 MIN_NOISE_DF = 6
-MIN_BOOTS = 3
 MIN_PAIR_SIGMA = 1e-4
 """Smallest standard deviation of a pair's log difference, a hundredth of a budget of 1 %: no two runs of a
 program are known to be nearer to each other, however many digits they show."""
@@ -25,44 +27,85 @@ class NoHistoryError(ValueError):
     """There are too few runs to estimate their noise."""
 
 
-def noise_entry(series: Sequence[Series], source: str) -> dict[str, Any]:
+def noise_entry(series: Sequence[Series], source: str, pooled: float | None = None) -> dict[str, Any]:
     """Return the entry of a noise file for one series, from its sessions under one hypervisor build.
 
-    The noise is that of a session's pairs around their mean, so that the overhead does not matter. Sessions
-    with fewer than two valid pairs are left out. `source` tells the reviewer which sessions these are.
+    The noise is that of a session's pairs around their mean, so that the overhead does not matter. Pairs with
+    a stalled run, and sessions with fewer than two other pairs, are left out.
+
+    Parameters
+    ----------
+    source
+        Tells the reviewer which sessions these are.
+    pooled
+        How much boots differ over all metrics (`pool_metrics`); None: only this series says it.
 
     Raises
     ------
     NoHistoryError
         The sessions have fewer than 6 degrees of freedom together.
     """
-    usable = [session for session in series if len(session.valid) >= 2]
+    calm = leave_out_stalls(series)
+    usable = [session for session in calm if len(session.valid) >= 2]
     df = sum(len(session.valid) - 1 for session in usable)
     if df < MIN_NOISE_DF:
         raise NoHistoryError(
             f"{df} degrees of freedom, {MIN_NOISE_DF} are the least that is called a history"
         )
     entry: dict[str, Any] = {"metric": usable[0].metric.name, "setting": usable[0].setting}
-    values = np.concatenate([session.values(side) for session in usable for side in SIDES])
-    rounding = estimate_rounding(values)
-    # Shape (n_points, n_sessions, n_pairs), NaN if a session has fewer pairs.
-    d = np.full((usable[0].width, len(usable), max(len(session.valid) for session in usable)), np.nan)
-    for index, session in enumerate(usable):
-        d[:, index, : len(session.valid)] = session.differences.T
+    sigma, weight = estimate_noise(_stack_differences(usable), _estimate_roundings(usable))
     if usable[0].points:
-        # The mean of a curve is judged beside its sizes, and the rounding of many sizes averages out in it.
-        mean_rounding = math.sqrt(float(np.mean(rounding**2)) / len(rounding))
-        d = np.concatenate([d, d.mean(axis=0, keepdims=True)])
-        sigma, weight = estimate_noise(d, np.append(rounding, mean_rounding))
-        entry |= _make_curve(usable, sigma[:-1], float(sigma[-1]))
+        entry |= _make_curve(usable, sigma[: usable[0].width], float(sigma[-1]))
     else:
-        sigma, weight = estimate_noise(d, rounding)
         entry["sigma"] = round_up(float(sigma[0]))
     # How much nights differ is one property of a machine, of which each size gives a rough estimate.
     entry["df"] = float(f"{np.median(weight):.2g}")
-    entry |= _estimate_boots(usable)
-    entry["source"] = source
+    if boots := measure_boots(usable):
+        between = boots.sigma if pooled is None else moderate(boots, pooled)
+        entry |= {"between": round_up(between), "between_df": boots.df}
+    pairs = sum(len(session.valid) for session in series)
+    stalled = pairs - sum(len(session.valid) for session in calm)
+    entry["source"] = source + (f"; {stalled} of {pairs} pairs had stalled runs, left out" if stalled else "")
     return entry
+
+
+def leave_out_stalls(series: Sequence[Series]) -> list[Series]:
+    """Return sessions whose pairs with a stalled run do not count; see `find_stalls`.
+
+    Of a curve its mean over the sizes decides: a run stalls, not a size.
+    """
+    usable = [session for session in series if len(session.valid) >= 2]
+    if not usable:
+        return list(series)
+    sigma = usual_noise(_stack_differences(usable)[-1], _estimate_roundings(usable)[-1])
+    calm = []
+    for session in series:
+        native, virtual = (append_mean(side)[:, -1] for side in costs(session, session.valid))
+        stalls = find_stalls(native, virtual, sigma) if len(native) else ()
+        stalled = {pair.number for pair, is_stalled in zip(session.valid, stalls, strict=True) if is_stalled}
+        pairs = (
+            replace(pair, invalid=("a run stalled",)) if pair.number in stalled else pair
+            for pair in session.pairs
+        )
+        calm.append(replace(session, pairs=tuple(pairs)))
+    return calm
+
+
+def _stack_differences(series: Sequence[Series]) -> Floats:
+    """Return differences of pairs, shape (n_columns, n_sessions, n_pairs), NaN if a session has fewer."""
+    d = [append_mean(session.differences).T for session in series]
+    stacked = np.full((len(d[0]), len(d), max(columns.shape[-1] for columns in d)), np.nan)
+    for index, columns in enumerate(d):
+        stacked[:, index, : columns.shape[-1]] = columns
+    return stacked
+
+
+def _estimate_roundings(series: Sequence[Series]) -> Floats:
+    """Return the `estimate_rounding` of each column: that of many sizes averages out in their mean."""
+    rounding = estimate_rounding(np.concatenate([s.values(side) for s in series for side in SIDES]))
+    if len(rounding) == 1:
+        return rounding
+    return np.append(rounding, math.sqrt(float(np.mean(rounding**2)) / len(rounding)))
 
 
 def _make_curve(series: Sequence[Series], sigma: Floats, mean_sigma: float) -> dict[str, Any]:
@@ -118,43 +161,6 @@ def _correlate_neighbours(standardised: Floats, common: float) -> float:
     covariance = float(np.mean(standardised[:, 1:] * standardised[:, :-1])) - common**2
     variance = max(float(np.mean(standardised**2)) - common**2, 1e-12)
     return round(min(max(covariance / variance, 0.0), 0.95), 2)
-
-
-def _estimate_boots(series: Sequence[Series]) -> dict[str, Any]:
-    """Return what a new boot changes, with its degrees of freedom; empty if there are too few boots.
-
-    A session counts as one boot if its boots were not recorded. A boot of a single pair does not count: it
-    cannot be told from the noise of the pair.
-    """
-    pairs_by_boot: dict[str, list[float]] = defaultdict(list)
-    for number, session in enumerate(series):
-        for pair, d in zip(session.valid, session.differences.mean(axis=1), strict=True):
-            boot = pair.virtual.boot if pair.virtual else ""
-            pairs_by_boot[boot or f"session {number}"].append(float(d))
-    boots = [np.array(d) for d in pairs_by_boot.values() if len(d) >= 2]
-    if len(boots) < MIN_BOOTS:
-        return {}
-    means = np.array([d.mean() for d in boots])
-    spread, df = estimate_spread([means], [np.array([d.var(ddof=1) / len(d) for d in boots])])
-    return {"between": round_up(spread), "between_df": df}
-
-
-def estimate_spread(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[float, int]:
-    """Return the standard deviation of a build's boots beyond their own errors, and its df.
-
-    Parameters
-    ----------
-    means
-        An array for each build: ln(virtual/native) of each of its boots, or of its sessions.
-    variances
-        The variances of these means by their pairs, in the same shapes.
-    """
-    df = sum(len(boots) - 1 for boots in means)
-    if df < 1:
-        return 0.0, 0
-    seen = sum(float(((boots - boots.mean()) ** 2).sum()) for boots in means) / df
-    expected = sum((len(errors) - 1) * float(errors.mean()) for errors in variances) / df
-    return math.sqrt(max(seen - expected, 0.0)), df
 
 
 def estimate_rounding(values: Floats) -> Floats:

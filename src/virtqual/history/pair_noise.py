@@ -1,35 +1,57 @@
-"""The noise of pairs in stored sessions of one build."""
+"""The noise of pairs in stored sessions of one build: stalled runs are left out, all other runs count."""
 
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from virtqual.verdict.estimate import MAX_HISTORY_DF, Floats
-
-WILD_SHARE = 0.05
-"""Share of a history's pairs that may be wild: one disturbed run in fifty makes four pairs in a hundred.
-
-The farthest twentieth is pulled in to its nearest value, and a factor restores the Gaussian spread. One bad
-night must not blunt the test for months, and a machine of two speeds must not look calm.
-"""
+from virtqual.verdict.estimate import MAX_HISTORY_DF, Bools, Floats
+from virtqual.verdict.slow_runs import slowness
 
 MIN_BLOCK_DF = 6
 """Degrees of freedom from which the means of neighbouring pairs give the spread; below, single pairs do."""
 
-_WILD_MEAN_SQUARE = 0.9130  # of a Gaussian whose farthest twentieth is pulled in
+CALM_SHARE = 0.75
+"""Share of the pairs that show what is usual: one run in eight may stall. Where three runs in ten are slower
+they belong to what is usual, so that a machine of two speeds does not look calm."""
+
 _MIN_VARIANCE_RATIO = 0.01  # of a session's variance to the pooled one: its logarithm is taken
+_CALM_SIGMAS = float(special.ndtri((1 + CALM_SHARE) / 2))
+
+
+def usual_noise(d: Floats, floor: ArrayLike = 0.0) -> Floats:
+    """Return the standard deviation of a pair by the calm pairs of all sessions, shape (...).
+
+    It only tells which runs stall; `estimate_noise` describes the arguments.
+    """
+    away = np.abs(d - np.nanmedian(d, axis=-1, keepdims=True))
+    sigma: Floats = np.nanquantile(away, CALM_SHARE, axis=(-2, -1)) / _CALM_SIGMAS
+    return np.maximum(sigma, floor)
+
+
+def find_stalls(native: Floats, virtual: Floats, sigma: ArrayLike) -> Bools:
+    """Return which pairs have a stalled run, by `virtqual.verdict.slow_runs.slowness`.
+
+    Such runs are counted when a session is judged. As noise, a few of them would hide an overhead for months.
+
+    Parameters
+    ----------
+    native, virtual
+        Logarithms of costs, shape (..., n_pairs).
+    sigma
+        The `usual_noise` of the sessions, broadcastable to (...).
+    """
+    return (slowness(native, sigma) > 0) | (slowness(virtual, sigma) > 0)
 
 
 def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats]:
     """Return the noise of a metric in earlier sessions, and its weight.
 
-    The noise is the spread of means of neighbouring pairs (N V V N), stated for one pair: load that lasts for
-    some runs does not average out, and a spread of single pairs would miss it.
+    The noise is the spread of means of neighbouring pairs, stated for one pair: load that lasts for some
+    runs does not average out, and a spread of single pairs would miss it.
 
     The weight is Smyth's d0 (2004, section 6.2): a machine with the same noise every night has a large
     weight, a moody machine a small one.
@@ -38,7 +60,7 @@ def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats
     ----------
     d
         Differences of the pairs of each session, shape (..., n_sessions, n_pairs), NaN if a session has
-        fewer; sessions with fewer than two pairs are left out.
+        fewer or a run stalled; sessions with fewer than two pairs are left out.
     floor
         The smallest standard deviation, shape (...): that of the timer alone; see `timer_noise`.
 
@@ -53,13 +75,13 @@ def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats
         If a series has no session of two pairs, or does not vary at all and has no floor.
     """
     d = np.asarray(d, dtype=np.float64)
-    squares, df = _squares(d)
+    squares, df = _sum_squares(d)
     total = df.sum(axis=-1)
     if not np.all(total > 0):
         raise ValueError("no session has two pairs: they say nothing of the noise.")
     pairs = squares.sum(axis=-1) / total
     even = d.shape[-1] // 2 * 2
-    in_blocks, blocks = (part.sum(axis=-1) for part in _squares((d[..., :even:2] + d[..., 1:even:2]) / 2))
+    in_blocks, blocks = (part.sum(axis=-1) for part in _sum_squares((d[..., :even:2] + d[..., 1:even:2]) / 2))
     enough = blocks >= MIN_BLOCK_DF
     pooled = np.where(enough, 2 * in_blocks / np.maximum(blocks, 1), pairs)
     pooled = np.maximum(pooled, np.asarray(floor) ** 2)
@@ -79,16 +101,13 @@ def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats
     return np.sqrt(pooled), np.minimum(np.minimum(d0, MAX_HISTORY_DF), np.where(enough, blocks, total))
 
 
-def _squares(d: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of squares of each session about its median, wild pairs pulled in, and its df."""
-    counts = np.sum(np.isfinite(d), axis=-1)
-    d = np.where((counts >= 2)[..., None], d, np.nan)
-    df = np.where(counts >= 2, counts - 1.0, 0.0)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # about sessions that are left out
-        away = np.abs(d - np.nanmedian(d, axis=-1, keepdims=True))
-        far = np.nanquantile(away, 1 - WILD_SHARE, axis=(-2, -1), keepdims=True)
-    return np.asarray(np.nansum(np.minimum(away, far) ** 2, axis=-1) / _WILD_MEAN_SQUARE), df
+def _sum_squares(d: Floats) -> tuple[Floats, Floats]:
+    """Return the sum of squares of each session about its mean, and its df."""
+    is_there = np.isfinite(d)
+    counts = is_there.sum(axis=-1)
+    centre = np.where(is_there, d, 0).sum(axis=-1) / np.maximum(counts, 1)
+    squares = np.where(is_there, (d - centre[..., None]) ** 2, 0).sum(axis=-1)
+    return squares, np.maximum(counts - 1.0, 0)
 
 
 def _trigamma_inverse(y: Floats) -> Floats:

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
+from virtqual.history.boots import measure_boots, pool_metrics
 from virtqual.history.native import FALSE_ALARMS, reference_entries
-from virtqual.history.noise_entries import NoHistoryError, noise_entry
+from virtqual.history.noise_entries import NoHistoryError, leave_out_stalls, noise_entry
 from virtqual.history.survey import host_entry
 from virtqual.verdict.pairs import Series
 
@@ -213,7 +214,9 @@ def _propose_noise(sessions: Sequence[Recorded], path: Path) -> Proposal:
     latest = max(sessions, key=lambda session: (session.date, session.session))
     alike = [session for session in sessions if session.build == latest.build]
     source = f"{len(alike)} sessions, {alike[0].session} to {latest.session}, build {latest.build}"
-    entries, notes = _make_entries(alike, path, partial(noise_entry, source=source))
+    spreads = (measure_boots(leave_out_stalls(series)) for _, series in _group_series(alike))
+    pooled = pool_metrics([spread for spread in spreads if spread])
+    entries, notes = _make_entries(alike, path, partial(noise_entry, source=source, pooled=pooled))
     content = {"schema": "virtqual-noise/1", "noise": entries}
     return _make_proposal(path, f"A/A history of {latest.system}", content if entries else None, notes)
 

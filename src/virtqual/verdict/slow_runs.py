@@ -1,4 +1,4 @@
-"""Runs that are slow now and then: counted by side, and compared by an exact test.
+"""Runs that are slow now and then: their causes are counted by side, and compared by an exact test.
 
 A guest that takes twice as long in one run of ten has about the mean of a guest that is always a little
 slower, and a very different user. A mean does not tell them apart, so that slow runs are counted.
@@ -7,8 +7,9 @@ slower, and a very different user. A mean does not tell them apart, so that slow
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.batches import Case, costs, sigma_of
 from virtqual.verdict.estimate import Floats, Ints, append_mean
-from virtqual.verdict.pairs import SIDES, Side
+from virtqual.verdict.pairs import Sample, Side
 
 SLOW = math.log(1.25)
 """How much longer than the typical run of its side a slow run takes: more than a budget with its margin."""
@@ -31,31 +32,29 @@ MAX_LOG = 700.0
 """The largest logarithm of a factor that a float holds."""
 
 
-def slowness(values: Floats, sigma: ArrayLike) -> Floats:
+def slowness(runs: Floats, sigma: ArrayLike) -> Floats:
     """Return how much longer than the typical run of its side each slow run took, log units; 0 for others.
 
-    A run is compared with its own side and series, so that a steady overhead makes no run slow. The typical
-    run is the lower median: of four runs two may be slow. The noise is the wider of the known noise and that
-    of the faster half of the runs.
+    All rules call a run stalled that is slow by this definition. A run is compared with its own side and
+    series, so that a steady overhead makes no run slow. The typical run is the lower median: of four runs two
+    may be slow. The noise is the wider of the known noise and that of the faster half of the runs.
 
     Parameters
     ----------
-    values
-        Logarithms of the cost of each run, shape (..., n_runs, n_columns). Only the last column counts, of a
-        curve its mean over the sizes: a run is slow, not a message size.
+    runs
+        Logarithms of the cost of each run, shape (..., n_runs); of a curve the mean over its sizes: a run is
+        slow, not a message size.
     sigma
-        Standard deviation of a pair's difference, shape (..., n_columns).
+        Standard deviation of a pair's difference, broadcastable to (...).
     """
-    run = np.asarray(values[..., -1], dtype=np.float64)
-    run_sigma = np.asarray(sigma, dtype=np.float64)[..., -1:] / math.sqrt(2)
-    n = run.shape[-1]
-    ordered = np.sort(run, axis=-1)
+    n = runs.shape[-1]
+    ordered = np.sort(runs, axis=-1)
     typical = ordered[..., (n - 1) // 2 : (n - 1) // 2 + 1]
     # Below the median there are no slow runs, so that their own number does not hide them.
-    below = np.sort(np.maximum(typical - run, 0), axis=-1)[..., -((n + 3) // 4) : None]
-    observed = below.mean(axis=-1, keepdims=True)
-    excess: Floats = run - typical
-    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * np.maximum(run_sigma, observed)), excess, 0.0)
+    below = np.sort(np.maximum(typical - runs, 0), axis=-1)[..., -((n + 3) // 4) : None]
+    run_sigma = np.maximum(np.asarray(sigma)[..., None] / math.sqrt(2), below.mean(axis=-1, keepdims=True))
+    excess: Floats = runs - typical
+    return np.where(excess > np.maximum(SLOW, SLOW_SIGMAS * run_sigma), excess, 0.0)
 
 
 def p_value(
@@ -64,7 +63,7 @@ def p_value(
     """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided).
 
     Given the number of slow runs on both sides, the number of virtual ones is hypergeometric at any rate.
-    The only assumption is that runs are slow independently of each other.
+    The only assumption is that they are slow independently of each other, as events are (`count_events`).
     """
     from scipy import stats  # slow to import, and not needed by the processes of checks
 
@@ -77,8 +76,10 @@ class SlowRuns(BaseModel):
 
     Attributes
     ----------
-    virtual, native, virtual_runs, native_runs
-        Number of slow runs, and of all runs.
+    virtual, native
+        How many times runs of the side were slow; see `count_events`.
+    virtual_runs, native_runs
+        Number of all runs.
     factor
         How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     found
@@ -112,11 +113,10 @@ class SlowRuns(BaseModel):
         return float(p_value(self.virtual, self.virtual_runs, self.native, self.native_runs))
 
     def describe(self) -> str:
-        """Return such as ``1 in 5 virtual runs takes 1.9x as long (12 of 60); natively 0 of 60``."""
-        rate = f"1 in {round(self.virtual_runs / self.virtual)}" if self.virtual else "none"
+        """Return such as ``virtual runs were slow (1.9x) 12 times in 60 runs, native runs 0 times in 60``."""
         return (
-            f"{rate} virtual runs takes {self.factor:.1f}x as long ({self.virtual} of {self.virtual_runs}); "
-            f"natively {self.native} of {self.native_runs}"
+            f"virtual runs were slow ({self.factor:.1f}x) {self.virtual} times in {self.virtual_runs} runs, "
+            f"native runs {self.native} times in {self.native_runs}"
         )
 
 
@@ -124,34 +124,56 @@ NO_SLOW_RUNS = SlowRuns()
 
 
 def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
-    """Count the slow runs of valid pairs: a run once, however many of its metrics are slow.
+    """Count how often runs of valid pairs are slow; a run is slow once, however many of its metrics are.
 
     `cases` has one case for each series.
     """
-    slowest: dict[Side, dict[Hashable, float]] = {side: {} for side in SIDES}
+    slowest: dict[Hashable, tuple[Sample, float]] = {}
     shapes: dict[tuple[int, int], list[Case]] = defaultdict(list)
     for case in cases:
         if case.series.valid:
             shapes[len(case.series.valid), case.series.width].append(case)
     for members in shapes.values():
-        sigma = np.array([sigma_of(case.prior, case.series.width) for case in members])
+        sigma = np.array([sigma_of(case.prior, case.series.width)[-1] for case in members])
         sides = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
-        native, virtual = (slowness(append_mean(np.array(side)), sigma) for side in sides)
+        native, virtual = (slowness(append_mean(np.array(side))[..., -1], sigma) for side in sides)
         excesses = np.stack([native, virtual], axis=-1).tolist()
         for case, case_excesses in zip(members, excesses, strict=True):
             for pair, pair_excesses in zip(case.series.valid, case_excesses, strict=True):
-                is_untimed = pair.untimed
                 for sample, excess in zip(pair.samples, pair_excesses, strict=True):
                     # Without times it is unknown which samples are of one run.
-                    run = (case.series.id, *sample.run) if is_untimed else sample.run
-                    runs = slowest[sample.side]
-                    runs[run] = max(runs.get(run, 0.0), excess)
-    slow = {side: [excess for excess in runs.values() if excess > 0] for side, runs in slowest.items()}
-    factor = math.exp(min(float(np.median(slow["virtual"])), MAX_LOG)) if slow["virtual"] else 0.0
+                    run = (case.series.id, *sample.run) if pair.untimed else sample.run
+                    slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
+    slow = [excess for sample, excess in slowest.values() if sample.side == "virtual" and excess > 0]
+    runs = Counter(sample.side for sample, _ in slowest.values())
+    events = count_events(slowest.values())
     return SlowRuns(
-        virtual=len(slow["virtual"]),
-        virtual_runs=len(slowest["virtual"]),
-        native=len(slow["native"]),
-        native_runs=len(slowest["native"]),
-        factor=factor,
+        virtual=events["virtual"],
+        virtual_runs=runs["virtual"],
+        native=events["native"],
+        native_runs=runs["native"],
+        factor=math.exp(min(float(np.median(slow)), MAX_LOG)) if slow else 0.0,
     )
+
+
+def count_events(runs: Collection[tuple[Sample, float]]) -> Counter[Side]:
+    """Count the events that made runs of one side slow; `runs` are those of a session with their `slowness`.
+
+    Slow runs that follow each other on a machine, or overlap, are one event: a disturbance of some minutes
+    would otherwise count several times. An event of both sides says nothing of the guest and is left out.
+    """
+    # Runs without times cannot be ordered: each slow one is an event.
+    events = [[sample] for sample, excess in runs if sample.untimed and excess > 0]
+    lasting: list[list[Sample]] = []
+    timed = [(sample.start, -excess, sample) for sample, excess in runs if not sample.untimed]
+    for start, speed, sample in sorted(timed, key=itemgetter(0, 1)):
+        near = [event for event in lasting if any(run.can_disturb(sample) for run in event)]
+        if speed < 0 and near:
+            near[0].append(sample)
+        elif speed < 0:
+            events.append([sample])
+            lasting.append(events[-1])
+        elif near:
+            lasting = [event for event in lasting if event not in near or event[-1].end > start]
+    sides = [{sample.side for sample in event} for event in events]
+    return Counter(names.pop() for names in sides if len(names) == 1)

@@ -234,11 +234,11 @@ def test_a_history_that_both_sessions_share_counts_once() -> None:
 
 
 def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
-    runs = np.zeros((20, 1))
-    assert not slowness(runs + math.log(3), [0.02]).any()  # a steady overhead is none
+    runs = np.zeros(20)
+    assert not slowness(runs + math.log(3), 0.02).any()  # a steady overhead is none
     runs[[3, 7, 11, 15]] = math.log(1.9)
-    assert np.count_nonzero(slowness(runs, [0.02])) == 4
-    assert not slowness(runs, [0.4]).any()  # where such runs are everyday noise
+    assert np.count_nonzero(slowness(runs, 0.02)) == 4
+    assert not slowness(runs, 0.4).any()  # where such runs are everyday noise
     nine = counts(9, 132, 0)
     table = [[9, 123], [0, 132]]
     assert nine.p == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)

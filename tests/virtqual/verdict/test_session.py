@@ -9,8 +9,8 @@ from made_series import CHANGE, FIVE, PRIOR, at, counts, judge_session, samples_
 
 from virtqual.verdict import Case, Need, Outcome, judge_sessions
 from virtqual.verdict.budget import Budget, HypervisorClass
-from virtqual.verdict.pairs import pair_up
-from virtqual.verdict.slow_runs import slow_runs_of
+from virtqual.verdict.pairs import Sample, pair_up
+from virtqual.verdict.slow_runs import count_events, slow_runs_of
 from virtqual.verdict.waiver import Waiver
 
 KVM = HypervisorClass(
@@ -295,6 +295,49 @@ def test_a_run_is_slow_once_however_many_of_its_metrics_are(spiky):
     assert judge_session(twice).slow_runs == session.slow_runs
 
 
+@pytest.mark.parametrize(
+    ("slow", "events"),
+    [
+        ("N0", (0, 1)),
+        ("V0 V1", (1, 0)),  # the order is N0 V0 V1 N1 V2 N2 N3 V3: neighbours
+        ("V1 V2", (2, 0)),
+        ("N2 N3", (0, 1)),
+        ("N0 V0", (0, 0)),
+        ("N0 V0 V1", (0, 0)),
+        ("V0 V1 N2 N3 V3", (1, 0)),
+    ],
+)
+def test_slow_runs_that_follow_each_other_are_one_event(slow, events):
+    order = ["N0", "V0", "V1", "N1", "V2", "N2", "N3", "V3"]
+    sides = {"N": "native", "V": "virtual"}
+
+    def count(host):
+        """Count with a second metric whose program ends later, and a machine on which nothing is slow."""
+        runs = []
+        for place, name in enumerate(order):
+            run = Sample(sides[name[0]], int(name[1]), (1.0,), 60.0 * place, 60.0 * place + 50, node="n1")
+            run = replace(run, host=host)
+            runs.append((run, 0.7 * (name in slow.split())))
+            runs.append((replace(run, end=run.end + 5), runs[-1][1]))
+            runs.append((replace(run, node="n2", host=host and "other"), 0.0))
+        counts = count_events(runs)
+        return counts["virtual"], counts["native"]
+
+    assert count("host") == events
+    assert count("") == events
+
+
+def test_slow_runs_on_several_machines_at_one_time_are_several_events():
+    runs = [
+        (Sample(side, 0, (1.0,), start, start + 50, node=f"{side} {node}"), 0.7 * (side == "virtual"))
+        for start, side in ((0.0, "native"), (60.0, "virtual"), (120.0, "native"))
+        for node in range(3)
+    ]
+    assert count_events(runs) == {"virtual": 3}
+    # Where nothing is said of the machines there may be only one.
+    assert count_events([(replace(run, node=""), excess) for run, excess in runs]) == {"virtual": 1}
+
+
 def test_slow_runs_of_both_sides_are_counted_apart(spiky):
     slow = judge_session([spiky({1}, native={4, 8, 9})]).slow_runs
     assert (slow.virtual, slow.native) == (1, 3)
@@ -343,7 +386,7 @@ def test_slow_runs_of_earlier_sessions_are_added(case):
     assert (alone.slow_runs.found, together.slow_runs.found) == (False, True)
     assert together.slow_runs.virtual == 5
     assert together.slow_runs.text.endswith(
-        "(10 of 168); natively 0 of 168, with earlier sessions of this build"
+        "10 times in 168 runs, native runs 0 times in 168, with earlier sessions of this build"
     )
     assert "earlier" not in alone.slow_runs.text
     assert together.outcome is Outcome.OVER
@@ -453,5 +496,5 @@ def test_a_slow_run_beyond_all_floats_has_a_factor_still(case):
         for pair, value in zip(pairs, values, strict=True)
     ]
     slow_runs = slow_runs_of([replace(calm, series=replace(calm.series, pairs=tuple(pairs)))])
-    assert slow_runs.virtual == 3
+    assert slow_runs.virtual == 2  # of the last three runs two follow each other
     assert 1e300 < slow_runs.factor < float("inf")
