@@ -13,9 +13,9 @@ import numpy as np
 from virtqual.history.boots import measure_boots, moderate
 from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
 from virtqual.verdict.batches import costs
-from virtqual.verdict.estimate import append_mean
+from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.noise import Prior
-from virtqual.verdict.pairs import SIDES, Floats, Series
+from virtqual.verdict.pairs import SIDES, Series
 
 MIN_NOISE_DF = 6
 MIN_PAIR_SIGMA = 1e-4

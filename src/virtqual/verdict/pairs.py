@@ -1,36 +1,26 @@
 """Samples, pairs of samples, and series of pairs.
 
 A *sample* is one run's value (scalar) or values (curve). A *pair* is a native and a virtual sample that
-ran one after the other. Sides take turns in running first, so that a drift of the machine affects both alike;
-the recorded start times are checked here.
-
-Two kinds of trouble are kept apart:
-
-`PairingError` - a bug of the harness
-    Two samples of one side and number, or other points. No verdict can mean anything.
-invalid - a fact of the session
-    A pair lacks a run, a gate refused a run, or runs overlapped or lie hours apart. The pair stays in the
-    series with its reasons, is left out of the numbers, and is asked for again.
+ran one after the other. An invalid pair stays in the series with its reasons, is left out of the numbers, and
+is asked for again.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
 
 Side = Literal["native", "virtual"]
-Floats = NDArray[np.float64]
 
 SIDES: tuple[Side, Side] = ("native", "virtual")
 
@@ -43,7 +33,7 @@ MIN_FIRST_RUNS = 4
 
 
 class PairingError(ValueError):
-    """Samples that no working harness produces; see the module's text."""
+    """Samples that no working harness produces, such as two of one side and number, or other points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +94,6 @@ class Sample:
         """Its start or end is unknown."""
         return math.isnan(self.start) or math.isnan(self.end)
 
-    def overlaps(self, other: Sample) -> bool:
-        """Return whether both ran at one time."""
-        return self.start < other.end and other.start < self.end
-
-    def can_disturb(self, other: Sample) -> bool:
-        """Return whether both may have run on one machine.
-
-        Nodes of one side are different machines; a node of the other side may be a guest of this one. A run
-        without a name may be anywhere.
-        """
-        labels = (self.host, other.host) if self.side != other.side else (self.place, other.place)
-        names, other_names = (set(label.split("+")) for label in labels)
-        return "" in names or "" in other_names or not names.isdisjoint(other_names)
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -139,19 +115,17 @@ class Pair:
     @property
     def untimed(self) -> bool:
         """The times of a run are unknown."""
-        native, virtual = self.native, self.virtual
-        return (native is not None and native.untimed) or (virtual is not None and virtual.untimed)
+        return any(sample.untimed for sample in self.samples)
 
     @property
     def first(self) -> Side | None:
         """Side that ran first; None if that is unknown, both ran at one time, or they were no neighbours."""
-        if self.native is None or self.virtual is None or self.untimed:
+        native, virtual = self.native, self.virtual
+        if native is None or virtual is None or self.untimed or native.number != virtual.number:
             return None
-        if self.native.number != self.virtual.number:
-            return None
-        if self.native.overlaps(self.virtual):
-            return None
-        return "native" if self.native.start < self.virtual.start else "virtual"
+        if native.end <= virtual.start:
+            return "native"
+        return "virtual" if virtual.end <= native.start else None
 
 
 @dataclass(frozen=True)
@@ -196,13 +170,9 @@ class Series:
         return self._values[side]
 
     @cached_property
-    def _values(self) -> dict[str, Floats]:
-        values: dict[str, Floats] = {}
-        for side in SIDES:
-            rows = [getattr(pair, side).values for pair in self.valid]
-            values[side] = np.array(rows, dtype=np.float64).reshape(len(rows), self.width)
-            values[side].flags.writeable = False
-        return values
+    def _values(self) -> dict[Side, Floats]:
+        rows = {side: [getattr(pair, side).values for pair in self.valid] for side in SIDES}
+        return {side: np.array(rows[side], dtype=float).reshape(-1, self.width) for side in SIDES}
 
     def medians(self, side: Side) -> Floats:
         """Return the median of one side over the valid pairs, shape (n_points,), in the unit."""
@@ -210,26 +180,17 @@ class Series:
 
     @cached_property
     def _medians(self) -> dict[Side, Floats]:
-        medians = {}
-        for side in SIDES:
-            # For so few values this is several times as fast as numpy's median.
-            ordered = np.sort(self.values(side), axis=0)
-            medians[side] = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-        return medians
+        return {side: median(self.values(side), axis=0)[0] for side in SIDES}
 
     @cached_property
     def differences(self) -> Floats:
         """ln(virtual/native) of the valid pairs, positive if virtual is worse; shape (n_pairs, n_points)."""
-        log_ratio = np.log(self.values("virtual")) - np.log(self.values("native"))
-        d: Floats = log_ratio if self.metric.better == "lower" else -log_ratio
-        d.flags.writeable = False
-        return d
+        sign = 1.0 if self.metric.better == "lower" else -1.0
+        return np.asarray(sign * np.log(self.values("virtual") / self.values("native")))
 
     def refused(self, side: Side) -> int:
         """Return how many runs of a side do not count, or are missing although their peers are there."""
-        if len(self.valid) == len(self.pairs):
-            return 0  # a refused run leaves no valid pair
-        samples = (getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off)
+        samples = [getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off]
         return sum(sample is None or sample.refused for sample in samples)
 
     @property
@@ -254,8 +215,6 @@ class Series:
 
 def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
     """Return a series of the samples of one metric in one setting, with each pair number that a sample has.
-
-    The points of a curve rise. The module's text says which pairs are invalid.
 
     Raises
     ------
@@ -292,13 +251,12 @@ def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
 
 
 def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
-    problem = ""
+    subject = f"{name}: {sample.side} sample of pair {sample.number}"
     if len(sample.values) != max(len(points), 1):
-        problem = f"{len(sample.values)} values for {f'{len(points)} points' if points else 'a scalar'}"
-    elif sample.points and sample.points != points:
-        problem = f"its points {sample.points} are not the series' {points}"
-    if problem:
-        raise PairingError(f"{name}: {sample.side} sample of pair {sample.number}: {problem}.")
+        expected = f"{len(points)} points" if points else "a scalar"
+        raise PairingError(f"{subject}: {len(sample.values)} values for {expected}.")
+    if sample.points and sample.points != points:
+        raise PairingError(f"{subject}: its points {sample.points} are not the series' {points}.")
 
 
 def _list_faults(pair: Pair) -> list[str]:
@@ -323,61 +281,45 @@ def _list_faults(pair: Pair) -> list[str]:
     return reasons
 
 
-class _Timeline:
-    """The timed runs of a series by rising start.
-
-    A run is compared only with runs of its hosts, or with all runs if the host of some run is unknown.
-    """
-
-    def __init__(self, pairs: Iterable[Pair]) -> None:
-        self.runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
-        self.runs.sort(key=lambda sample: (sample.start, sample.end))
-        has_hosts = all(run.host for run in self.runs)
-        self._hosts = [set(run.host.split("+")) if has_hosts else {""} for run in self.runs]
-        self._indices: dict[str, list[int]] = defaultdict(list)
-        for index, names in enumerate(self._hosts):
-            for name in names:
-                self._indices[name].append(index)
-
-    def _iterate_later(self, host: str, index: int) -> Iterator[int]:
-        """Return the indices of the runs of a host after `index`."""
-        indices = self._indices[host]
-        return map(indices.__getitem__, range(bisect_right(indices, index), len(indices)))
-
-    def find_overlapping(self, index: int) -> list[Sample]:
-        """Return the later runs that overlap a run and may have run on its machine."""
-        run, overlapping = self.runs[index], set()
-        for host in self._hosts[index]:
-            for later in self._iterate_later(host, index):
-                if self.runs[later].start >= run.end:
-                    break
-                if run.can_disturb(self.runs[later]):
-                    overlapping.add(later)
-        return [self.runs[later] for later in sorted(overlapping)]
-
-    def find_between(self, first: int, last: int) -> Sample | None:
-        """Return the first run between two runs that may have run on the machine of one of them."""
-        between = last
-        for host in self._hosts[first] | self._hosts[last]:
-            for later in self._iterate_later(host, first):
-                if later >= between:
-                    break
-                if any(self.runs[later].can_disturb(self.runs[index]) for index in (first, last)):
-                    between = later
-                    break
-        return self.runs[between] if between < last else None
-
-
 def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
-    """Return the reasons in other runs of the series for which pairs do not count, by pair number."""
+    """Return the reasons in other runs of the series for which pairs do not count, by pair number.
+
+    Runs on one machine follow each other, and no other run there lies between the two of a pair.
+    """
+    runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
+    runs.sort(key=lambda run: (run.start, run.end))
+    timelines: dict[Hashable, list[Sample]] = defaultdict(list)
+    for run, machines in zip(runs, _list_machines(runs), strict=True):
+        for machine in machines:
+            timelines[machine].append(run)
+    last = {run.number: run for run in runs}
+    first = {run.number: run for run in reversed(runs)}
     reasons: dict[int, dict[str, None]] = defaultdict(dict)
-    timeline, first_index = _Timeline(pairs), dict[int, int]()
-    for index, run in enumerate(timeline.runs):
-        for other in timeline.find_overlapping(index):
-            for a, b in ((run, other), (other, run)):
-                reasons[a.number][f"its {a.side} run overlaps the {b.side} run of pair {b.number}"] = None
-        # The two runs of a pair must be neighbours.
-        between = timeline.find_between(first_index.setdefault(run.number, index), index)
-        if between is not None:
-            reasons[run.number][f"a run of pair {between.number} lies between its two runs"] = None
+    for latest, *later in timelines.values():
+        for before, run in pairwise([latest, *later]):
+            if run.start < latest.end:
+                for a, b in ((latest, run), (run, latest)):
+                    reasons[a.number][f"its {a.side} run overlaps the {b.side} run of pair {b.number}"] = None
+            for a, b in ((before, run), (run, before)):
+                if a.number != b.number and first[a.number].start < b.start < last[a.number].start:
+                    reasons[a.number][f"a run of pair {b.number} lies between its two runs"] = None
+            latest = max(latest, run, key=lambda run: run.end)
     return reasons
+
+
+def _list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
+    """Return labels of each run; runs that share a label may have been on one machine.
+
+    If a host is unknown, nodes of one side are different machines, and a node may be a guest of each node of
+    the other side.
+    """
+    nodes = {side: {run.node for run in runs if run.side == side} for side in SIDES}
+    hostless = {side: {run.node for run in runs if run.side == side and not run.host} for side in SIDES}
+    machines = []
+    for run in runs:
+        labels: set[Hashable] = set(run.host.split("+")) if run.host else {(run.side, run.node)}
+        other = SIDES[run.side == "native"]
+        for node in hostless[other] if run.host else nodes[other]:
+            labels.add((run.node, node) if run.side == "native" else (node, run.node))
+        machines.append(labels)
+    return machines
