@@ -94,6 +94,12 @@ class Sample:
         """Its start or end is unknown."""
         return math.isnan(self.start) or math.isnan(self.end)
 
+    def can_disturb(self, other: Sample) -> bool:
+        """Return whether both may have run on one machine; see `_list_machines`."""
+        labels = (self.host, other.host) if self.side != other.side else (self.place, other.place)
+        names, other_names = (set(label.split("+")) for label in labels)
+        return "" in names or "" in other_names or not names.isdisjoint(other_names)
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
