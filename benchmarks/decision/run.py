@@ -395,8 +395,8 @@ def nodes(table: Table, rng: Rng) -> None:
     assert estimated is not None
     bias = np.abs(np.mean(estimated.mean, axis=0))
     table.mean("exchanged, 16 % planted: bias of the overhead", bias, 0.005, percent=True)
-    effects = host_effects(*sides, drawn.places)
-    errors = np.abs(np.expm1(effects[..., 1, 0] - effects[..., 0, 0]) - 0.16).mean(axis=0)
+    effects = host_effects(np.moveaxis(drawn.virtual - drawn.native, -1, 0), drawn.places)
+    errors = np.abs(np.expm1(effects[1] - effects[0]) - 0.16).mean(axis=0)
     table.mean("exchanged, 16 % planted: what is said of it, off by", errors, 0.01, percent=True)
     for words, boots, df, goal in (
         ("3 boots of SD 1 %, stated", 3, np.inf, 0.9),

@@ -21,16 +21,28 @@ from pydantic import BaseModel, ConfigDict
 from scipy import special
 
 from virtqual.verdict.batches import Case, costs, sigma_of
-from virtqual.verdict.estimate import Floats, append_mean
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.pairs import Series
-from virtqual.verdict.places import choose_pairs, host_effects, host_names, places_of, split_turn, turns_of
+from virtqual.verdict.places import (
+    Places,
+    choose_pairs,
+    host_effects,
+    host_names,
+    places_of,
+    split_turn,
+    turns_of,
+)
 
-OUTLIER_ALPHA = 0.01
-"""Share of sessions that may name a host although all hosts are alike."""
+OUTLIER_ALPHA = 0.005
+"""Level of the test that a host lies too far from its kind: 1 % of sessions at most name a host although all
+are alike, since Rosner's test names one up to twice as often as its level says if hosts are few."""
 
 ROUND_ALPHA = 0.001
 """Level of the test that a host differs in each round alike: slow runs of one host must pass it seldom, even
 if they come in bursts or one side is much noisier than the other."""
+
+MIN_ERROR = 1e-12
+"""Smallest standard error of a distance, log units: runs may show equal numbers."""
 
 
 class Outlier(BaseModel):
@@ -67,83 +79,82 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
     """
     tables: dict[tuple[tuple[str, ...], ...], dict[str, HostLogs]] = defaultdict(dict)
     for case in cases:
-        series = case.series
-        if case.refused or not _has_two_places(series):
-            continue
-        pairs = choose_pairs(series)
-        places = places_of(series, pairs)
-        if places.kind == "rotated":
-            whole = len(pairs) - len(pairs) % places.width
-            order = (
-                np.stack([places.native, places.virtual])[:, :whole].reshape(2, -1, places.width).argsort(2)
-            )
-            logs = np.stack([side.mean(axis=-1)[:whole] for side in costs(series, pairs)])
-            logs = np.take_along_axis(logs.reshape(order.shape), order, axis=2)
-            sigma = float(sigma_of(case.prior, series.width)[-1]) / math.sqrt(2)
-            tables[places.roles][series.id] = HostLogs(logs, sigma)
-    outliers, answers = [], list(cases)
+        places, logs = _collect_logs(case.series)
+        if places and places.kind == "rotated" and not case.refused:
+            sigma = float(sigma_of(case.prior, case.series.width)[-1]) / math.sqrt(2)
+            tables[places.roles][case.series.id] = HostLogs(_arrange(logs, places), sigma)
+    answers, outliers = list(cases), list[Outlier]()
     for roles, table in tables.items():
         named = find_outliers(table, roles)
         outliers += named
-        if reason := "; ".join(f"set aside, since host {outlier}" for outlier in named):
-            hosts = frozenset(outlier.host for outlier in named)
-            for index, case in enumerate(answers):
-                if case.series.id in table:
-                    series, baseline = case.series, case.baseline
-                    if baseline and host_names(baseline.valid) == host_names(series.valid):
-                        baseline = without_hosts(baseline, hosts, reason)
-                    series = without_hosts(series, hosts, reason)
-                    answers[index] = replace(case, series=series, baseline=baseline)
+        for index, case in enumerate(answers if named else ()):
+            if case.series.id in table:
+                series, baseline = case.series, case.baseline
+                if baseline and host_names(baseline.valid) == host_names(series.valid):
+                    baseline = without_hosts(baseline, named)
+                answers[index] = replace(case, series=without_hosts(series, named), baseline=baseline)
     return answers, outliers
 
 
-def _has_two_places(series: Series) -> bool:
-    """Return whether the first pair ran on two places: if it did not, no host can be told from another."""
-    pair = next(iter(series.valid), None)
-    places = [sample.place for sample in pair.samples] if pair else []
-    return all(places) and len(set(places)) == 2
+def _collect_logs(series: Series) -> tuple[Places | None, tuple[Floats, ...]]:
+    """Return places and costs of the pairs, of a curve their mean over its sizes, each (n_pairs,).
+
+    The places are None if the first pair ran on one place: no host can be told from another.
+    """
+    pairs = series.valid[:1]
+    if not pairs or "" in (names := host_names(pairs)[0] | host_names(pairs)[1]) or len(names) == 1:
+        return None, ()
+    pairs = choose_pairs(series)
+    return places_of(series, pairs), tuple(side.mean(axis=-1) for side in costs(series, pairs))
+
+
+def _arrange(logs: Sequence[Floats], places: Places) -> Floats:
+    """Return the costs of a rotation by side, round and host, with hosts in the order of their names."""
+    whole = len(places.native) - len(places.native) % places.width
+    hosts = np.stack([places.native, places.virtual])[:, :whole].reshape(2, -1, places.width)
+    rounds = np.stack(logs)[:, :whole].reshape(hosts.shape)
+    return np.take_along_axis(rounds, hosts.argsort(axis=2), axis=2)
 
 
 def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
     """Return how much slower each host is than the mean of its kind; empty if the pairs cannot tell.
 
-    Outliers do not count in the mean.
+    In an exchange all hosts are of one kind. Outliers do not count in the mean.
     """
-    if not _has_two_places(series):
+    places, logs = _collect_logs(series)
+    if places and places.kind == "rotated":
+        kinds = list(zip(places.roles, _arrange(logs, places).mean(axis=1), strict=True))
+    elif places and places.kind == "exchanged":
+        kinds = [(places.hosts, host_effects(logs[1] - logs[0], places))]
+    else:
         return {}
-    pairs = choose_pairs(series)
-    places = places_of(series, pairs)
-    if places.kind not in ("exchanged", "rotated"):
-        return {}
-    native, virtual = map(append_mean, costs(series, pairs))
-    effects = dict(zip(places.hosts, host_effects(native, virtual, places)[:, -1].tolist(), strict=True))
     factors = dict[str, float]()
-    for kind in places.roles if places.kind == "rotated" else (places.hosts,):
-        mean = np.mean([effects[host] for host in kind if host not in outliers] or [0.0])
-        factors |= {host: math.exp(effects[host] - mean) for host in kind}
+    for hosts, effects in kinds:
+        is_typical = [host not in outliers for host in hosts]
+        factors |= dict(zip(hosts, np.exp(effects - effects[is_typical].mean()).tolist(), strict=True))
     return factors
 
 
-def without_hosts(series: Series, hosts: frozenset[str], reason: str) -> Series:
-    """Return a series in which the pairs of some hosts do not count for a reason.
+def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
+    """Return a series in which the pairs of some hosts do not count.
 
     As many hosts of the other side, the first by name, go with them: a rotation has as many of both.
     """
-    sides = host_names(series.valid)
+    sides, hosts = host_names(series.valid), {outlier.host for outlier in outliers}
     count = max(len(names & hosts) for names in sides)
     kept = [names - set(sorted(names, key=lambda name: (name not in hosts, name))[:count]) for names in sides]
-    pairs = {pair.number: pair for pair in series.pairs}
-    set_aside = set()
+    reason = "; ".join(f"set aside, since host {outlier}" for outlier in outliers)
+    pairs, set_aside = {pair.number: pair for pair in series.pairs}, set()
     for turn in turns_of(series):
         chosen, others = split_turn(turn, *kept)
-        pairs |= {pair.number: pair for pair in chosen}
-        pairs |= {pair.number: replace(pair, invalid=(reason,)) for pair in others}
         set_aside |= {pair.number for pair in others}
+        for pair in (*chosen, *(replace(pair, invalid=(reason,)) for pair in others)):
+            pairs[pair.number] = pair
     return replace(series, pairs=tuple(pairs.values()), set_aside=frozenset(set_aside))
 
 
 def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]]) -> list[Outlier]:
-    """Return the hosts that differ, each once: by the mean of all metrics, else by the most extreme metric.
+    """Return the hosts that differ, each once: by the mean of all metrics, else by the first that shows it.
 
     A slow host is mostly slow in all metrics: half of the error rate is for the mean.
 
@@ -154,28 +165,21 @@ def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]])
     roles
         Names of the native hosts, and of those of VMs.
     """
-    alphas, columns = dict.fromkeys(table, OUTLIER_ALPHA), dict(table)
-    if len(table) > 1:
-        rounds = min(column.logs.shape[1] for column in table.values())
-        mean = np.mean([_centre(column.logs[:, :rounds]) for column in table.values()], axis=0)
-        sigma = math.sqrt(sum(column.sigma**2 for column in table.values())) / len(table)
-        alphas = {"": OUTLIER_ALPHA / 2, **dict.fromkeys(table, OUTLIER_ALPHA / 2 / len(table))}
-        columns = {"": HostLogs(mean, sigma), **columns}
+    tests = [(metric, column, OUTLIER_ALPHA / 2 / len(table)) for metric, column in table.items()]
+    rounds = min(column.logs.shape[1] for column in table.values())
+    mean = np.mean([_centre(column.logs[:, :rounds]) for column in table.values()], axis=0)
+    sigma = math.sqrt(sum(column.sigma**2 for column in table.values())) / len(table)
     named: dict[str, Outlier] = {}
-    for metric, column in columns.items():
-        for (side, index), log in _find_extremes(column, alphas[metric]).items():
-            shown_metric = metric if len(table) > 1 else ""
-            outlier = Outlier(host=roles[side][index], metric=shown_metric, log=log)
-            before = named.get(outlier.host)
-            if before is None or (before.metric and abs(before.log) < abs(log)):
-                named[outlier.host] = outlier
+    for metric, column, alpha in [("", HostLogs(mean, sigma), OUTLIER_ALPHA / 2), *tests]:
+        for (side, index), log in _find_extremes(column, alpha).items():
+            host = roles[side][index]
+            named.setdefault(host, Outlier(host=host, metric=metric, log=log))
     return sorted(named.values(), key=lambda outlier: -abs(outlier.log))
 
 
 def _centre(logs: Floats) -> Floats:
     """Return costs less the median of their side in the round: a disturbed round slows all of its hosts."""
-    centred: Floats = logs - np.median(logs, axis=-1, keepdims=True)
-    return centred
+    return np.asarray(logs - np.median(logs, axis=-1, keepdims=True))
 
 
 def _find_extremes(column: HostLogs, alpha: float) -> dict[tuple[int, int], float]:
@@ -186,37 +190,25 @@ def _find_extremes(column: HostLogs, alpha: float) -> dict[tuple[int, int], floa
     logs = _centre(column.logs)
     rounds, hosts = logs.shape[1:]
     effects, is_typical = np.median(logs, axis=1), np.ones((2, hosts), dtype=np.bool_)
-    min_spread = column.sigma / math.sqrt(rounds)  # a coarse timer shows the same number on all hosts
     removed, count = list[tuple[int, int]](), 0
-    for _ in range(max(hosts // 2, 1)):
-        means = effects.mean(axis=1, keepdims=True, where=is_typical)
-        side, index = divmod(int(np.argmax(np.where(is_typical, np.abs(effects - means), -1.0))), hosts)
+    while 2 * is_typical.sum(axis=1).min() > hosts:
+        distances = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
+        side, index = divmod(int(np.argmax(np.where(is_typical, np.abs(distances), -1.0))), hosts)
         is_typical[side, index] = False
         removed.append((side, index))
-        peers = int(is_typical[side].sum())
-        if 2 * peers <= hosts:
-            break
         # The farthest of the hosts that are left is tested as a new value beside the others.
-        rest = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
-        df = int(is_typical.sum()) - 2
-        spread = max(math.sqrt(float(np.sum(rest[is_typical] ** 2)) / df), min_spread)
-        t = abs(float(rest[side, index])) / (spread * math.sqrt(1 + 1 / peers))
-        if 2 * float(special.stdtr(df, -t)) * (df + 3) <= alpha:
+        distances = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
+        peers, df = int(is_typical[side].sum()), int(is_typical.sum()) - 2
+        # A coarse timer shows the same number on all hosts: the known noise is the smallest spread.
+        variance = max(float(np.sum(distances[is_typical] ** 2)) / max(df, 1), column.sigma**2 / rounds)
+        t = abs(float(distances[side, index])) / math.sqrt(variance * (1 + 1 / peers))
+        if 2 * peers > hosts and 2 * float(special.stdtr(df, -t)) * (df + 3) <= alpha:
             count = len(removed)
     named = {}
-    for side, index in removed[:count]:
+    for side, index in removed[:count] if rounds > 1 else ():
         typical = [k for k in range(hosts) if (side, k) not in removed[:count]]
         distances = logs[side, :, index] - np.median(logs[side][:, typical], axis=-1)
-        if _differs_in_each_round(distances):
+        error = max(float(distances.std(ddof=1)) / math.sqrt(rounds), MIN_ERROR)
+        if special.stdtr(rounds - 1, -abs(distances.mean()) / error) <= ROUND_ALPHA:
             named[side, index] = float(effects[side, index] - effects[side, typical].mean())
     return named
-
-
-def _differs_in_each_round(distances: Floats) -> bool:
-    """Return whether the distances of a host from its kind, one a round, differ from 0 by Student's t."""
-    rounds = len(distances)
-    if rounds < 2:
-        return False
-    error = float(distances.std(ddof=1)) / math.sqrt(rounds)
-    t = abs(float(distances.mean())) / max(error, 1e-12)
-    return float(special.stdtr(rounds - 1, -t)) <= ROUND_ALPHA

@@ -258,21 +258,12 @@ def _kind(native: Ints, virtual: Ints) -> Kind:
     return "rotated" if is_complete else "fixed"
 
 
-def host_effects(native: Floats, virtual: Floats, places: Places) -> Floats:
-    """Return how much slower each host of an exchange or a rotation is than the mean of its kind.
+def host_effects(differences: Floats, places: Places) -> Floats:
+    """Return how much slower each host of an exchange is than the mean of all, shape (n_hosts, ...).
 
-    The effects are log units of shape (..., n_hosts, n_columns). In an exchange all hosts are of one kind.
+    `differences` of the pairs have the shape (n_pairs, ...).
     """
-    index = np.arange(len(places.hosts))
-    by_native, by_virtual = (
-        (side[:, None] == index).astype(float) for side in (places.native, places.virtual)
-    )
-    if places.kind == "rotated":
-        effects = sum(
-            np.einsum("ph,...pc->...hc", by_host / np.maximum(by_host.sum(axis=0), 1), side)
-            - by_host.any(axis=0)[:, None] * side.mean(axis=-2, keepdims=True)
-            for by_host, side in ((by_native, native), (by_virtual, virtual))
-        )
-        return np.asarray(effects)
-    solve = np.linalg.pinv(np.column_stack([np.ones(len(by_native)), by_virtual - by_native]))[1:]
-    return np.asarray(np.einsum("hp,...pc->...hc", solve, virtual - native))
+    hosts = np.arange(len(places.hosts))
+    design = (places.virtual[:, None] == hosts).astype(float) - (places.native[:, None] == hosts)
+    solve = np.linalg.pinv(np.column_stack([np.ones(len(design)), design]))[1:]
+    return np.asarray(np.tensordot(solve, differences, axes=1))
