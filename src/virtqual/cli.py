@@ -144,8 +144,14 @@ def qualify(
     ] = None,
     stack: Annotated[str, typer.Option(help="software stack (default: spack, else the first by name)")] = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
-    pairs: Annotated[int | None, typer.Option(min=2, help="pairs of the first round (default: 4)")] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=2, help="pairs of the first round (default: 4, or 2 if no build can be qualified)"),
+    ] = None,
     max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="2 pairs first, which can pass; the build is not called qualified")
+    ] = False,
     policy: Annotated[
         Literal["serial", "async"],
         typer.Option(help="async: where each run is a job, queue several at once"),
@@ -176,6 +182,7 @@ def qualify(
         pairs=pairs,
         max_pairs=max_pairs,
         policy=policy,
+        fast=fast,
     )
     if resume is not None and (plan or request != main_job.Request(system=system)):
         raise UsageError("--resume takes no option but --system: the session has its own")

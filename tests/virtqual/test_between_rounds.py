@@ -57,25 +57,26 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     session = log.session()
     assert [(one.first, one.last, one.recreated is None) for one in session.rounds] == [
         (0, 3, True),
-        (4, 7, False),
+        (4, 5, False),
+        (6, 7, False),
     ]
     # What was made anew is as cold as in the first round.
     order = submitted(log)
-    assert order[:2] == order[10:12] == ["warm-up-N", "warm-up-V"]
-    assert order[12:14] == ["4N", "4V"]
+    assert order[:2] == order[10:12] == order[16:18] == ["warm-up-N", "warm-up-V"]
+    assert order[12:16] == ["4V", "4N", "5N", "5V"]
     assert (log.directory / "round-2.recreate.log").read_text() == "making 1\n"
     boots = {
-        (run.pair > 3): node.boot
+        run.pair // 2: node.boot
         for run in session.runs
         if run.side == "virtual"
         for node in run.identity.values()
     }
-    assert boots == {False: "boot-0", True: "boot-1"}
+    assert boots == {0: "boot-0", 1: "boot-0", 2: "boot-1", 3: "boot-2"}
     # By the same rules as the session: what else the machine of the tests does refuses no run.
     rules = load_policy(Path(site.env["VIRTQUAL_REFERENCES"]) / "preflight.yaml", project_references())
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
     (series,) = series_of(admitted_of(session).runs, project_references()).values()
-    assert places_of(series, series.valid).boot.tolist() == [0] * 4 + [1] * 4
+    assert places_of(series, series.valid).boot.tolist() == [0] * 4 + [1] * 2 + [2] * 2
 
 
 def test_a_session_of_one_round_creates_nothing_anew(recreated):

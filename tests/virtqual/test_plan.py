@@ -1,5 +1,6 @@
 """How many pairs a session may take."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +12,13 @@ from virtqual import cli, paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
+from virtqual.references import project_references
 from virtqual.session.session import Request
-from virtqual.verdict import Case, Outcome, Prior
+from virtqual.verdict import Case, Outcome, Prior, Verdict
 from virtqual.verdict.budget import Budget
+from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import Need
+from virtqual.verdict.verdict import Interval
 
 
 @pytest.mark.parametrize(
@@ -26,12 +30,29 @@ from virtqual.verdict.session import Need
 )
 def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_most, says):
     with pytest.raises(UsageError, match=says):
-        plan.look_schedule(Request(system="x", pairs=pairs, max_pairs=at_most))
+        plan.check_pairs(Request(system="x", pairs=pairs, max_pairs=at_most))
 
 
-@pytest.mark.parametrize(("at_most", "looks"), [(4, (4,)), (7, (7,)), (8, (4, 8)), (18, (4, 8, 12, 18))])
-def test_the_least_that_is_allowed_can_convict(metrics, make, at_most, looks):
-    assert plan.look_schedule(Request(system="x", pairs=4, max_pairs=at_most)) == looks
+@pytest.mark.parametrize(
+    ("class_name", "fast", "pairs", "first_pairs"),
+    [
+        ("kvm", False, None, 4),
+        ("kvm", True, None, LOOKS[0]),
+        ("kvm-on-emulated-hosts", False, None, LOOKS[0]),
+        ("kvm", True, 6, 6),
+    ],
+)
+def test_a_session_that_may_qualify_a_build_takes_four_pairs_first(class_name, fast, pairs, first_pairs):
+    chosen = project_references().hypervisor_class(class_name)
+    looks, first = plan.look_schedule(Request(system="x", pairs=pairs, fast=fast), chosen)
+    assert (looks, first) == (LOOKS, first_pairs)
+
+
+@pytest.mark.parametrize("at_most", [4, 7, 8, 18])
+def test_the_least_that_is_allowed_can_convict(metrics, make, at_most):
+    chosen = project_references().hypervisor_class("kvm")
+    looks, first = plan.look_schedule(Request(system="x", max_pairs=at_most), chosen)
+    assert first == (at_most if at_most < 8 else 4)
     lost = Case(
         make(metrics["hpl"], [0.5] * at_most),
         Budget.build(0.05, margin=0.05),
@@ -80,24 +101,80 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
     assert seconds(names=("never_run",)) is None
 
 
-@pytest.mark.parametrize(
-    ("first", "failed", "reason"),
-    [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
-)
-def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
-    notes = []
-    result = SimpleNamespace(series="lammps_loop_time@lj")
+SERIES = "lammps_loop_time@lj"
+
+
+def plan_next(tmp_path, *, first=4, last=7, failed=(), verdicts=(), recreate_vms=()):
+    """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
     session = SimpleNamespace(
-        runs=[SimpleNamespace(check="lj", results=[result])],
+        runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
         failures=[SimpleNamespace(check=check) for check in failed],
         rounds=(1,),
     )
     job = SimpleNamespace(
         request=Request(system="site"),
+        looks=LOOKS,
+        rotated={},
+        system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
         log=SimpleNamespace(directory=tmp_path),
-        screen=SimpleNamespace(note=notes.append),
+        note="",
     )
-    needs = (Need(result.series, first, first + 3),)
-    judged = SimpleNamespace(verdict=SimpleNamespace(needs=needs))
-    assert plan.plan_next_rounds(job, session, judged) == []
-    assert notes == [f"no more pairs, although undecided: lj ({reason})"]
+    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),), verdicts=verdicts))
+    rounds = plan.plan_next_rounds(job, session, judged)
+    return [(part.first, part.last) for part in rounds], job.note
+
+
+@pytest.mark.parametrize(
+    ("first", "failed", "reason"),
+    [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
+)
+def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
+    rounds, note = plan_next(tmp_path, first=first, last=first + 3, failed=failed)
+    assert (rounds, note) == ([], f"No more pairs were run, although undecided: lj ({reason}).")
+
+
+def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):
+    assert plan_next(tmp_path)[0] == [(4, 7)]
+    assert plan_next(tmp_path, last=8, recreate_vms=("recreate",))[0] == [(4, 5), (6, 7), (8, 8)]
+
+
+def make_undecided(pairs, spread, overhead=0.065):
+    """Return a verdict on a metric of budget 5 % and margin 3 %."""
+    reach = 3 * spread / math.sqrt(pairs)
+    return Verdict(
+        metric="lammps_loop_time",
+        setting="lj",
+        gate="overhead",
+        outcome=Outcome.UNDECIDED,
+        unit="s",
+        better="lower",
+        budget="<= 1.05x (margin 0.03)",
+        overhead=Interval.build(overhead, overhead - reach, overhead + reach, "lower"),
+        limit=math.log(1.05),
+        margin=math.log(1.08 / 1.05),
+        pairs=pairs,
+        next_pairs=12,
+        spread=spread,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "spread", "overhead", "decides"),
+    [(8, 0.03, 0.065, True), (8, 0.15, 0.065, False), (4, 0.15, 0.065, True), (8, 0.15, 0.2, True)],
+    ids=["calm", "noisy", "noise of few pairs is not known", "far over"],
+)
+def test_a_metric_that_the_last_look_would_not_decide_gets_no_more_pairs(
+    tmp_path, pairs, spread, overhead, decides
+):
+    verdict = make_undecided(pairs, spread, overhead)
+    rounds, note = plan_next(tmp_path, first=8, last=11, verdicts=[verdict])
+    assert bool(rounds) is decides
+    reason = (
+        "18 pairs are not expected to decide it: pairs vary by 15%, and the margin is 3%; a quieter machine"
+    )
+    assert (reason in note) is not decides
+
+
+def test_a_series_gets_pairs_if_one_of_its_verdicts_may_be_decided(tmp_path):
+    verdicts = [make_undecided(8, spread) for spread in (0.15, 0.03)]
+    assert plan_next(tmp_path, verdicts=verdicts)[0] == [(4, 7)]

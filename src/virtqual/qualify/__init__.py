@@ -80,6 +80,7 @@ def _measure(job: Qualification) -> Session:
             broken=[*lost.values(), *job.broken],
             node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
             not_run=job.not_run,
+            note=job.note,
         )
 
 
@@ -118,7 +119,7 @@ def _cancel_jobs(job: Qualification) -> None:
 
 def _run_rounds(job: Qualification) -> None:
     session = job.log.session()
-    first = Round(number=1, first=0, last=(job.request.pairs or job.looks[0]) - 1)
+    first = Round(number=1, first=0, last=job.first_pairs - 1)
     rounds = [first]
     if session.runs:
         # It is resumed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,17 +59,19 @@ class Forecast:
 
 def forecast(request: Request) -> Forecast:
     """Return what `virtqual qualify` would run; only Slurm is asked which nodes there are."""
-    opening.check(request)
-    looks = plan.look_schedule(request)
+    plan.check_pairs(request)
     system, stack = load_system(request.system), opening.find_stack(request.stack)
+    chosen, _, request = opening.settle(request, system)
+    looks, turns = plan.look_schedule(request, chosen)
     entries = _list_checks(request)
     features = {feature for program in stack.programs for feature in program.features}
     nodes = min(system.native.nodes, system.virtual.nodes)
     selected = plan.select_cases(request, entries)
     rotated = _rotated_nodes(system)
-    turns = request.pairs or looks[0]
     seconds = plan.recall_durations(request, request.system).seconds
     durations = plan.Durations(seconds, {entry.case: entry.nodes for entry in entries})
+    more_turns = looks[-1] - turns if system.virtual.recreate_vms else 0
+    warm_ups = 1 + math.ceil(more_turns / plan.TURNS_OF_BOOT)
     cases = []
     for entry in entries:
         if entry.paired and entry.case in selected and not entry.explain_unfit(features, nodes):
@@ -82,7 +85,7 @@ def forecast(request: Request) -> Forecast:
         cases=tuple(cases),
         not_run=tuple(catalogue.group_missing(catalogue.find_missing(entries, features, nodes))),
         first_round_s=durations.estimate(turns + 1, rotated),
-        all_rounds_s=durations.estimate(looks[-1] + 1, rotated),
+        all_rounds_s=durations.estimate(looks[-1] + warm_ups, rotated),
         held_nodes=total_nodes if system.native.session_access else 0,
         places=held.count_places(rotated, 1),
     )

@@ -28,7 +28,7 @@ from virtqual.qualify.state import Qualification
 from virtqual.references import project_references
 from virtqual.report.terminal import Terminal
 from virtqual.session import conclusion, store
-from virtqual.session.judge import admitted_of, policy
+from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
 from virtqual.session.log import Begun, Log, Probed, Resumed
 from virtqual.session.pairing import series_of
@@ -59,7 +59,7 @@ GOOD_NAME = "good"
 
 def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualification:
     """Open the session of a request, and show its begin; `held` keeps the lock of the system."""
-    looks = plan.look_schedule(request)
+    plan.check_pairs(request)
     system = ask_hosts(load_system(request.system))
     check_command(system)
     if request.policy == "async" and system.native.session_access:
@@ -67,13 +67,13 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
             "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
             "nodes (extras.session_access), and decides itself what runs when"
         )
-    chosen = _choose_class(request.hypervisor_class, system)
-    earlier = _find_earlier_or_good(request, system, chosen)
+    chosen, earlier, request = settle(request, system)
     stack = find_stack(request.stack)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
-    notes = _make_notes(head, request.against, earlier, chosen)
-    return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+    notes = _make_notes(head, request, earlier, chosen)
+    pairs = plan.look_schedule(request, chosen)
+    return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
 
 
 def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualification:
@@ -82,7 +82,7 @@ def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualificati
     begun = log.session()
     system = ask_hosts(load_system(begun.system))
     check_command(system)
-    _choose_class(begun.hypervisor_class, system)
+    chosen = _choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
     earlier = _find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"])
@@ -100,8 +100,8 @@ def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualificati
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
     notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
-    looks = plan.look_schedule(request)
-    return _begin(Qualification(request, screen, system, log, head, earlier, looks, watch, lock), notes)
+    pairs = plan.look_schedule(request, chosen)
+    return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
 
 
 def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int, Watch]:
@@ -166,7 +166,7 @@ def check(request: Request, resumed: str | None = None) -> None:
     if resumed is not None:
         _find_resumable(resumed, request.system)
         return
-    plan.look_schedule(request)
+    plan.check_pairs(request)
     if request.hypervisor_class:
         project_references().hypervisor_class(request.hypervisor_class)
     try:
@@ -176,8 +176,20 @@ def check(request: Request, resumed: str | None = None) -> None:
         if request.against and request.against != GOOD_NAME:
             store.load_earlier(find_for(request.against, paths.sessions(), request.system))
         return
+    settle(request, system)
+
+
+def settle(request: Request, system: System) -> tuple[HypervisorClass, Session | None, Request]:
+    """Return the class of a session, the session to compare with, and the request as it is carried out.
+
+    A session with which later ones will be compared takes four pairs or more.
+    """
     chosen = _choose_class(request.hypervisor_class, system)
-    _find_earlier_or_good(request, system, chosen)
+    earlier = _find_earlier_or_good(request, system, chosen)
+    if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):
+        pairs = request.pairs or MIN_PAIRS_TO_QUALIFY
+        request = request.model_copy(update={"fast": False, "pairs": pairs})
+    return chosen, earlier, request
 
 
 def open_plain_run(
@@ -386,8 +398,11 @@ def _identity(system: System) -> BothPartitions:
     return TypeAdapter(BothPartitions).validate_python(sides)
 
 
-def _make_notes(head: Head, against: str, earlier: Session | None, chosen: HypervisorClass) -> list[str]:
+def _make_notes(head: Head, request: Request, earlier: Session | None, chosen: HypervisorClass) -> list[str]:
     notes = []
+    against = request.against
+    if request.fast:
+        notes.append("A metric can pass after two pairs (--fast), and no build is called qualified.")
     if earlier and against == "last":
         notes.append(f"The last session of {head.system} that measured something is {earlier.session}.")
     if against == GOOD_NAME:

@@ -11,40 +11,55 @@ from typing import NamedTuple
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
+from virtqual.qualify.prospects import can_decide, explain_hopeless
 from virtqual.qualify.state import Qualification
-from virtqual.session.judge import Judged
+from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, Judged, choose_min_pairs
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
 from virtqual.session.summary import durations_of, find_recent
 from virtqual.site import held
 from virtqual.site.held import Rotation
+from virtqual.verdict import Verdict
+from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.rule import LOOKS
 
+#: Turns that share a boot after the first round, if VMs can be created anew: three boots in eight pairs.
+TURNS_OF_BOOT = 2
 #: Seconds that ReFrame takes to start, and that a run takes beside its job.
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 
 
-def look_schedule(request: Request) -> tuple[int, ...]:
-    """Return the numbers of pairs after which a decision is tried, up to ``--max-pairs``."""
-    if request.max_pairs < LOOKS[0]:
-        raise UsageError(f"--max-pairs {request.max_pairs}: at least {LOOKS[0]} are needed to decide")
+def check_pairs(request: Request) -> None:
+    """Refuse numbers of pairs that cannot decide, or contradict each other."""
+    if request.max_pairs < MIN_PAIRS_TO_QUALIFY:
+        raise UsageError(
+            f"--max-pairs {request.max_pairs}: at least {MIN_PAIRS_TO_QUALIFY} are needed to decide"
+        )
     if request.pairs and request.pairs > request.max_pairs:
         raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
-    # If a second look is not allowed, a single one decides by all pairs.
-    has_single_look = request.max_pairs < LOOKS[1]
-    return (request.max_pairs,) if has_single_look else tuple(n for n in LOOKS if n <= request.max_pairs)
+
+
+def look_schedule(request: Request, chosen: HypervisorClass) -> tuple[tuple[int, ...], int]:
+    """Return the numbers of pairs after which a decision is tried, and the number of the first round."""
+    least, most = choose_min_pairs(chosen, fast=request.fast), request.max_pairs
+    looks = tuple(look for look in LOOKS if look <= most)
+    # If a second look that can pass a metric is not allowed, a single one decides by all pairs.
+    if sum(look >= least for look in looks) < 2:
+        looks = (most,)
+    return looks, request.pairs or max(least, looks[0])
 
 
 def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> list[Round]:
     """Return the rounds that bring the pairs that are still needed, checks with the same need together.
 
-    Says why it leaves out what is needed, once no round is left.
+    Once no round is left, `job.note` says why pairs that are needed are not run.
     """
     if judged.verdict is None:
         return []
     checks, rotations = checks_of(session.runs), _rotations(job)
     failed = {failure.check for failure in session.failures}
+    hopeless = {} if job.rotated else _find_hopeless(judged.verdict.verdicts, job.looks)
     ranges: dict[str, tuple[int, int]] = {}
     left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
@@ -53,21 +68,39 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
         if check in failed:
             # It would fail again, and its pairs cannot be judged any further.
             left_out[check] = "a run of it failed"
-            continue
-        if not rotation.places:
+        elif not rotation.places:
             left_out[check] = "it takes more nodes than are left"
-            continue
-        first = math.ceil(need.first / rotation.width)
-        last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
-        if last >= job.request.max_pairs * 2:
-            left_out[check] = "too many of its pairs do not count"
-            continue
-        earlier_first, earlier_last = ranges.get(check, (first, last))
-        ranges[check] = (min(first, earlier_first), max(last, earlier_last))
+        elif need.series in hopeless:
+            left_out[need.series] = hopeless[need.series]
+        else:
+            first = math.ceil(need.first / rotation.width)
+            last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
+            if last >= job.request.max_pairs * 2:
+                left_out[check] = "too many of its pairs do not count"
+                continue
+            earlier_first, earlier_last = ranges.get(check, (first, last))
+            ranges[check] = (min(first, earlier_first), max(last, earlier_last))
     if left_out and not ranges:
-        reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
-        job.screen.note(f"no more pairs, although undecided: {reasons}")
-    return _make_rounds(session, ranges)
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        job.note = f"No more pairs were run, although undecided: {reasons}."
+    rounds = _make_rounds(session, ranges)
+    return _divide_among_boots(rounds) if job.system.virtual.recreate_vms else rounds
+
+
+def _find_hopeless(verdicts: Iterable[Verdict], looks: Sequence[int]) -> dict[str, str]:
+    """Return by series why no more pairs are run for it, if more are not expected to decide any verdict."""
+    undecided = [verdict for verdict in verdicts if verdict.next_pairs is not None]
+    hopeful = {verdict.series for verdict in undecided if can_decide(verdict, looks)}
+    return {v.series: explain_hopeless(v, looks) for v in undecided if v.series not in hopeful}
+
+
+def _divide_among_boots(rounds: Iterable[Round]) -> list[Round]:
+    """Return rounds of at most `TURNS_OF_BOOT` turns, since VMs are created anew before each."""
+    return [
+        part.model_copy(update={"first": first, "last": min(first + TURNS_OF_BOOT - 1, part.last)})
+        for part in rounds
+        for first in range(part.first, part.last + 1, TURNS_OF_BOOT)
+    ]
 
 
 def _rotations(job: Qualification) -> dict[str, Rotation]:

@@ -25,6 +25,8 @@ class Qualification:
     earlier: Session | None
     #: The numbers of pairs after which a decision is tried.
     looks: tuple[int, ...]
+    #: How many pairs the first round has.
+    first_pairs: int
     watch: Watch
     #: File descriptor that keeps other sessions away.
     lock: int
@@ -33,6 +35,8 @@ class Qualification:
     #: Something in `broken` is a lost node.
     node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
+    #: Why pairs that are needed are not run, in a sentence.
+    note: str = ""
     #: Job ids of the allocations that the session holds, by partition.
     held: dict[str, str] = field(default_factory=dict)
     #: The nodes over which runs rotate, by partition; none if they do not.

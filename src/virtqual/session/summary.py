@@ -59,6 +59,8 @@ class Summary(BaseModel):
     hypervisor_class: str
     hypervisor: str
     full: bool
+    #: Two pairs could acquit a metric.
+    fast: bool = False
     #: All checks of its scope were requested, and each has a verdict.
     complete: bool
     runs: int
@@ -77,11 +79,13 @@ class Summary(BaseModel):
     def good(self) -> bool:
         """It can be a baseline: its whole scope was judged, and is WITHIN, or BASELINE under its class.
 
-        An OVER that is waived does not count: later sessions would have it accepted without the waiver.
+        An OVER that is waived does not count: later sessions would have it accepted without the waiver. Two
+        pairs (``--fast``) are too few to compare with.
         """
         good_outcomes = (Outcome.WITHIN, Outcome.BASELINE)
         are_good = all(verdict.outcome in good_outcomes for verdict in self.verdicts)
-        return self.complete and self.exit_code == 0 and bool(self.verdicts) and are_good
+        is_whole = self.complete and not self.fast
+        return is_whole and self.exit_code == 0 and bool(self.verdicts) and are_good
 
     @property
     def answered(self) -> bool:
@@ -101,6 +105,7 @@ class Summary(BaseModel):
             hypervisor_class=session.hypervisor_class,
             hypervisor=session.hypervisor,
             full=bool(request and request.full),
+            fast=session.fast,
             complete=bool(
                 request and not (request.names or request.tags or session.failures or session.refused)
             ),
