@@ -139,7 +139,7 @@ def list_experiments(newer_qemu: Path | None) -> list[Experiment]:
     newer = [Experiment("newer QEMU for the guests", 1, ("--qemu", str(newer_qemu)))] if newer_qemu else []
     return [
         # Each ends after its first four pairs: only the differences between sessions count.
-        Experiment(SAME_BUILD, 10, qualify=("--max-pairs", "4")),
+        Experiment(SAME_BUILD, 10, qualify=("--pairs", "4", "--max-pairs", "4")),
         Experiment("same build", 5),
         Experiment(SAME_BUILD_TCG, 2, hosts="here"),
         Experiment("nested paging off", 1, ("--kvm", "npt=0")),

@@ -59,13 +59,17 @@ checks:
 
 
 @pytest.mark.parametrize(
-    ("extras", "says"),
-    [({}, "yes"), ({"nodes_of_hosts": {}}, "no (nobody says which hosts carry the virtual machines)")],
-    ids=["hosts are known", "hosts are not known"],
+    ("options", "extras", "says"),
+    [
+        ((), {}, "yes"),
+        ((), {"nodes_of_hosts": {}}, "no (nobody says which hosts carry the virtual machines)"),
+        (("--fast",), {}, "no (--fast: two pairs can lack rare slow runs)"),
+    ],
+    ids=["hosts are known", "hosts are not known", "two pairs"],
 )
-def test_qualified_needs_all_that_is_asked_for_and_hosts_that_are_known(site, extras, says):
+def test_qualified_needs_all_that_is_asked_for_and_hosts_that_are_known(site, options, extras, says):
     (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED)
-    done = site.virtqual(*ON, "-n", "lj", FAKE_EXTRAS_cloud=json.dumps(extras))
+    done = site.virtqual(*ON, "-n", "lj", *options, FAKE_EXTRAS_cloud=json.dumps(extras))
     assert done.returncode == 0, done.stdout + done.stderr
     assert site.session()["qualified"] == says
     assert f"qualified: {says}" in done.stdout

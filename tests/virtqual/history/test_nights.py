@@ -176,7 +176,13 @@ def test_an_accepted_overhead_is_no_news():
 
 @pytest.mark.parametrize(
     ("more", "good"),
-    [({}, True), ({"complete": False}, False), ({"exit_code": 3}, False), ({"verdicts": ()}, False)],
+    [
+        ({}, True),
+        ({"complete": False}, False),
+        ({"fast": True}, False),
+        ({"exit_code": 3}, False),
+        ({"verdicts": ()}, False),
+    ],
 )
 def test_which_session_later_ones_are_compared_with(more, good):
     assert night(0, {"a": "WITHIN"}, **more).good is good

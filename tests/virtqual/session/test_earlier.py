@@ -9,7 +9,7 @@ from virtqual.errors import RefusedError, UsageError
 from virtqual.qualify import opening
 from virtqual.runs import Answer, Result
 from virtqual.session import store
-from virtqual.session.judge import judge
+from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, judge
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Failure, Request
 from virtqual.session.summary import find_for
@@ -75,6 +75,25 @@ def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp
         opening._find_earlier_or_good(Request(system="site", against=opening.GOOD_NAME), Mock(), Mock())
         is old
     )
+
+
+@pytest.mark.parametrize(
+    ("against", "gate", "has_earlier", "pairs"),
+    [
+        (opening.GOOD_NAME, "overhead", False, MIN_PAIRS_TO_QUALIFY),
+        (opening.GOOD_NAME, "overhead", True, None),
+        ("", "change", False, MIN_PAIRS_TO_QUALIFY),
+        ("", "overhead", False, None),
+    ],
+)
+def test_a_session_with_which_later_ones_are_compared_is_not_fast(
+    monkeypatch, against, gate, has_earlier, pairs
+):
+    monkeypatch.setattr(opening, "_choose_class", lambda *_: Mock(gate=gate))
+    earlier = session_of(runs()) if has_earlier else None
+    monkeypatch.setattr(opening, "_find_earlier_or_good", lambda *_: earlier)
+    request = opening.settle(Request(system="site", against=against, fast=True), Mock())[2]
+    assert (request.pairs, request.fast) == (pairs, pairs is None)
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
