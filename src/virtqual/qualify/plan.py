@@ -74,7 +74,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             left_out[need.series] = hopeless[need.series]
         else:
             first = math.ceil(need.first / rotation.width)
-            last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
+            last = first + _round_up_turns(math.ceil((need.last - need.first + 1) / rotation.places)) - 1
             if last >= job.request.max_pairs * 2:
                 left_out[check] = "too many of its pairs do not count"
                 continue
@@ -92,6 +92,11 @@ def _find_hopeless(verdicts: Iterable[Verdict], looks: Sequence[int]) -> dict[st
     undecided = [verdict for verdict in verdicts if verdict.next_pairs is not None]
     hopeful = {verdict.series for verdict in undecided if can_decide(verdict, looks)}
     return {v.series: explain_hopeless(v, looks) for v in undecided if v.series not in hopeful}
+
+
+def _round_up_turns(count: int) -> int:
+    """Return an even number of turns: a single one in place of a lost one may leave a side always first."""
+    return count + count % 2
 
 
 def _divide_among_boots(rounds: Iterable[Round]) -> list[Round]:
@@ -138,7 +143,7 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     ranges: dict[str, tuple[int, int]] = {}
     for check, count in count_unfinished_turns(job, session, part).items():
         first = max([*_turns(session, check, rotations[check]), part.first - 1]) + 1
-        ranges[check] = (first, first + count - 1)
+        ranges[check] = (first, first + _round_up_turns(count) - 1)
     return _make_rounds(session, ranges)
 
 
