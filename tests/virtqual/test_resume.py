@@ -129,7 +129,7 @@ def test_ten_random_moments(site):
     runs = site.session()["runs"]
     assert len({run["job"] for run in runs}) == len(runs)
     pairs = [run["pair"] for run in runs]
-    assert sum(pairs.count(pair) == 2 for pair in set(pairs)) == 4
+    assert sum(pairs.count(pair) == 2 for pair in set(pairs)) in (4, 5)
 
 
 def test_what_cannot_go_on_is_said(site):
