@@ -14,6 +14,11 @@ def compared_partitions():
     return [p for p in rt.runtime().system.partitions if {"native", "virtual"} & set(p.features)]
 
 
+def stated_class():
+    """Return the class of the virtual partition, as the system file states it."""
+    return next(p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)
+
+
 def _processors():
     return [p.processor for p in compared_partitions() if p.processor.num_cpus]
 

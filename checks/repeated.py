@@ -12,6 +12,8 @@ from virtqual.harness import repetitions
 from virtqual.harness.repetitions import StartTime
 from virtqual.job import notes
 
+from . import counts
+
 #: A warm-up starts its program again if the first start was short: that one may have read files from disk.
 WARM_UP_STARTS = 2
 
@@ -28,6 +30,8 @@ class Repeated(rfm.RegressionTestPlugin):
     following = ()
     #: The times of a start in this warm-up, and in the warm-ups before it.
     start_times = ()
+    #: The results of all starts of these warm-ups.
+    start_results = ()
 
     def choose_repetitions(self):
         """Decide how often this run starts its program."""
@@ -49,7 +53,9 @@ class Repeated(rfm.RegressionTestPlugin):
         if count := repetitions.decided_starts(self.current_environ.name, self.case):
             return count
         times = [StartTime(*time) for warm_up in previous for time in warm_up.start_times]
-        return repetitions.count_starts(times, self.aim, self.time_limit)
+        results = [results for warm_up in previous for results in warm_up.start_results]
+        for_clock = repetitions.count_for_clock(results, self.hypervisor_class or counts.stated_class())
+        return repetitions.count_starts(times, self.aim, self.time_limit, for_clock)
 
     def repeat(self):
         """Put the loop around the program, within the notes of load."""
@@ -81,5 +87,8 @@ class Repeated(rfm.RegressionTestPlugin):
             time = StartTime(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        earlier = [time for warm_up in self.previous_tests() for time in warm_up.start_times]
-        self.start_times = [*earlier, tuple(time)]
+        for warm_up in self.previous_tests():
+            self.start_times = [*self.start_times, *warm_up.start_times]
+            self.start_results = [*self.start_results, *warm_up.start_results]
+        self.start_times = [*self.start_times, tuple(time)]
+        self.start_results = [*self.start_results, *self.results_by_start]

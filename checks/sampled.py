@@ -162,7 +162,7 @@ class Sampled(Selection):
             raise SanityError(_describe(error)) from error
 
     def read_repetitions(self):
-        """Return the medians over all repetitions; each must be right, and measure the same."""
+        """Return the typical values of all repetitions; each must be right, and measure the same."""
         measured, rooms = [], self.rooms()
         for number, self.room in enumerate(rooms, 1):
             # `read` adds numbers that both sides must agree on, and the share of communication.
@@ -178,8 +178,9 @@ class Sampled(Selection):
                 sizes = {f"size {size} of {result.metric}": size for size in result.points}
                 self.refuse_no_numbers({**result.variables(), **sizes})
             measured.append(MeasuredValues(tuple(results), tuple(self.answers), self.communication))
+        self.results_by_start = [values.results for values in measured]
         try:
-            return MeasuredValues.median(measured)
+            return MeasuredValues.average(measured)
         except ValueError as error:
             raise SanityError(str(error)) from error
 

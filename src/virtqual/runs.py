@@ -20,10 +20,28 @@ from virtqual.stack.loaded import LoadedSoftware
 Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
 
+#: The share of the median by which repetitions differ that do not stall; a slow run differs by as much.
+NEAR = 0.25
 #: Names from outside: text that is safe in a path, a command line and a terminal.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}$")]
 #: The name of a host or VM, which may hold blanks.
 HostName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f/]{1,255}$")]
+
+
+def typical_value(values: Sequence[float]) -> float:
+    """Return the mean of the values near their median: within a quarter of it, and at least half of them.
+
+    A mean has finer steps than the clock, which a median has not; a stalled repetition does not move it.
+
+    Examples
+    --------
+    >>> typical_value([0.2, 0.21, 0.2, 0.2, 0.9])
+    0.2025
+    """
+    middle = statistics.median(values)
+    distances = sorted(abs(value - middle) for value in values)
+    reach = max(NEAR * middle, distances[max(len(values) // 2 - 1, 0)])
+    return statistics.fmean(value for value in values if abs(value - middle) <= reach)
 
 
 class Declared(BaseModel):
@@ -87,8 +105,8 @@ class Result(BaseModel):
         return cls(metric=metric, setting=setting, points=points, values=tuple(values[p] for p in points))
 
     @classmethod
-    def median(cls, repetitions: Sequence[Result]) -> Result:
-        """Return the median of a metric over the repetitions of a run, of a curve size by size.
+    def average(cls, repetitions: Sequence[Result]) -> Result:
+        """Return the typical value of a metric over the repetitions of a run, of a curve size by size.
 
         It is invalid if a repetition is, for the reasons of the first invalid repetition.
 
@@ -111,7 +129,7 @@ class Result(BaseModel):
         invalid: tuple[str, ...] = ()
         if refusals:
             invalid = tuple(f"{len(refusals)} of {count} repetitions: {reason}" for reason in refusals[0])
-        return first.model_copy(update={"values": tuple(map(statistics.median, columns)), "invalid": invalid})
+        return first.model_copy(update={"values": tuple(map(typical_value, columns)), "invalid": invalid})
 
     @property
     def _described(self) -> str:
@@ -154,7 +172,7 @@ class MeasuredValues:
     communication: float | NotObservable | None = None
 
     @classmethod
-    def median(cls, repetitions: Sequence[MeasuredValues]) -> MeasuredValues:
+    def average(cls, repetitions: Sequence[MeasuredValues]) -> MeasuredValues:
         """Return the values of a run from its repetitions.
 
         Raises
@@ -173,7 +191,7 @@ class MeasuredValues:
         noted = [part.communication for part in repetitions if part.communication is not None]
         shares = [share for share in noted if seen(share)]
         return cls(
-            tuple(map(Result.median, results)),
+            tuple(map(Result.average, results)),
             repetitions[0].answers,
             statistics.median(shares) if shares else next(iter(noted), None),
         )
@@ -222,7 +240,7 @@ class Run(BaseModel):
     load: Load | None = None
     #: Wall time of the program on the first node, of all repetitions together.
     seconds: FiniteFloat
-    #: Number of times that the program was started; each value is their median.
+    #: Number of times that the program was started; see `typical_value`.
     repetitions: int = Field(default=1, ge=1)
     stack: str
     stack_hash: str

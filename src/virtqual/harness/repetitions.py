@@ -1,7 +1,7 @@
 """The number of times that a run starts its program: as many as make the run long enough to be measured.
 
-The warm-up of each side measures how long the program takes.  A case that an earlier session, or an earlier
-round of this session, has measured is measured again with the same number.
+The warm-up of each side measures how long the program takes, and shows how fine its clock is.  A case that
+an earlier session, or an earlier round of this session, has measured is measured again with the same number.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virtqual.session.session import Session
+import numpy as np
 
-#: Each start costs a launch, which takes longer than a program of less than 80 ms does.  The median of 25 has
-#: a quarter of the noise of one.
+from virtqual.references import project_references
+from virtqual.runs import Result
+from virtqual.session.session import Session
+from virtqual.verdict.clock import find_coarse_clock
+
+#: Each start costs a launch, which takes longer than a program of less than 80 ms does.  The mean of 25 has
+#: a fifth of the noise of one.
 MAX_STARTS = 25
 #: The share of a job's time limit for all repetitions: a slow run must not be ended as a broken one.
 SHARE_OF_LIMIT = 0.5
@@ -45,10 +50,11 @@ def choose_aim(scale: str, least: float | None = None) -> Aim:
     return AIMS[scale] if least is None else AIMS[scale]._replace(least=least)
 
 
-def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float) -> int:
+def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float, for_clock: int = 1) -> int:
     """Return how often each run of either side starts the program.
 
-    `warm_ups` has the times of each side, and `limit` is the time limit of the job in seconds.
+    `warm_ups` has the times of each side, and `limit` is the time limit of the job in seconds. `for_clock`
+    starts at least are needed because the clock is coarse, however long the slower side takes.
 
     Examples
     --------
@@ -61,13 +67,27 @@ def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float) -> int:
     """
     if not warm_ups:
         return 1
-    bounds = [
-        aim.least * aim.slower / max(time.program for time in warm_ups),
-        SHARE_OF_LIMIT * limit / max(time.total for time in warm_ups),
-        MAX_STARTS,
-    ]
     enough = math.ceil(aim.least / min(time.program for time in warm_ups))
-    return max(1, min(enough, *map(int, bounds)))
+    short_enough = int(aim.least * aim.slower / max(time.program for time in warm_ups))
+    most = int(SHARE_OF_LIMIT * limit / max(time.total for time in warm_ups))
+    return max(1, min(max(min(enough, short_enough), for_clock), most, MAX_STARTS))
+
+
+def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -> int:
+    """Return how many starts a run needs for its mean to have steps of a third of each margin.
+
+    `starts` has the results of each start of the warm-ups.
+    """
+    references, counts = project_references(), [1]
+    for results in zip(*starts, strict=True):
+        values, first = np.array([result.values for result in results]), results[0]
+        # A single value shows no step, and values that are not positive are refused when they are judged.
+        if len(values) > 1 and values.min() > 0:
+            metric = references.metrics[first.metric]
+            budget = references.budget(metric.name, hypervisor_class, first.setting)
+            clock = find_coarse_clock(metric, first.points, values, np.median(values, axis=0), budget)
+            counts.append(clock.repetitions if clock else 1)
+    return max(counts)
 
 
 #: By stack and case: the numbers of earlier rounds and sessions, for this process.

@@ -107,8 +107,8 @@ def impossible_time(run: Run, metrics: Metrics, limits: Limits) -> Iterator[str]
         yield f"it ended {run.start - run.end:.3g} s before it started, by the clock of {run.clock}"
     if run.seconds <= 0:
         yield f"its program took {run.seconds:.3g} s by its node's clock"
-    # Half of the repetitions took as long as their median, or longer.
-    half = (run.repetitions + 1) // 2
+    # A value is the mean of half of the repetitions at least; see `typical_value`.
+    half = max(run.repetitions // 2, 1)
     for what, seconds in _stated(run, metrics):
         if seconds <= 0:
             yield f"{what} is {seconds:.3g} s, which is no time"

@@ -13,6 +13,7 @@ import numpy as np
 
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Floats
+from virtqual.verdict.metric import Metric
 from virtqual.verdict.outcome import format_value
 from virtqual.verdict.pairs import SIDES, Series
 
@@ -39,42 +40,37 @@ class CoarseClock:
         In the metric's unit; the value is native. The step is the value itself if all values are equal.
     margin
         As a fraction.
+    size
+        None for a scalar.
     """
 
-    series: Series
-    column: int
+    metric: Metric
     step: float
     value: float
     margin: float
+    size: float | None
+
+    @property
+    def repetitions(self) -> int:
+        """How many times a run must be repeated for its mean to have steps of a third of the margin."""
+        # A step of exactly a third is a fraction that floats do not have.
+        return math.ceil(self.step / self.value / self.margin / MAX_MARGIN_SHARE * (1 - 1e-6))
 
     def describe(self) -> str:
         """Return the step with its shares of value and margin, and what helps."""
-        metric, points, unit = self.series.metric, self.series.points, self.series.metric.unit
-        value = f"{format_value(self.value)} {unit}"
-        size = f" at {format_value(points[self.column])} {metric.axis_unit}" if points else ""
+        metric = self.metric
+        value = f"{format_value(self.value)} {metric.unit}"
+        size = "" if self.size is None else f" at {format_value(self.size)} {metric.axis_unit}"
         if math.isclose(self.step, self.value):
             return (
-                f"clock too coarse: all {2 * len(self.series.valid)} values{size} are {value}, and nothing "
-                "shows the clock's step; print more digits, or make the runs longer"
+                f"clock too coarse: all values{size} are {value}, and nothing shows the clock's step; print "
+                "more digits, or make the runs longer"
             )
-        share = self.step / self.value
         return (
-            f"clock too coarse: it shows steps of {format_value(self.step)} {unit}{size}, {share:.1%} of "
-            f"{value}, more than a third of the margin of {self.margin:.1%}; "
-            f"{count_repetitions(share, self.margin)} times as many repetitions in a run would do"
+            f"clock too coarse: it shows steps of {format_value(self.step)} {metric.unit}{size}, "
+            f"{self.step / self.value:.1%} of {value}, more than a third of the margin of {self.margin:.1%}; "
+            f"{self.repetitions} times as many repetitions in a run would do"
         )
-
-
-def count_repetitions(share: float, margin: float) -> int:
-    """Return how many times a run must be repeated if a clock's step is this share of its value.
-
-    Examples
-    --------
-    >>> count_repetitions(0.05, 0.03), count_repetitions(0.01, 0.03)
-    (5, 1)
-    """
-    # A step of exactly a third is a fraction that floats do not have.
-    return math.ceil(share / margin / MAX_MARGIN_SHARE * (1 - 1e-6))
 
 
 def find_steps(values: Floats) -> Floats:
@@ -105,23 +101,37 @@ def find_steps(values: Floats) -> Floats:
     return steps
 
 
-def find_coarse_clock(series: Series, budget: Budget) -> CoarseClock | None:
-    """Return the clock of a series if its step is larger than a third of the margin at some size."""
-    steps, values = _find_steps_of(series), series.medians("native")
-    if np.all(steps < HONEST_SHARE * values):
+def find_coarse_clock(
+    metric: Metric, points: tuple[float, ...], values: Floats, native: Floats, budget: Budget
+) -> CoarseClock | None:
+    """Return the clock of a metric if its step is larger than a third of the margin at some size.
+
+    `values` has a row for each run of either side, and `native` the typical value of a native one.
+    """
+    steps = find_steps(values)
+    if np.all(steps < HONEST_SHARE * native):
         return None
-    sign = 1 if series.metric.better == "lower" else -1
-    limit, margin, _ = budget.limits(series.metric, series.points, values)
+    sign = 1 if metric.better == "lower" else -1
+    limit, margin, _ = budget.limits(metric, points, native)
     margins = sign * (np.exp(sign * (limit + margin)) - np.exp(sign * limit))
-    column = int(np.argmax(steps / values / margins))
-    clock = CoarseClock(series, column, *(float(numbers[column]) for numbers in (steps, values, margins)))
-    return clock if count_repetitions(clock.step / clock.value, clock.margin) > 1 else None
+    worst = int(np.argmax(steps / native / margins))
+    step, value, stated = (float(column[worst]) for column in (steps, native, margins))
+    clock = CoarseClock(metric, step, value, stated, points[worst] if points else None)
+    return clock if clock.repetitions > 1 else None
+
+
+def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
+    """Return the clock of a series if its step is too large."""
+    return find_coarse_clock(
+        series.metric, series.points, _stack_values(series), series.medians("native"), budget
+    )
 
 
 def clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
-    return _find_steps_of(series) * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+    steps = find_steps(_stack_values(series))
+    return steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
 
 
-def _find_steps_of(series: Series) -> Floats:
-    return find_steps(np.concatenate([series.values(side) for side in SIDES]))
+def _stack_values(series: Series) -> Floats:
+    return np.concatenate([series.values(side) for side in SIDES])

@@ -13,7 +13,7 @@ import numpy as np
 from virtqual.verdict import rule, texts
 from virtqual.verdict.batches import Case, Question, batch_of
 from virtqual.verdict.budget import BudgetError
-from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_coarse_clock
+from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_clock_of
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError
@@ -100,13 +100,13 @@ def _answer_without_rule(case: Case, looks: Sequence[int]) -> _Answer | None:
 def _answer_by_clock(case: Case, looks: Sequence[int]) -> _Answer | None:
     """Return the answer if a clock is too coarse for the margin, else None."""
     pairs = len(case.series.valid)
-    if pairs >= looks[0] and (clock := find_coarse_clock(case.series, case.budget)):
+    if pairs >= looks[0] and (clock := find_clock_of(case.series, case.budget)):
         if pairs >= MIN_CLOCK_PAIRS:
             return _Answer(Outcome.INVALID, (clock.describe(),))
         next_pairs = next((look for look in looks if look > pairs), None)
         reason = f"more pairs may show smaller steps; {clock.describe()}"
         return _Answer(Outcome.UNDECIDED, (reason,), next_pairs)
-    if case.baseline is not None and (clock := find_coarse_clock(case.baseline, case.budget)):
+    if case.baseline is not None and (clock := find_clock_of(case.baseline, case.budget)):
         return _Answer(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
     return None
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from virtqual.harness import repetitions
-from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_starts
+from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_for_clock, count_starts
+from virtqual.runs import Result
 from virtqual.session.session import Session
 
 HOUR_S = 3600
@@ -55,6 +56,50 @@ def test_a_system_file_may_state_the_time(least, starts):
 @pytest.mark.parametrize(("limit", "starts"), [(600, 25), (60, 15), (8, 2), (1, 1)])
 def test_repetitions_with_their_launches_take_half_of_the_time_limit_at_most(limit, starts):
     assert count_starts(start_times(0.05, 0.1, launch=1.9), choose_aim("small"), limit) == starts
+
+
+@pytest.mark.parametrize(
+    ("sides", "limit", "for_clock", "starts"),
+    [
+        ((0.5, 0.6), HOUR_S, 3, 4),
+        ((0.5, 0.6), HOUR_S, 9, 9),
+        # A coarse clock goes before the time of the slower side, but not before the time limit.
+        ((20.0, 21.0), HOUR_S, 5, 5),
+        ((20.0, 21.0), 100, 5, 2),
+        ((0.5, 0.6), HOUR_S, 100, MAX_STARTS),
+    ],
+)
+def test_a_coarse_clock_takes_as_many_starts_as_its_step_needs(sides, limit, for_clock, starts):
+    assert count_starts(start_times(*sides), choose_aim("small"), limit, for_clock) == starts
+
+
+@pytest.mark.parametrize(
+    ("values", "starts"),
+    [
+        # The margin is 3 %: a step of 5 % needs five starts, and values that are all equal show no step.
+        ((0.2, 0.21, 0.19, 0.2), 5),
+        ((2.0, 2.0, 2.0, 2.0), 100),
+        ((0.201, 0.202, 0.2, 0.2), 1),
+        ((0.20174, 0.20174, 0.20392, 0.20158), 1),
+        ((0.2,), 1),
+        ((0.0, 0.2), 1),
+    ],
+)
+def test_the_starts_of_the_warm_ups_show_the_step(values, starts):
+    fine = Result.scalar("namd_elapsed", "water", 10.0)
+    results = [
+        (fine.model_copy(update={"values": (10 + n / 1000,)}), Result.scalar("lammps_loop_time", "lj", value))
+        for n, value in enumerate(values)
+    ]
+    assert count_for_clock(results, "kvm") == starts
+
+
+def test_the_sizes_of_a_curve_share_their_clock():
+    curves = [
+        (Result.curve("osu_latency", "two nodes", {1: 1.25, 2: 1.25, 4: last}),) for last in (1.26, 1.27)
+    ]
+    assert count_for_clock(curves, "kvm") == 1
+    assert count_for_clock([], "kvm") == 1
 
 
 def session(stack, starts, earlier):

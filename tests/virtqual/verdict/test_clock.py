@@ -6,7 +6,7 @@ from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import clock_bias, find_coarse_clock, find_steps
+from virtqual.verdict.clock import clock_bias, find_clock_of, find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -80,7 +80,7 @@ def test_a_clock_of_four_digits_and_more_is_fine(timed, digits, sd):
     show = lambda t: np.array([float(f"{time:.{digits}g}") for time in np.ravel(t)])  # noqa: E731
     for seed in range(20):
         series = timed(0.03, 0, 4, sd=sd, native=10 ** (0.15 * seed), seed=seed, show=show)
-        assert find_coarse_clock(series, THREE) is None
+        assert find_clock_of(series, THREE) is None
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.001, 0.03])
