@@ -1,12 +1,13 @@
 """Steps and drifts that are found in simulated histories, rightly and in vain.
 
-    . ci/activate && python benchmarks/history/simulated.py [--histories 1000] [--boots 0.01] [--otava]
+    . ci/activate && python benchmarks/history/simulated.py [--histories 1000] [--boots 0.01] [--stalls 0.01]
+        [--otava]
 
 Histories of 12 builds with three sessions each, 11 metrics, and a standard error of 1.4 % a session, known
 from four pairs. A step is one of 5 % on one metric, at a build that has two or more after it. With
-``--otava`` Apache Otava (https://otava.apache.org), in an environment of its own, sees virtual/native of each
-session in order, with its defaults: windows of 50, p of 0.001. It knows neither builds, errors, nor the
-number of metrics.
+``--stalls`` a share of the runs of both sides takes ten times as long. With ``--otava`` Apache Otava
+(https://otava.apache.org), in an environment of its own, sees virtual/native of each session in order, with
+its defaults: windows of 50, p of 0.001. It knows neither builds, errors, nor the number of metrics.
 """
 
 from __future__ import annotations
@@ -37,15 +38,18 @@ for line in sys.stdin:
 
 
 def make_history(
-    rng: np.random.Generator, builds: np.ndarray, virtual: np.ndarray, native: np.ndarray, boots: float
-) -> History:
+    rng: np.random.Generator, builds: np.ndarray, virtual: np.ndarray, native: np.ndarray, boots: float,
+    stalls: float = 0.0,
+) -> History:  # fmt: skip
     """Return a history of costs of each side (shape (n,)), with the noise of its sessions."""
     count = len(builds)
-    variances = ERROR**2 * PAIRS * rng.chisquare(PAIRS - 1, count) / (PAIRS - 1)
+    runs = rng.normal(0, ERROR * np.sqrt(PAIRS / 2), (2, count, PAIRS))
+    runs += np.log(10) * (rng.random(runs.shape) < stalls)
+    pairs = runs[1] - runs[0]
     # From night to night the machine changes both sides alike.
     night = rng.normal(0, 0.02, count)
-    log = virtual - native + rng.normal(0, ERROR, count) + rng.normal(0, boots, count)
-    variance = shrink_variances(variances, np.full(count, PAIRS)) / PAIRS
+    log = virtual - native + pairs.mean(axis=1) + rng.normal(0, boots, count)
+    variance = shrink_variances(pairs.var(axis=1, ddof=1), np.full(count, PAIRS)) / PAIRS
     sides = native + night, native + night + log
     return History(builds, log, variance, *sides, np.arange(count, dtype=np.int64))
 
@@ -68,6 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--boots", type=float, default=0.0)
+    parser.add_argument("--stalls", type=float, default=0.0)
     parser.add_argument("--otava", action="store_true")
     options = parser.parse_args()
     rng, total = np.random.default_rng(1), options.histories
@@ -75,7 +80,7 @@ def main() -> None:
     nothing = np.zeros(len(builds))
 
     def draw(virtual: np.ndarray, native: np.ndarray = nothing, builds: np.ndarray = builds) -> History:
-        return make_history(rng, builds, virtual, native, options.boots)
+        return make_history(rng, builds, virtual, native, options.boots, options.stalls)
 
     def judge(histories: Sequence[History]) -> list[Changes]:
         return [find_changes(history, METRICS) for history in histories]

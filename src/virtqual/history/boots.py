@@ -16,8 +16,8 @@ from virtqual.verdict.pairs import Series
 MIN_BOOTS = 3
 
 UNLIKE_METRIC_ALPHA = 0.1
-"""A metric whose boots differ by more, or by less, than those of all metrics keeps its own spread at this
-level: it takes little doubt, since a spread that is far too small convicts falsely."""
+"""The level at which a metric's own boots contradict those of all metrics. It takes little doubt, since a
+spread that is far too small convicts falsely, and one that is far too large hides overheads."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,11 @@ def pool_metrics(spreads: Sequence[Spread]) -> float:
 
 
 def moderate(spread: Spread, pooled: float) -> float:
-    """Return the standard deviation of boots: by `pool_metrics`, unless the metric's own boots contradict."""
-    expected = 1 + pooled * spread.pairs
-    p = special.fdtr(spread.df, spread.error_df, spread.ratio / expected)
-    is_alike = UNLIKE_METRIC_ALPHA < p < 1 - UNLIKE_METRIC_ALPHA
-    return replace(spread, ratio=expected).sigma if is_alike else spread.sigma
+    """Return the standard deviation of boots of one metric: by `pool_metrics`, as far as its own allow that.
+
+    It is at most the upper end of what the metric's own boots show, and their own where that is surely more.
+    """
+    levels = np.array([UNLIKE_METRIC_ALPHA, 1 - UNLIKE_METRIC_ALPHA])
+    low, high = special.fdtri(spread.df, spread.error_df, levels)
+    ratio = min(1 + pooled * spread.pairs, spread.ratio / low)
+    return spread.sigma if spread.ratio > ratio * high else replace(spread, ratio=float(ratio)).sigma

@@ -85,6 +85,43 @@ def test_a_timer_of_few_digits_is_never_taken_for_exact(metrics):
     assert total == pytest.approx([timer_noise(0.01, 0.39)] * 2, rel=0.1)
 
 
+@pytest.mark.parametrize("points", [(), (1.0, 2.0, 4.0)])
+def test_stalled_runs_are_left_out_of_an_entry(metrics, points):
+    rng = np.random.default_rng(4)
+    metric = metrics["mpi_latency" if points else "hpl"]
+    d = rng.normal(0, 0.02, (20, 4, max(len(points), 1)))
+    calm = [pair_up(metric, "here", points, samples_of(metric, values)) for values in d]
+    d[[2, 9], [1, 3]] += np.log(10)
+    stalled = [pair_up(metric, "here", points, samples_of(metric, values)) for values in d]
+    expected, entry = (noise_entry(series, "test") for series in (calm, stalled))
+    assert entry["source"] == "test; 2 of 80 pairs had stalled runs, left out"
+    assert expected["source"] == "test"
+    assert np.allclose(entry["sigma"], expected["sigma"], rtol=0.15)
+    assert entry["between"] == pytest.approx(expected["between"], abs=0.005)
+
+
+def test_metrics_of_a_system_are_recorded_with_one_spread_of_boots(metrics, references_copy):
+    rng = np.random.default_rng(5)
+    stored = []
+    for number in range(5):
+        boots = rng.normal(0, 0.01, 8)
+        d = boots[:, None, None] + rng.normal(0, 0.02, (8, 4, 1))
+        series = [
+            pair_up(metrics["hpl"], str(index), (), samples_of(metrics["hpl"], d[index]))
+            for index in range(8)
+        ]
+        stored.append(make_recorded(number, *series, check="Case %of=all"))
+    write_proposals(propose(stored, references_copy / "systems"))
+    references = load_references(references_copy)
+    pooled = [references.prior(recorded.series, "kvm", "site").between for recorded in stored[0].series]
+    alone = [
+        noise_entry([session.series[index].series for session in stored], "test")["between"]
+        for index in range(8)
+    ]
+    assert np.std(pooled) < 0.8 * np.std(alone)
+    assert np.median(pooled) == pytest.approx(0.01, rel=0.5)
+
+
 def test_the_mean_of_a_curve_has_the_noise_that_it_showed(metrics):
     points = tuple(2.0**i for i in range(12))
     for shared, own in ((0.03, 0.01), (0.0, 0.03), (0.01, 0.03)):
