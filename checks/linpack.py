@@ -83,5 +83,6 @@ class linpack(Hpl):
             raise OutputError("hpcc", f"FFT error {run.fft_error} is above {MAX_FFT_ERROR}")
         if run.random_access_errors > MAX_RANDOM_ACCESS_ERRORS:
             raise OutputError("hpcc", f"RandomAccess lost {run.random_access_errors:.2%} of its updates")
-        setting = f"{self.num_tasks} ranks, {self.size}"
-        return [Result.scalar(name, setting, getattr(run, name)) for name in METRICS]
+        setting, tries = f"{self.num_tasks} ranks, {self.size}", hpcc.count_tries(self.order)
+        settings = {"ptrans": f"{setting}, best of {tries}"} if tries > 1 else {}
+        return [Result.scalar(name, settings.get(name, setting), getattr(run, name)) for name in METRICS]

@@ -9,6 +9,10 @@ from virtqual.programs import hpl
 from virtqual.programs.text import OutputError, positive, single, whole_number
 
 NAME = "hpcc"
+#: Order of HPL's matrix below which a transposition takes less than 10 ms, and how often PTRANS runs then.
+#: A try reports the slowest of five transpositions, several tries the best of them: a busy machine disturbs
+#: half of all single tries.
+SHORT_ORDER, TRIES = 4000, 9
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,20 @@ def _summary(text: str) -> dict[str, str]:
     return summary
 
 
+def count_tries(order: int) -> int:
+    """Return how often PTRANS is tried beside HPL's matrix of this order."""
+    return TRIES if order < SHORT_ORDER else 1
+
+
 def configuration(order: int, block: int, p: int, q: int) -> str:
-    """Return ``hpccinf.txt``: HPL's input without additional sizes of PTRANS (see `hpl.configuration`)."""
+    """Return ``hpccinf.txt``: HPL's input, and the further tries of PTRANS (see `hpl.configuration`)."""
+    more = count_tries(order) - 1
     return hpl.configuration(order, block, p, q, to_file=True) + hpl.input_lines(
         [
             ("", "separator"),
-            (0, "# of additional PTRANS sizes"),
-            ("", ""),
+            (more, "# of additional PTRANS sizes"),
+            # PTRANS transposes a matrix of half of HPL's order anyway.
+            (" ".join([str(order // 2)] * more), ""),
             (0, "# of additional PTRANS block sizes"),
             ("", ""),
         ]

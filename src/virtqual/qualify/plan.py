@@ -74,7 +74,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             left_out[need.series] = hopeless[need.series]
         else:
             first = math.ceil(need.first / rotation.width)
-            last = first + _round_up_turns(math.ceil((need.last - need.first + 1) / rotation.places)) - 1
+            last = _find_last_turn(first, need.last - need.first + 1, rotation)
             if last >= job.request.max_pairs * 2:
                 left_out[check] = "too many of its pairs do not count"
                 continue
@@ -94,9 +94,13 @@ def _find_hopeless(verdicts: Iterable[Verdict], looks: Sequence[int]) -> dict[st
     return {v.series: explain_hopeless(v, looks) for v in undecided if v.series not in hopeful}
 
 
-def _round_up_turns(count: int) -> int:
-    """Return an even number of turns: a single one in place of a lost one may leave a side always first."""
-    return count + count % 2
+def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
+    """Return the last turn of so many pairs from a turn on.
+
+    Without rotation turns come two by two: a single one in place of a lost one may leave a side always first.
+    """
+    turns = math.ceil(pairs / rotation.places)
+    return first + turns - 1 + (turns % 2 if rotation.places == 1 else 0)
 
 
 def _divide_among_boots(rounds: Iterable[Round]) -> list[Round]:
@@ -142,8 +146,9 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     rotations = _rotations(job)
     ranges: dict[str, tuple[int, int]] = {}
     for check, count in count_unfinished_turns(job, session, part).items():
-        first = max([*_turns(session, check, rotations[check]), part.first - 1]) + 1
-        ranges[check] = (first, first + _round_up_turns(count) - 1)
+        rotation = rotations[check]
+        first = max([*_turns(session, check, rotation), part.first - 1]) + 1
+        ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
     return _make_rounds(session, ranges)
 
 

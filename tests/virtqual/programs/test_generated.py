@@ -109,6 +109,12 @@ def test_linpack_input():
     assert hpcc.configuration(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
 
 
+@pytest.mark.parametrize(("order", "more"), [(640, ["320"] * 8), (41280, [])])
+def test_a_short_transposition_is_tried_several_times(order, more):
+    count, sizes = hpcc.configuration(order, 80, 1, 2).splitlines()[-4:-2]
+    assert (int(count.split()[0]), sizes.split()) == (len(more), more)
+
+
 def test_namd_configuration_changes_what_is_asked_and_nothing_else():
     text = "# numsteps of old\nnumsteps            500\noutputName  /usr/tmp/stmv-output\n"
     changed = namd.configuration(text, {"outputName": "out", "numsteps": 20})
