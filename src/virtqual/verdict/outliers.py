@@ -185,13 +185,13 @@ def _centre(logs: Floats) -> Floats:
 def _find_extremes(column: HostLogs, alpha: float) -> dict[tuple[int, int], float]:
     """Return side and index of the hosts that differ, with how much slower each is than the typical hosts.
 
-    Three hosts of a kind are needed to name one, and more than half of them stay.
+    A quarter of the hosts may differ, and more than half of each kind stay: three are needed to name one.
     """
     logs = _centre(column.logs)
     rounds, hosts = logs.shape[1:]
     effects, is_typical = np.median(logs, axis=1), np.ones((2, hosts), dtype=np.bool_)
     removed, count = list[tuple[int, int]](), 0
-    while 2 * is_typical.sum(axis=1).min() > hosts:
+    while len(removed) < hosts // 2:
         distances = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
         side, index = divmod(int(np.argmax(np.where(is_typical, np.abs(distances), -1.0))), hosts)
         is_typical[side, index] = False
@@ -199,10 +199,12 @@ def _find_extremes(column: HostLogs, alpha: float) -> dict[tuple[int, int], floa
         # The farthest of the hosts that are left is tested as a new value beside the others.
         distances = effects - effects.mean(axis=1, keepdims=True, where=is_typical)
         peers, df = int(is_typical[side].sum()), int(is_typical.sum()) - 2
+        if 2 * peers <= hosts:
+            break
         # A coarse timer shows the same number on all hosts: the known noise is the smallest spread.
-        variance = max(float(np.sum(distances[is_typical] ** 2)) / max(df, 1), column.sigma**2 / rounds)
+        variance = max(float(np.sum(distances[is_typical] ** 2)) / df, column.sigma**2 / rounds)
         t = abs(float(distances[side, index])) / math.sqrt(variance * (1 + 1 / peers))
-        if 2 * peers > hosts and 2 * float(special.stdtr(df, -t)) * (df + 3) <= alpha:
+        if 2 * float(special.stdtr(df, -t)) * (df + 3) <= alpha:
             count = len(removed)
     named = {}
     for side, index in removed[:count] if rounds > 1 else ():

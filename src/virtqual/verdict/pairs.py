@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -293,7 +294,8 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     Runs on one machine follow each other, and no other run there lies between the two of a pair.
     """
     runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
-    runs.sort(key=lambda run: (run.start, run.end))
+    times = attrgetter("start", "end")
+    runs.sort(key=times)
     timelines: dict[Hashable, list[Sample]] = defaultdict(list)
     for run, machines in zip(runs, _list_machines(runs), strict=True):
         for machine in machines:
@@ -307,7 +309,7 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
                 for a, b in ((latest, run), (run, latest)):
                     reasons[a.number][f"its {a.side} run overlaps the {b.side} run of pair {b.number}"] = None
             for a, b in ((before, run), (run, before)):
-                if a.number != b.number and first[a.number].start < b.start < last[a.number].start:
+                if a.number != b.number and times(first[a.number]) < times(b) < times(last[a.number]):
                     reasons[a.number][f"a run of pair {b.number} lies between its two runs"] = None
             latest = max(latest, run, key=lambda run: run.end)
     return reasons
@@ -319,13 +321,12 @@ def _list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
     If a host is unknown, nodes of one side are different machines, and a node may be a guest of each node of
     the other side.
     """
-    nodes = {side: {run.node for run in runs if run.side == side} for side in SIDES}
-    hostless = {side: {run.node for run in runs if run.side == side and not run.host} for side in SIDES}
+    nodes = [{(run.side, name) for name in run.node.split("+")} for run in runs]
+    everywhere = {node for names in nodes for node in names}
+    hostless = {node for run, names in zip(runs, nodes, strict=True) if not run.host for node in names}
     machines = []
-    for run in runs:
-        labels: set[Hashable] = set(run.host.split("+")) if run.host else {(run.side, run.node)}
-        other = SIDES[run.side == "native"]
-        for node in hostless[other] if run.host else nodes[other]:
-            labels.add((run.node, node) if run.side == "native" else (node, run.node))
-        machines.append(labels)
+    for run, names in zip(runs, nodes, strict=True):
+        couples = product(names, hostless if run.host else everywhere)
+        labels: set[Hashable] = {frozenset((a, b)) for a, b in couples if a == b or a[0] != b[0]}
+        machines.append(labels.union(set(run.host.split("+")) - {""}))
     return machines

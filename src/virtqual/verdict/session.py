@@ -97,7 +97,7 @@ class SessionVerdict:
         if not self.outliers:
             return ""
         hosts = "; ".join(f"host {outlier}" for outlier in self.outliers)
-        return f"judged without {hosts}: native runs there tell a slow host from a slow guest"
+        return f"set aside: {hosts}; native runs there tell a slow host from a slow guest"
 
     @property
     def confounded(self) -> str:
