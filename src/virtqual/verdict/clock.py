@@ -26,8 +26,8 @@ MIN_CLOCK_PAIRS = 4
 DIGITS = 7
 """Significant digits of the smallest value that count: further ones come from arithmetic."""
 
-HONEST_SHARE = 3e-4
-"""Values do not repeat to this share of themselves unless a clock makes them: runs differ by more."""
+HONEST_SHARE = 1e-3
+"""Values do not repeat to this share of themselves unless a clock makes them: runs differ by about as much."""
 
 
 @dataclass(frozen=True)
