@@ -27,7 +27,7 @@ DIGITS = 7
 """Significant digits of the smallest value that count: further ones come from arithmetic."""
 
 HONEST_SHARE = 1e-3
-"""Values do not repeat to this share of themselves unless a clock makes them: runs differ by about as much."""
+"""Share of a value in which it does not repeat unless a clock makes it: runs differ by about as much."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
     )
 
 
-def clock_bias(series: Series) -> Floats:
+def find_clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
     steps = find_steps(_stack_values(series))
     return steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
