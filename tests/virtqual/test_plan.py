@@ -1,6 +1,5 @@
 """How many pairs a session may take."""
 
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -14,11 +13,10 @@ from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.references import project_references
 from virtqual.session.session import Request
-from virtqual.verdict import Case, Outcome, Prior, Verdict
+from virtqual.verdict import Case, Outcome, Prior
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import Need
-from virtqual.verdict.verdict import Interval
 
 
 @pytest.mark.parametrize(
@@ -104,22 +102,20 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
 SERIES = "lammps_loop_time@lj"
 
 
-def plan_next(tmp_path, *, first=4, last=7, failed=(), verdicts=(), recreate_vms=()):
+def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1):
     """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
     session = SimpleNamespace(
         runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
         failures=[SimpleNamespace(check=check) for check in failed],
-        rounds=(1,),
+        rounds=[SimpleNamespace(recreated=10.0 if number else None) for number in range(boots)],
     )
     job = SimpleNamespace(
         request=Request(system="site"),
-        looks=LOOKS,
-        rotated={},
         system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
         log=SimpleNamespace(directory=tmp_path),
         note="",
     )
-    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),), verdicts=verdicts))
+    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),)))
     rounds = plan.plan_next_rounds(job, session, judged)
     return [(part.first, part.last) for part in rounds], job.note
 
@@ -135,46 +131,6 @@ def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason
 
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):
     assert plan_next(tmp_path)[0] == [(4, 7)]
-    assert plan_next(tmp_path, last=8, recreate_vms=("recreate",))[0] == [(4, 5), (6, 7), (8, 9)]
-
-
-def make_undecided(pairs, spread, overhead=0.065):
-    """Return a verdict on a metric of budget 5 % and margin 3 %."""
-    reach = 3 * spread / math.sqrt(pairs)
-    return Verdict(
-        metric="lammps_loop_time",
-        setting="lj",
-        gate="overhead",
-        outcome=Outcome.UNDECIDED,
-        unit="s",
-        better="lower",
-        budget="<= 1.05x (margin 0.03)",
-        overhead=Interval.build(overhead, overhead - reach, overhead + reach, "lower"),
-        limit=math.log(1.05),
-        margin=math.log(1.08 / 1.05),
-        pairs=pairs,
-        next_pairs=12,
-        spread=spread,
-    )
-
-
-@pytest.mark.parametrize(
-    ("pairs", "spread", "overhead", "decides"),
-    [(8, 0.03, 0.065, True), (8, 0.15, 0.065, False), (4, 0.15, 0.065, True), (8, 0.15, 0.2, True)],
-    ids=["calm", "noisy", "noise of few pairs is not known", "far over"],
-)
-def test_a_metric_that_the_last_look_would_not_decide_gets_no_more_pairs(
-    tmp_path, pairs, spread, overhead, decides
-):
-    verdict = make_undecided(pairs, spread, overhead)
-    rounds, note = plan_next(tmp_path, first=8, last=11, verdicts=[verdict])
-    assert bool(rounds) is decides
-    reason = (
-        "18 pairs are not expected to decide it: pairs vary by 15%, and the margin is 3%; a quieter machine"
-    )
-    assert (reason in note) is not decides
-
-
-def test_a_series_gets_pairs_if_one_of_its_verdicts_may_be_decided(tmp_path):
-    verdicts = [make_undecided(8, spread) for spread in (0.15, 0.03)]
-    assert plan_next(tmp_path, verdicts=verdicts)[0] == [(4, 7)]
+    anew = {"recreate_vms": ("recreate",), "last": 8}
+    assert plan_next(tmp_path, **anew)[0] == [(4, 5), (6, 7), (8, 9)]
+    assert plan_next(tmp_path, **anew, boots=3)[0] == [(4, 9)]

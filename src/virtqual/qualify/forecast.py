@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +69,8 @@ def forecast(request: Request) -> Forecast:
     rotated = _rotated_nodes(system)
     seconds = plan.recall_durations(request, request.system).seconds
     durations = plan.Durations(seconds, {entry.case: entry.nodes for entry in entries})
-    more_turns = looks[-1] - turns if system.virtual.recreate_vms else 0
-    warm_ups = 1 + math.ceil(more_turns / plan.TURNS_OF_BOOT)
+    # VMs that were created anew are warmed up, about once for each look.
+    warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1
     cases = []
     for entry in entries:
         if entry.paired and entry.case in selected and not entry.explain_unfit(features, nodes):

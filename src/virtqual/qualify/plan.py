@@ -11,7 +11,6 @@ from typing import NamedTuple
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
-from virtqual.qualify.prospects import can_decide, explain_hopeless
 from virtqual.qualify.state import Qualification
 from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, Judged, choose_min_pairs
 from virtqual.session.pairing import checks_of
@@ -19,13 +18,12 @@ from virtqual.session.session import Request, Round, Session
 from virtqual.session.summary import durations_of, find_recent
 from virtqual.site import held
 from virtqual.site.held import Rotation
-from virtqual.verdict import Verdict
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.rule import LOOKS
 
-#: Turns that share a boot after the first round, if VMs can be created anew: three boots in eight pairs.
-TURNS_OF_BOOT = 2
+#: Boots that show how boots differ, and turns of a boot until there are so many: three boots in eight pairs.
+MIN_BOOTS, TURNS_OF_BOOT = 3, 2
 #: Seconds that ReFrame takes to start, and that a run takes beside its job.
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 
@@ -59,7 +57,6 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
         return []
     checks, rotations = checks_of(session.runs), _rotations(job)
     failed = {failure.check for failure in session.failures}
-    hopeless = {} if job.rotated else _find_hopeless(judged.verdict.verdicts, job.looks)
     ranges: dict[str, tuple[int, int]] = {}
     left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
@@ -70,8 +67,6 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             left_out[check] = "a run of it failed"
         elif not rotation.places:
             left_out[check] = "it takes more nodes than are left"
-        elif need.series in hopeless:
-            left_out[need.series] = hopeless[need.series]
         else:
             first = math.ceil(need.first / rotation.width)
             last = _find_last_turn(first, need.last - need.first + 1, rotation)
@@ -81,17 +76,10 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             earlier_first, earlier_last = ranges.get(check, (first, last))
             ranges[check] = (min(first, earlier_first), max(last, earlier_last))
     if left_out and not ranges:
-        reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
         job.note = f"No more pairs were run, although undecided: {reasons}."
     rounds = _make_rounds(session, ranges)
-    return _divide_among_boots(rounds) if job.system.virtual.recreate_vms else rounds
-
-
-def _find_hopeless(verdicts: Iterable[Verdict], looks: Sequence[int]) -> dict[str, str]:
-    """Return by series why no more pairs are run for it, if more are not expected to decide any verdict."""
-    undecided = [verdict for verdict in verdicts if verdict.next_pairs is not None]
-    hopeful = {verdict.series for verdict in undecided if can_decide(verdict, looks)}
-    return {v.series: explain_hopeless(v, looks) for v in undecided if v.series not in hopeful}
+    return _divide_among_boots(session, rounds) if job.system.virtual.recreate_vms else rounds
 
 
 def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
@@ -103,8 +91,10 @@ def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
     return first + turns - 1 + (turns % 2 if rotation.places == 1 else 0)
 
 
-def _divide_among_boots(rounds: Iterable[Round]) -> list[Round]:
-    """Return rounds of at most `TURNS_OF_BOOT` turns, since VMs are created anew before each."""
+def _divide_among_boots(session: Session, rounds: list[Round]) -> list[Round]:
+    """Return rounds of at most `TURNS_OF_BOOT` turns, unless the session has had `MIN_BOOTS` boots."""
+    if sum(part.recreated is not None for part in session.rounds) + 1 >= MIN_BOOTS:
+        return rounds
     return [
         part.model_copy(update={"first": first, "last": min(first + TURNS_OF_BOOT - 1, part.last)})
         for part in rounds
