@@ -127,7 +127,7 @@ def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
     )
 
 
-def find_clock_bias(series: Series) -> Floats:
+def clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
     steps = find_steps(_stack_values(series))
     return steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2

@@ -6,7 +6,7 @@ from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import find_clock_bias, find_clock_of, find_steps
+from virtqual.verdict.clock import clock_bias, find_clock_of, find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -87,7 +87,7 @@ def test_a_clock_of_four_digits_and_more_is_fine(timed, digits, sd):
 def test_latencies_of_osu_are_judged_though_small_ones_repeat(timed, sd):
     series = timed(0.0, 0.01, sd=sd, points=SIZES, native=(0.39, 1.253, 87.437))
     assert alone(series, OSU, PRIOR).outcome is Outcome.WITHIN
-    assert find_clock_bias(series)[0] == pytest.approx(0.01 / 0.39, rel=0.03)
+    assert clock_bias(series)[0] == pytest.approx(0.01 / 0.39, rel=0.03)
 
 
 def test_the_message_names_step_size_share_margin_and_repetitions(timed):
