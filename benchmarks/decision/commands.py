@@ -1,35 +1,36 @@
-"""Sessions as the commands judge them, held against the arrays that the rest of the benchmark judges.
+"""Sessions that are drawn, judged as the commands judge them: as `Case`s by `judge_sessions`, to their end.
 
-A few tens of sessions with scalars and a curve, on one host, with roles exchanged, rotated, in a few boots,
-after one look, and against an earlier session. Each is written as `Case`s for `judge_sessions`, and as
-`Batch`es for `judge`.
+Hosts that are set aside, clocks, slow runs and boots matter only there. `compare` shows that `judge_sessions`
+gives the same answers as the arrays that the rest of the benchmark judges.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 
 import noise_models as models
 import numpy as np
 
 import sessions as draw
+from virtqual.harness.order import is_reversed
+from virtqual.history.boots import measure_boots, pool_metrics
+from virtqual.history.noise_entries import noise_entry
 from virtqual.verdict.batches import Case
-from virtqual.verdict.budget import MAX_CHANGE_MARGIN, Budget
+from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES
-from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
-from virtqual.verdict.places import recognise
-from virtqual.verdict.rule import LOOKS, Batch, judge
-from virtqual.verdict.session import judge_sessions
+from virtqual.verdict.pairs import SIDES, Pair, Sample, Series
+from virtqual.verdict.places import everywhere_alike
+from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.session import SessionVerdict, judge_sessions
 
-SESSIONS, SCALARS, SD = 8, 6, 0.02
-PRIOR = Prior(sigma=SD, df=6, source="drawn", between=0.003)
 CURVE_PRIOR = Prior(
-    sigma=tuple(models.curve_sigma()), df=6, source="drawn", correlation=0.5, common=0.01, between=0.003
+    sigma=tuple(models.curve_sigma()), df=6, source="drawn", correlation=0.5, common=0.01, between_df="bound"
 )
 SCALAR = Metric(
     name="scalar", unit="s", better="lower", family="drawn", description="A scalar that is drawn."
@@ -40,112 +41,125 @@ CURVE = Metric(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Hosts and boots of the pairs of a session."""
-
-    native: Sequence[str]
-    virtual: Sequence[str]
-    boot: Sequence[str]
-    looks: tuple[int, ...] = LOOKS
-    earlier: bool = False
-
-
-def layouts() -> dict[str, Layout]:
-    host, no_boot = ["a"] * 18, [""] * 18
-    role = np.resize([0, 0, 1, 1], 18)
-    exchanged = [np.array(["a", "b"])[side].tolist() for side in (role, 1 - role)]
-    turn, node = np.divmod(np.arange(32), 4)
-    rotated = [f"n{i}" for i in node], [f"v{j}" for j in (node + turn) % 4]
-    return {
-        "one host, 18 pairs": Layout(host, host, no_boot),
-        "one host, 5 pairs": Layout(host[:5], host[:5], no_boot[:5]),
-        "one host, 4 pairs, one look": Layout(host[:4], host[:4], no_boot[:4], looks=(4,)),
-        "one host, 12 pairs, a boot each look": Layout(host[:12], host[:12], [*"aaaabbbbcccc"]),
-        "one host, 8 pairs against 8": Layout(host[:8], host[:8], no_boot[:8], earlier=True),
-        "roles exchanged, 12 pairs": Layout(exchanged[0][:12], exchanged[1][:12], no_boot[:12]),
-        "rotated over 4, 8 rounds": Layout(*rotated, [""] * 32),
-        "other hosts in fixed roles, 8 pairs": Layout(host[:8], ["b"] * 8, no_boot[:8]),
+def compare(rng: draw.Rng, sessions: int = 40) -> dict[str, tuple[np.ndarray, Counter[str]]]:
+    """Return by design which answers are the same, and how often each outcome came out."""
+    overhead = np.log1p([0.0, 0.05, 0.08, 0.12, 0.25, -0.2])
+    designs: dict[str, draw.Drawn] = {
+        "one host": draw.scalars(rng, sessions, overhead),
+        "a boot each look": draw.as_shipped(rng, sessions, overhead, boots="each look"),
+        "roles exchanged": draw.exchanged(rng, sessions, overhead, node_sd=0.03),
+        "rotated over 4": draw.rotated(rng, sessions, overhead, hosts=4),
+        "against 12 pairs": draw.against(rng, sessions, overhead[:4]),
+        "curves": replace(draw.curves(rng, sessions, overhead), noise=Noise(models.curve_columns())),
     }
-
-
-def compare(rng: draw.Rng) -> dict[str, tuple[np.ndarray, Counter[str]]]:
-    """Return by layout which answers are the same, and how often each outcome came out."""
     comparisons = {}
-    for words, layout in layouts().items():
-        scalars, curves = _drawn(rng, layout), _drawn(rng, layout, curve=True)
-        earlier = (_drawn(rng, layout), _drawn(rng, layout, curve=True)) if layout.earlier else (None, None)
-        kinds = (
-            _Kind(SCALAR, (), Budget.build(draw.BUDGET, margin=draw.MARGIN), PRIOR, scalars, earlier[0]),
-            _Kind(CURVE, models.SIZES, Budget.build(0.10, margin=0.10), CURVE_PRIOR, curves, earlier[1]),
-        )
-        cases = [
-            [case for kind in kinds for case in kind.cases(session, layout)] for session in range(SESSIONS)
-        ]
-        verdicts = [
-            [verdict.outcome.name for verdict in answer.verdicts]
-            for answer in judge_sessions(cases, looks=layout.looks)
-        ]
-        judged = judge([kind.batch(layout) for kind in kinds])
-        answers = np.concatenate([state.outcome.reshape(state.shape) for state in judged], axis=1)
-        names = [[OUTCOMES[code].name for code in row] for row in answers]
-        comparisons[words] = np.array(names) == np.array(verdicts), Counter(np.ravel(names).tolist())
+    for words, drawn in designs.items():
+        for looks in (LOOKS, (4,)):
+            by_arrays = (drawn.first(4 * drawn.width) if looks != LOOKS else drawn).judged(looks=looks)
+            by_commands = finished(drawn, looks=looks)[1]
+            counts = Counter(OUTCOMES[code].name for code in by_arrays.outcome.ravel())
+            is_same = by_arrays.outcome == by_commands.outcome
+            comparisons[f"{words}, looks at {looks}"] = is_same, counts
     return comparisons
 
 
-def _drawn(rng: draw.Rng, layout: Layout, curve: bool = False) -> tuple[Floats, Floats]:
-    """Return native and virtual logarithms, shape (sessions, series, pairs, points), of any overheads."""
-    shape, pairs = (SESSIONS, 1 if curve else SCALARS), len(layout.native)
-    if curve:
-        native, virtual = models.curves(rng, shape, pairs)
-    else:
-        native, virtual = rng.normal(0, SD / np.sqrt(2), (2, *shape, pairs, 1))
-    # The commands refuse a change of an overhead that is too good to be true; arrays do not.
-    overheads = [0.0, 0.05, 0.08, 0.12, 0.25, *([] if layout.earlier else [-0.2])]
-    return native, virtual + rng.choice(overheads, (*shape, 1, 1))
+def finished(
+    drawn: draw.Drawn, *, apart: float = 0.0, looks: Sequence[int] = LOOKS, **options: object
+) -> tuple[list[SessionVerdict], draw.Simulated]:
+    """Judge sessions to their end, as `virtqual qualify` does.
+
+    `options` are those of `judge_sessions`; `apart` is that of `_series`.
+    """
+    sessions, metrics, total = drawn.native.shape[:3]
+    priors = _priors(drawn)
+    budget = Budget.build(
+        float(np.expm1(drawn.limit)),
+        margin=float(np.exp(drawn.limit + drawn.margin) - np.exp(drawn.limit)),
+    )
+    taken = np.full((sessions, metrics), looks[0] * drawn.width)
+    answers: dict[int, SessionVerdict] = {}
+    unfinished = range(sessions)
+
+    def build(session: int) -> Iterator[Case]:
+        for metric in range(metrics):
+            series = _series(drawn, session, metric, taken[session, metric], apart)
+            before = drawn.earlier and _series(drawn.earlier, session, metric)
+            yield Case(series, budget, priors[session][metric], before)
+
+    while unfinished:
+        judged = judge_sessions([build(session) for session in unfinished], looks=looks, **options)
+        answers |= zip(unfinished, judged, strict=True)
+        needs = {
+            session: [need for need in answers[session].needs if need.first < total] for session in unfinished
+        }
+        for session, wanted in needs.items():
+            for need in wanted:
+                taken[session, int(need.series.partition("@")[2])] = min(need.last + 1, total)
+        unfinished = [session for session, wanted in needs.items() if wanted]
+    verdicts = [answers[session] for session in range(sessions)]
+    codes = [[verdict.outcome.code for verdict in answer.verdicts] for answer in verdicts]
+    return verdicts, draw.Simulated(np.array(codes), taken // drawn.width)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Series of one metric in all sessions, as cases and as a batch."""
+def _priors(drawn: draw.Drawn) -> list[list[Prior]]:
+    """Return what is known of the noise of each metric in each session."""
+    shape = drawn.native.shape[:2]
+    if drawn.native.ndim > 3:
+        return [[CURVE_PRIOR] * shape[1]] * shape[0]
+    noise = (drawn.noise.sigma, drawn.noise.df, drawn.noise.between, drawn.noise.between_df)
+    known = np.concatenate([np.broadcast_to(values, (*shape, 1)) for values in noise], axis=-1)
+    return [[_prior(*values) for values in metrics] for metrics in known.tolist()]
 
-    metric: Metric
-    points: tuple[float, ...]
-    budget: Budget
-    prior: Prior
-    sides: tuple[Floats, Floats]
-    earlier: tuple[Floats, Floats] | None
 
-    def cases(self, session: int, layout: Layout) -> list[Case]:
-        return [
-            Case(
-                self._series(self.sides, session, index, layout),
-                self.budget,
-                self.prior,
-                self.earlier and self._series(self.earlier, session, index, layout),
-            )
-            for index in range(self.sides[0].shape[1])
-        ]
+@cache
+def _prior(sigma: float, df: float, between: float, between_df: float) -> Prior:
+    return Prior(sigma=sigma, df=df, between=between, between_df=between_df, source="drawn")
 
-    def _series(self, sides: tuple[Floats, Floats], session: int, index: int, layout: Layout) -> Series:
-        samples = []
-        for pair, hosts in enumerate(zip(layout.native, layout.virtual, strict=True)):
-            for which, side in enumerate(SIDES):
-                start = 20.0 * pair + 10 * ((which + pair) % 2)
-                values = tuple(np.exp(sides[which][session, index, pair]).tolist())
-                labels = {"host": hosts[which], "boot": layout.boot[pair] if which else ""}
-                samples.append(Sample(side, pair, values, start, start + 5, **labels))
-        return pair_up(self.metric, str(index), self.points, samples)
 
-    def batch(self, layout: Layout) -> Batch:
-        places = recognise(layout.native, layout.virtual, layout.boot)
-        curve = bool(self.points)
-        noise = Noise(
-            models.curve_columns() if curve else np.array([SD]), 6, self.prior.between, self.prior.between_df
-        )
-        limit, margin = (draw.CURVE_LIMIT, draw.CURVE_MARGIN) if curve else (draw.LIMIT, draw.LOG_MARGIN)
-        most = float(np.log1p(np.expm1(limit) + (0.10 if curve else MAX_CHANGE_MARGIN))) - limit
-        return Batch(
-            *self.sides, limit, margin, noise, places, earlier=self.earlier, earlier_places=places,
-            max_margin=most, looks=layout.looks,
-        )  # fmt: skip
+def _series(
+    drawn: draw.Drawn, session: int, metric: int, pairs: int | None = None, apart: float = 0.0
+) -> Series:
+    """Return the first pairs of a metric; its runs begin `apart` seconds after those of the last one."""
+    sides = [np.exp(side[session, metric, :pairs]) for side in (drawn.native, drawn.virtual)]
+    places = drawn.places or everywhere_alike(drawn.native.shape[2])
+    has_boots = len(np.unique(places.boot)) > 1
+    made = []
+    for pair, values in enumerate(
+        zip(*(side.reshape(len(side), -1).tolist() for side in sides), strict=True)
+    ):
+        turn, samples = pair // places.width, []
+        for which, (side, host) in enumerate(zip(SIDES, (places.native, places.virtual), strict=True)):
+            start = 100.0 * turn + 50 * (which != is_reversed(turn)) + apart * metric
+            labels = {
+                "host": places.hosts[host[pair]],
+                "boot": str(places.boot[pair]) if which and has_boots else "",
+            }
+            samples.append(Sample(side, pair, tuple(values[which]), start, start + 40, turn=turn, **labels))
+        made.append(Pair(pair, *samples))
+    kind, points = (CURVE, models.SIZES) if drawn.native.ndim > 3 else (SCALAR, ())
+    return Series(kind, str(metric), points, tuple(made))
+
+
+@cache
+def _recorded(boot_sd: float, machines: int = 30) -> Floats:
+    """Return what `virtqual record` writes of the noise and the boots of 11 metrics of each machine."""
+    rng, metrics, count = np.random.default_rng(9), 11, draw.HISTORY_SESSIONS
+    drawn = draw.booted(rng, machines * count, np.zeros(metrics), boot_sd=boot_sd).first(draw.HISTORY_PAIRS)
+    entries = []
+    for machine in range(machines):
+        sessions = range(machine * count, (machine + 1) * count)
+        histories = [[_series(drawn, session, metric) for session in sessions] for metric in range(metrics)]
+        pooled = pool_metrics([measure_boots(series) for series in histories])
+        noises = [noise_entry(series, "drawn", pooled) for series in histories]
+        entries.append([[noise[key] for key in ("sigma", "df", "between", "between_df")] for noise in noises])
+    return np.array(entries)
+
+
+def booted_as_recorded(
+    rng: draw.Rng, sessions: int, overhead: np.ndarray, *, boots: int | str, boot_sd: float = 0.01
+) -> draw.Drawn:
+    """Draw sessions of 11 metrics that are judged with what `virtqual record` wrote of noise and boots."""
+    noise = rng.choice(_recorded(boot_sd), sessions)
+    sigma, df, between, between_df = np.moveaxis(noise[..., None], 2, 0)
+    drawn = draw.booted(rng, sessions, overhead, boot_sd=boot_sd, boots=boots)
+    return replace(drawn, noise=Noise(sigma, df, between, float(between_df.max())))

@@ -1,7 +1,8 @@
 """Sessions that are drawn and then judged, by the rule itself: thousands at once.
 
 Every metric has a history of its own, twenty sessions of four pairs, from which its noise is estimated as a
-site would. Budget 5 %, margin 3 %, for curves 10 % and 10 %.
+site would. Budget 5 %, margin 3 %, for curves 10 % and 10 %. Functions that draw take the overhead of each
+metric in log units, of shape (n_metrics,).
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ CURVE_LIMIT = float(np.log1p(0.10))
 CURVE_MARGIN = float(np.log1p(0.20)) - CURVE_LIMIT
 HISTORY_SESSIONS, HISTORY_PAIRS = 20, 4
 MAX_PAIRS = LOOKS[-1]
-NODES = 8
-STATED_BOOTS = 0.003  # `between` of most families in references/noise
+STATED_NOISE = Noise(0.03, 6.0)  # of most families in references/noise
+STATED_BOOTS = 0.003
 Rng = np.random.Generator
+Disturbance = Callable[[Rng, tuple[int, ...], np.ndarray], np.ndarray]
 
 
 class Simulated(NamedTuple):
@@ -55,24 +57,44 @@ def simulate(batches: Sequence[Batch], *, stop: bool = True) -> list[Simulated]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Runs of both sides, shape (n_sessions, n_metrics, n_pairs), with the noise that is known of them."""
+    """Runs of both sides, shape (n_sessions, n_metrics, n_pairs), of curves with a last axis of sizes.
+
+    `earlier` is the session with which these are compared.
+    """
 
     native: Floats
     virtual: Floats
     noise: Noise
     places: Places | None = None
+    limit: float = LIMIT
+    margin: float = LOG_MARGIN
+    earlier: Drawn | None = None
 
     def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS) -> Simulated:
         return simulate([self.batch(looks)], stop=stop)[0]
 
     def batch(self, looks: tuple[int, ...] = LOOKS) -> Batch:
-        sides = (self.native[..., None], self.virtual[..., None])
-        return Batch(*sides, LIMIT, LOG_MARGIN, self.noise, self.places, looks=looks)
+        before = self.earlier
+        return Batch(
+            *self.sides, self.limit, self.margin, self.noise, self.places, looks=looks,
+            earlier=before and before.sides,
+            earlier_places=before and before.places,
+        )  # fmt: skip
+
+    @property
+    def sides(self) -> tuple[Floats, Floats]:
+        native, virtual = (side.reshape(*side.shape[:3], -1) for side in (self.native, self.virtual))
+        return native, virtual
+
+    @property
+    def width(self) -> int:
+        return self.places.width if self.places else 1
 
     def first(self, pairs: int) -> Drawn:
         """Return the first `pairs` pairs."""
         places = self.places and self.places.first(pairs)
-        return Drawn(self.native[..., :pairs], self.virtual[..., :pairs], self.noise, places)
+        native, virtual = self.native[:, :, :pairs], self.virtual[:, :, :pairs]
+        return replace(self, native=native, virtual=virtual, places=places)
 
 
 def overheads(metrics: int, worst: float, rest: float = 0.0) -> np.ndarray:
@@ -80,6 +102,14 @@ def overheads(metrics: int, worst: float, rest: float = 0.0) -> np.ndarray:
     values = np.full(metrics, np.log1p(rest))
     values[0] = np.log1p(worst)
     return values
+
+
+def draw_runs(
+    rng: Rng, name: str, shape: tuple[int, ...], virtual: np.ndarray, sd: float,
+    disturbance: Disturbance | None = None,
+) -> Floats:  # fmt: skip
+    y = models.runs(rng, name, shape, virtual, sd)
+    return y if disturbance is None else y + disturbance(rng, shape, virtual)
 
 
 def record_noise(native: Floats, virtual: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
@@ -93,12 +123,12 @@ def record_noise(native: Floats, virtual: Floats, floor: float = 0.0) -> tuple[F
 
 
 @cache
-def histories_of(name: str, sd: float) -> tuple[Floats, Floats]:
+def histories_of(name: str, sd: float, disturbance: Disturbance | None = None) -> tuple[Floats, Floats]:
     """Return sigma and df of 4,000 histories."""
-    rng = np.random.default_rng(7)
-    y = models.runs(rng, name, (4000, HISTORY_SESSIONS), HISTORY_PAIRS, sd)
-    floor = models.TIMERS.get(name, 0.0) / np.sqrt(6)
-    return record_noise(*models.sides(models.round_to_timer(name, y)), floor)
+    rng, shape = np.random.default_rng(7), (4000, HISTORY_SESSIONS)
+    y = draw_runs(rng, name, shape, models.is_virtual(HISTORY_PAIRS), sd, disturbance)
+    step = models.TIMERS.get(name, 0.0)
+    return record_noise(*models.sides(models.round_to_timer(step, y)), step / np.sqrt(6))
 
 
 def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...], **between: float) -> Noise:
@@ -109,29 +139,42 @@ def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...],
 
 
 def scalars(
-    rng: Rng, name: str, sessions: int, overhead: np.ndarray, *, sd: float = 0.02, times: float = 1.0,
-    slow_first: float = 0.0, warm_up: bool = True,
+    rng: Rng, sessions: int, overhead: np.ndarray, *, name: str = "Gaussian", sd: float = 0.02, times: float =
+    1.0, slow_first: float = 0.0, warm_up: bool = True, disturbance: Disturbance | None = None,
+    history: str = "quiet", step: float = 0.0,
 ) -> Drawn:  # fmt: skip
-    """Draw metrics of one noise model, `times` as noisy as their history."""
+    """Draw metrics of one noise model, `times` as noisy as their history.
+
+    Parameters
+    ----------
+    slow_first
+        By which fraction the first run of all is slower; a warm-up has it if there is one.
+    disturbance
+        What is added to the runs, and to those of a history that is ``recorded`` and not ``quiet``; another
+        history is ``stated``.
+    step
+        Of the clock that shows the values, a fraction of the value.
+    """
     shape = (sessions, len(overhead))
-    first = int(warm_up)
-    y = models.runs(rng, name, shape, MAX_PAIRS + first, sd * times)
+    virtual = models.is_virtual(MAX_PAIRS, warm_up)
+    y = draw_runs(rng, name, shape, virtual, sd * times, disturbance)
     y[..., 0] += np.log1p(slow_first)
-    native, virtual = models.sides(y)
-    virtual = virtual + overhead[:, None]
-    native, virtual = (
-        models.round_to_timer(name, native[..., first:]),
-        models.round_to_timer(name, virtual[..., first:]),
-    )
-    return Drawn(native, virtual, noise_of(rng, histories_of(name, sd), shape))
+    y = y + np.where(virtual, overhead[:, None], 0)
+    if step:
+        y += step * rng.uniform(-0.5, 0.5, (*shape, 1))
+    step = step or models.TIMERS.get(name, 0.0)
+    native, runs_virtual = models.sides(models.round_to_timer(step, y[..., 2 * warm_up :]))
+    histories = histories_of(name, sd, disturbance if history == "recorded" else None)
+    noise = STATED_NOISE if history == "stated" else noise_of(rng, histories, shape)
+    return Drawn(native, runs_virtual, noise)
 
 
-def resample(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, overhead: float) -> Drawn:
+def resample(rng: Rng, sessions: int, overhead: np.ndarray, *, logs: list[np.ndarray]) -> Drawn:
     """Draw sessions whose metrics are resampled from measured runs; of which log is drawn for each."""
-    shape = (sessions, metrics)
+    shape = (sessions, len(overhead))
     native, virtual = np.empty((*shape, MAX_PAIRS)), np.empty((*shape, MAX_PAIRS))
     sigma, df = np.empty((*shape, 1)), np.empty((*shape, 1))
-    which = np.stack([rng.permutation(np.arange(metrics) % len(logs)) for _ in range(sessions)])
+    which = np.stack([rng.permutation(np.arange(shape[1]) % len(logs)) for _ in range(sessions)])
     for index, y in enumerate(logs):
         is_log = which == index
         count = int(is_log.sum())
@@ -139,40 +182,48 @@ def resample(rng: Rng, logs: list[np.ndarray], sessions: int, metrics: int, over
             continue
         native[is_log], virtual[is_log] = models.sides(models.resampled(rng, y, (count,), MAX_PAIRS))
         histories = models.resampled(rng, y, (500, HISTORY_SESSIONS), HISTORY_PAIRS)
-        s, d0 = record_noise(*models.sides(histories))
         pick = rng.integers(0, 500, count)
-        sigma[is_log], df[is_log] = s[pick, None], d0[pick, None]
-    return Drawn(native, virtual + overhead, Noise(sigma, df))
+        sigma[is_log, 0], df[is_log, 0] = (x[pick] for x in record_noise(*models.sides(histories)))
+    return Drawn(native, virtual + overhead[:, None], Noise(sigma, df))
 
 
 def exchanged(
-    rng: Rng, sessions: int, overhead: np.ndarray, node_sd: float, sd: float = 0.02, planted: float | None =
-    None
-) -> Drawn:  # fmt: skip
-    """Draw sessions of two hosts that exchange roles every two pairs."""
-    shape = (sessions, len(overhead))
-    effect = (
-        rng.normal(0, node_sd, (*shape, 2)) if planted is None else np.broadcast_to([0, planted], (*shape, 2))
-    )
+    rng: Rng, sessions: int, overhead: np.ndarray, *, node_sd: float, planted: float | None = None
+) -> Drawn:
+    """Draw sessions of two hosts that exchange roles every two pairs; the second may be slower."""
+    drawn = scalars(rng, sessions, overhead)
+    shape = drawn.native.shape[:2]
+    effect = rng.normal(0, node_sd, (*shape, 2)) if planted is None else np.full((*shape, 2), [0, planted])
     role = np.resize([0, 0, 1, 1], MAX_PAIRS)
-    native, virtual = models.sides(models.runs(rng, "Gaussian", shape, MAX_PAIRS, sd))
-    native, virtual = native + effect[..., role], virtual + effect[..., 1 - role] + overhead[:, None]
     names = np.array(["node-a", "node-b"])
-    places = recognise(names[role].tolist(), names[1 - role].tolist())
-    return Drawn(native, virtual, noise_of(rng, histories_of("Gaussian", sd), shape), places)
+    return replace(
+        drawn,
+        native=drawn.native + effect[..., role],
+        virtual=drawn.virtual + effect[..., 1 - role],
+        places=recognise(names[role].tolist(), names[1 - role].tolist()),
+    )
 
 
-def rotated(rng: Rng, sessions: int, overhead: np.ndarray, node_sd: float, sd: float = 0.02) -> Drawn:
-    """Draw sessions rotated over eight native hosts and eight others, in rounds of eight pairs at a time."""
+def rotated(
+    rng: Rng, sessions: int, overhead: np.ndarray, *, node_sd: float = 0.0, sd: float = 0.02, hosts: int = 8,
+    slow: tuple[float, float] = (0.0, 0.0), rounds: int = MAX_PAIRS,
+) -> Drawn:  # fmt: skip
+    """Draw sessions rotated over hosts of either side, in rounds of a pair each.
+
+    `slow` says by how much the first native and the first virtual host are slower.
+    """
     shape = (sessions, len(overhead))
-    rounds, native_node = np.divmod(np.arange(MAX_PAIRS * NODES), NODES)
-    virtual_node = (native_node + rounds) % NODES
-    n, v = rng.normal(0, node_sd, (2, *shape, NODES))
-    native = n[..., native_node] + rng.normal(0, sd / np.sqrt(2), (*shape, len(rounds)))
-    virtual = v[..., virtual_node] + rng.normal(0, sd / np.sqrt(2), (*shape, len(rounds)))
-    virtual = virtual + overhead[:, None]
-    places = recognise([f"n{i}" for i in native_node], [f"v{j}" for j in virtual_node])
-    return Drawn(native, virtual, noise_of(rng, histories_of("Gaussian", sd), shape), places)
+    turn, native_host = np.divmod(np.arange(rounds * hosts), hosts)
+    virtual_host = (native_host + turn) % hosts
+    effects = rng.normal(0, node_sd, (2, *shape, hosts))
+    effects[..., 0] += np.log1p(slow)[:, None, None]
+    native, virtual = (
+        effect[..., host] + rng.normal(0, sd / np.sqrt(2), (*shape, len(turn)))
+        for effect, host in zip(effects, (native_host, virtual_host), strict=True)
+    )
+    places = recognise([f"n{i}" for i in native_host], [f"v{j}" for j in virtual_host])
+    noise = noise_of(rng, histories_of("Gaussian", sd), shape)
+    return Drawn(native, virtual + overhead[:, None], noise, places)
 
 
 def _one_host(boots: np.ndarray) -> Places:
@@ -180,106 +231,116 @@ def _one_host(boots: np.ndarray) -> Places:
     return recognise(hosts, hosts, [f"boot {boot}" for boot in boots])
 
 
+def boots_of(boots: int | str, pairs: int = MAX_PAIRS) -> np.ndarray:
+    """Return the boot of each pair: ``each look``, ``two``, ``four, then two`` pairs, or so many in turn."""
+    index = np.arange(pairs)
+    if boots == "each look":
+        return np.searchsorted(LOOKS, index, side="right")
+    if boots == "four, then two":
+        return np.maximum(index // 2 - 1, 0)
+    return index // 2 if boots == "two" else index % int(boots)
+
+
 def booted(
-    rng: Rng, sessions: int, overhead: np.ndarray, boot_sd: float, boots: int, sd: float = 0.02,
-    df: float = np.inf, name: str = "Gaussian",
+    rng: Rng, sessions: int, overhead: np.ndarray, *, boot_sd: float, boots: int | str = 1, between: float |
+    None = None, df: float = np.inf, **options: float,
 ) -> Drawn:  # fmt: skip
-    """Draw sessions whose virtual machine is booted anew from pair to pair, in turns of `boots` boots."""
-    drawn = scalars(rng, name, sessions, overhead, sd=sd)
-    boot = np.arange(MAX_PAIRS) % boots
-    effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], boots))
-    noise = noise_of(rng, histories_of(name, sd), drawn.virtual.shape[:2], between=boot_sd, between_df=df)
-    places = _one_host(boot)
-    return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
+    """Draw sessions whose virtual machine is booted anew.
+
+    Parameters
+    ----------
+    boot_sd, between, df
+        What boots vary by in truth, what is known of it (by default the truth), and how well.
+    boots
+        See `boots_of`.
+    """
+    drawn = scalars(rng, sessions, overhead, **options)
+    boot = boots_of(boots)
+    effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], boot.max() + 1))
+    noise = replace(drawn.noise, between=boot_sd if between is None else between, between_df=df)
+    return replace(drawn, virtual=drawn.virtual + effect[..., boot], noise=noise, places=_one_host(boot))
 
 
 def as_shipped(
-    rng: Rng, sessions: int, overhead: np.ndarray, *, sd: float = 0.02, boot_sd: float = STATED_BOOTS,
-    boots: str = "one",
-) -> Drawn:  # fmt: skip
-    """Draw sessions judged with boots as reviewed files state them: of 0.3 %, with 4 degrees of freedom.
-
-    Parameters
-    ----------
-    boot_sd
-        What boots vary by in truth.
-    boots
-        ``one`` for the session, or one for ``each look``.
-    """
-    drawn = scalars(rng, "Gaussian", sessions, overhead, sd=sd)
-    boot = np.searchsorted(LOOKS, np.arange(MAX_PAIRS), side="right") * (boots == "each look")
-    effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], len(LOOKS)))
-    noise = replace(drawn.noise, between=STATED_BOOTS, between_df=STATED_BETWEEN_DF)
-    places = _one_host(boot)
-    return Drawn(drawn.native, drawn.virtual + effect[..., boot], noise, places)
+    rng: Rng, sessions: int, overhead: np.ndarray, *, boot_sd: float = STATED_BOOTS, **options: float
+) -> Drawn:
+    """Draw sessions judged with boots as reviewed files state them: of 0.3 %, with 4 degrees of freedom."""
+    stated = {"between": STATED_BOOTS, "df": STATED_BETWEEN_DF}
+    return booted(rng, sessions, overhead, boot_sd=boot_sd, **stated, **options)
 
 
-def spiked(rng: Rng, drawn: Drawn, native: float, virtual: float, pairs: int = MAX_PAIRS) -> Drawn:
-    """Make a share of the runs of either side take twice as long; keep the first `pairs` pairs."""
-    drawn = drawn.first(pairs)
-    n, v = drawn.native, drawn.virtual
-    return replace(
-        drawn,
-        native=n + np.log(2) * (rng.random(n.shape) < native),
-        virtual=v + np.log(2) * (rng.random(v.shape) < virtual),
+def spiked(
+    rng: Rng, sessions: int, overhead: np.ndarray, *, native: float, virtual: float, pairs: int = MAX_PAIRS
+) -> Drawn:
+    """Draw sessions in which a share of the runs of either side take twice as long."""
+    drawn = scalars(rng, sessions, overhead).first(pairs)
+    n, v = (
+        side + np.log(2) * (rng.random(side.shape) < share)
+        for side, share in ((drawn.native, native), (drawn.virtual, virtual))
     )
+    return replace(drawn, native=n, virtual=v)
 
 
-def slow_runs(drawn: Drawn, pairs: int) -> np.ndarray:
-    """Return in which sessions slow runs are found after so many pairs of every metric."""
+def slow_runs(drawn: Drawn, pairs: np.ndarray | int) -> np.ndarray:
+    """Return in which sessions slow runs are found after so many pairs of each metric, in runs of its own."""
+    taken = np.broadcast_to(pairs, drawn.native.shape[:2])
     sigma = np.asarray(drawn.noise.sigma)[..., 0]
-    counts = [
-        np.count_nonzero(slowness(side[..., :pairs], sigma), axis=(1, 2))
-        for side in (drawn.virtual, drawn.native)
-    ]
-    runs = drawn.native.shape[1] * pairs
-    return (
-        p_value(counts[0], np.full_like(counts[0], runs), counts[1], np.full_like(counts[1], runs))
-        <= SLOW_ALPHA
+    events = np.zeros((2, len(taken)), dtype=np.int64)
+    for number in np.unique(taken):
+        native, virtual = (slowness(side[..., :number], sigma) > 0 for side in (drawn.native, drawn.virtual))
+        events += np.where(taken == number, _count_events(native, virtual), 0).sum(axis=2)
+    runs = taken.sum(axis=1)
+    return p_value(events[1], runs, events[0], runs) <= SLOW_ALPHA
+
+
+def _count_events(native: np.ndarray, virtual: np.ndarray) -> np.ndarray:
+    """Count the slow runs of either side: neighbours in time are one, those of both sides none."""
+    order = models.is_virtual(native.shape[-1])
+    slow = np.zeros((*native.shape[:-1], len(order) + 1), dtype=np.bool_)
+    slow[..., :-1][..., ~order], slow[..., :-1][..., order] = native, virtual
+    counts, lasting = (
+        np.zeros((2, *native.shape[:-1]), dtype=np.int64),
+        np.zeros((2, *native.shape[:-1]), dtype=np.bool_),
     )
+    for run, side in enumerate(order.astype(int)):
+        lasting &= slow[..., run]
+        lasting[side] |= slow[..., run]
+        counts += lasting & ~lasting[::-1] & ~slow[..., run + 1]
+    return counts
 
 
-def slow_at_the_end(drawn: Drawn, judged: Simulated) -> np.ndarray:
-    """Return in which sessions slow runs are found when nothing is left to run, whenever that is."""
-    counts, sigma = [], np.asarray(drawn.noise.sigma)[..., 0]
-    for side in (drawn.virtual, drawn.native):
-        count = np.zeros(len(side), dtype=np.int64)
-        for pairs in LOOKS:
-            slow = np.count_nonzero(slowness(side[..., :pairs], sigma), axis=-1)
-            count += np.where(judged.pairs == pairs, slow, 0).sum(axis=1)
-        counts.append(count)
-    runs = judged.pairs.sum(axis=1)
-    return p_value(counts[0], runs, counts[1], runs) <= SLOW_ALPHA
-
-
-def curve_session(
-    rng: Rng, sessions: int, at_64: float = 0.0, *, run_spikes: float = 0.0, size_spikes: float = 0.0,
-    everywhere: float = 0.0,
-) -> Simulated:  # fmt: skip
-    """Judge sessions of one curve and ten scalar metrics; return the answers on the curve.
+def curves(
+    rng: Rng, sessions: int, overhead: np.ndarray, *, at_64: float = 0.0, run_spikes: float = 0.0,
+    size_spikes: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Draw latency curves.
 
     Parameters
     ----------
+    overhead
+        Of each curve, at all of its sizes.
     at_64
-        Overhead at 64 B, a fraction.
+        What is added to it at 64 B.
     run_spikes, size_spikes
         Shares of the runs, and of the single values, that take twice as long, on both sides.
-    everywhere
-        Overhead at all other sizes, a fraction.
     """
-    native, virtual = models.curves(rng, (sessions, 1), MAX_PAIRS)
-    overhead = np.full(native.shape[-1], np.log1p(everywhere))
-    overhead[models.SIZES.index(64.0)] = np.log1p(at_64)
-    virtual = virtual + overhead
+    shape = (sessions, len(overhead))
+    native, virtual = models.curves(rng, shape, MAX_PAIRS)
+    virtual = virtual + overhead[:, None, None] + at_64 * (np.array(models.SIZES) == 64.0)
     for side in (native, virtual):
         side += np.log(2) * (rng.random((*side.shape[:-1], 1)) < run_spikes)
         side += np.log(2) * (rng.random(side.shape) < size_spikes)
     sigma, df = _curve_histories()
-    which = rng.integers(0, len(sigma), (sessions, 1))
+    which = rng.integers(0, len(sigma), shape)
     # Sigma at each size and of the whole curve, with one weight for all of them.
     noise = Noise(sigma[which], np.median(df[which], axis=-1, keepdims=True))
-    curve = Batch(native, virtual, CURVE_LIMIT, CURVE_MARGIN, noise)
-    return simulate([curve, scalars(rng, "Gaussian", sessions, np.zeros(10)).batch()])[0]
+    return Drawn(native, virtual, noise, limit=CURVE_LIMIT, margin=CURVE_MARGIN)
+
+
+def curve_session(rng: Rng, sessions: int, overhead: float = 0.0, **options: float) -> Simulated:
+    """Judge sessions of one curve and ten scalar metrics; return the answers on the curve."""
+    curve = curves(rng, sessions, np.full(1, overhead), **options)
+    return simulate([curve.batch(), scalars(rng, sessions, np.zeros(10)).batch()])[0]
 
 
 @cache
@@ -290,38 +351,33 @@ def _curve_histories() -> tuple[Floats, Floats]:
 
 
 def against(
-    rng: Rng, sessions: int, change: np.ndarray, *, sd: float = 0.01, allowed: float = 0.02, margin: float =
-    0.03, earlier_pairs: int = 12, boot_sd: float = 0.0, df: float = np.inf, between: float | None = None,
-    boots: int = 1,
-) -> Simulated:  # fmt: skip
-    """Judge by how much metrics have changed since an earlier session of so many pairs."""
-    shape = (sessions, len(change))
-    now = models.sides(models.runs(rng, "Gaussian", shape, MAX_PAIRS, sd))
-    before = models.sides(models.runs(rng, "Gaussian", shape, earlier_pairs, sd))
-    boot, boot0 = np.arange(MAX_PAIRS) % boots, np.arange(earlier_pairs) % boots
-    native, virtual = now[0], now[1] + change[:, None] + rng.normal(0, boot_sd, (*shape, boots))[..., boot]
-    before = (before[0], before[1] + rng.normal(0, boot_sd, (*shape, boots))[..., boot0])
-    between = boot_sd if between is None else between
-    noise = noise_of(rng, histories_of("Gaussian", sd), shape, between=between, between_df=df)
+    rng: Rng, sessions: int, change: np.ndarray, *, allowed: float = 0.02, margin: float = 0.03,
+    earlier_pairs: int = 12, sd: float = 0.01, boots: int = 1, boot_sd: float = 0.0, **options: float,
+) -> Drawn:  # fmt: skip
+    """Draw sessions of metrics that have changed since an earlier session of so many pairs."""
+    options = {"sd": sd, "boots": boots, "boot_sd": boot_sd, **options}
+    now = booted(rng, sessions, change, **options)
+    before = booted(rng, sessions, np.zeros(len(change)), **options).first(earlier_pairs)
     limit = float(np.log1p(allowed))
-    batch = Batch(
-        native[..., None], virtual[..., None], limit, float(np.log1p(allowed + margin)) - limit, noise,
-        _one_host(boot),
-        earlier=(before[0][..., None], before[1][..., None]),
-        earlier_places=_one_host(boot0),
-    )  # fmt: skip
-    return simulate([batch])[0]
+    return replace(now, limit=limit, margin=float(np.log1p(allowed + margin)) - limit, earlier=before)
 
 
-def chunks(total: int, metrics: int, pairs: int = MAX_PAIRS) -> Iterator[int]:
-    """Yield sizes that add up to `total` sessions and take some 100 MB each."""
-    size = max(4_000_000 // (metrics * pairs), 1)
+def sprt(rng: Rng, sessions: int, overhead: float, sd: float, alpha: float, beta: float = 0.05) -> Simulated:
+    """Decide between budget and budget + margin by Wald's sequential test, which knows the spread exactly.
+
+    No rule with the same error rates needs fewer pairs at these two overheads.
+    """
+    x = rng.normal(overhead, sd, (sessions, 200))
+    log_ratio = np.cumsum((x - LIMIT - LOG_MARGIN / 2) * LOG_MARGIN / sd**2, axis=1)
+    over, within = log_ratio >= np.log((1 - beta) / alpha), log_ratio <= np.log(beta / (1 - alpha))
+    last = np.argmax(over | within, axis=1)
+    is_over = over[np.arange(sessions), last]
+    return Simulated(np.where(is_over, Outcome.OVER.code, Outcome.WITHIN.code)[:, None], last[:, None] + 1)
+
+
+def chunks(total: int, metrics: int) -> Iterator[int]:
+    """Yield sizes that add up to `total` sessions and take some 100 MB each, in a rotation over 8 hosts."""
+    size = max(30_000 // metrics, 1)
     while total > 0:
         yield min(size, total)
         total -= size
-
-
-def collect(total: int, metrics: int, draw: Callable[[int], Simulated], pairs: int = MAX_PAIRS) -> Simulated:
-    """Judge `total` sessions chunk by chunk."""
-    parts = [draw(count) for count in chunks(total, metrics, pairs)]
-    return Simulated(*(np.concatenate(values) for values in zip(*parts, strict=True)))
