@@ -72,7 +72,7 @@ def noise_entry(series: Sequence[Series], source: str, pooled: float | None = No
 def leave_out_stalls(series: Sequence[Series]) -> list[Series]:
     """Return sessions whose pairs with a stalled run do not count; see `find_stalls`.
 
-    Of a curve its mean over the sizes decides: a run stalls, not a size.
+    The mean of a curve over its sizes decides: a run stalls, not a size.
     """
     usable = [session for session in series if len(session.valid) >= 2]
     if not usable:
