@@ -75,9 +75,8 @@ class Places:
     @property
     def bias(self) -> float:
         """The part of the error that no pair reduces; a rotation covers its hosts, not their groups."""
-        if self.kind == "fixed":
-            return self.bound
-        return self.bound if self.kind == "rotated" and math.isfinite(self.bound) else 0.0
+        has_bound = self.kind == "fixed" or (self.kind == "rotated" and math.isfinite(self.bound))
+        return self.bound if has_bound else 0.0
 
     @property
     def confounded(self) -> bool:
@@ -85,24 +84,21 @@ class Places:
         return not self.are_known or (self.kind in ("fixed", "rotated") and not math.isfinite(self.bound))
 
     @cached_property
+    def couples(self) -> set[tuple[str, str]]:
+        """Names of the native host and of the virtual machine's host of each pair."""
+        return {(self.hosts[i], self.hosts[j]) for i, j in zip(self.native, self.virtual, strict=True)}
+
+    @cached_property
     def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the native hosts, and of those of the virtual machines."""
-        native, virtual = (
-            tuple(self.hosts[host] for host in np.unique(side)) for side in (self.native, self.virtual)
-        )
+        """Names of the native hosts, and of those of the virtual machines, in their order."""
+        native, virtual = (tuple(sorted({couple[side] for couple in self.couples})) for side in (0, 1))
         return native, virtual
 
     def cancels(self, earlier: Places) -> bool:
         """Return whether hosts cancel in a change since `earlier`: they are the same in the same roles."""
         if self.kind != earlier.kind or self.kind not in ("fixed", "rotated"):
             return False
-        now, before = (
-            {(at.hosts[i], at.hosts[j]) for i, j in zip(at.native, at.virtual, strict=True)}
-            for at in (self, earlier)
-        )
-        if self.kind == "fixed":
-            return now == before
-        return all({pair[side] for pair in now} == {pair[side] for pair in before} for side in (0, 1))
+        return self.roles == earlier.roles and (self.kind == "rotated" or self.couples == earlier.couples)
 
     def first(self, pairs: int) -> Places:
         """Return the places of the first `pairs` pairs; the kind stays that of the whole session."""
@@ -250,11 +246,12 @@ def _kind(native: Ints, virtual: Ints) -> Kind:
     couples = set(zip(native.tolist(), virtual.tolist(), strict=True))
     if all((j, i) in couples for i, j in couples):
         return "exchanged"
-    k = len(set(native.tolist()))
-    if k < 2 or set(native.tolist()) & set(virtual.tolist()) or len(set(virtual.tolist())) != k:
+    natives, virtuals = (set(hosts) for hosts in zip(*couples, strict=True))
+    k = len(natives)
+    if k < 2 or natives & virtuals or len(virtuals) != k:
         return "fixed"
-    rounds = [slice(start, start + k) for start in range(0, len(native) - len(native) % k, k)]
-    is_complete = all(len(set(side[part].tolist())) == k for side in (native, virtual) for part in rounds)
+    rounds = np.stack([native, virtual])[:, : len(native) - len(native) % k].reshape(2, -1, k)
+    is_complete = bool(np.all(np.diff(np.sort(rounds, axis=-1), axis=-1)))
     return "rotated" if is_complete else "fixed"
 
 
