@@ -110,9 +110,9 @@ def _collect_logs(series: Series) -> tuple[Places | None, tuple[Floats, ...]]:
 
 def _arrange(logs: Sequence[Floats], places: Places) -> Floats:
     """Return the costs of a rotation by side, round and host, with hosts in the order of their names."""
-    whole = len(places.native) - len(places.native) % places.width
-    hosts = np.stack([places.native, places.virtual])[:, :whole].reshape(2, -1, places.width)
-    rounds = np.stack(logs)[:, :whole].reshape(hosts.shape)
+    count = len(places.native) - len(places.native) % places.width
+    hosts = np.stack([places.native, places.virtual])[:, :count].reshape(2, -1, places.width)
+    rounds = np.stack(logs)[:, :count].reshape(hosts.shape)
     return np.take_along_axis(rounds, hosts.argsort(axis=2), axis=2)
 
 
@@ -138,15 +138,16 @@ def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
 def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
     """Return a series in which the pairs of some hosts do not count.
 
-    As many hosts of the other side, the first by name, go with them: a rotation has as many of both.
+    A rotation has as many hosts of both sides: the first of the other side, by name, go with them.
     """
-    sides, hosts = host_names(series.valid), {outlier.host for outlier in outliers}
-    count = max(len(names & hosts) for names in sides)
-    kept = [names - set(sorted(names, key=lambda name: (name not in hosts, name))[:count]) for names in sides]
+    hosts = {outlier.host for outlier in outliers}
+    sides = [sorted(names, key=lambda name: (name not in hosts, name)) for names in host_names(series.valid)]
+    count = max(len(hosts.intersection(names)) for names in sides)
+    native, virtual = (set(names[count:]) for names in sides)
     reason = "; ".join(f"set aside, since host {outlier}" for outlier in outliers)
     pairs, set_aside = {pair.number: pair for pair in series.pairs}, set()
     for turn in turns_of(series):
-        chosen, others = split_turn(turn, *kept)
+        chosen, others = split_turn(turn, native, virtual)
         set_aside |= {pair.number for pair in others}
         for pair in (*chosen, *(replace(pair, invalid=(reason,)) for pair in others)):
             pairs[pair.number] = pair
@@ -165,13 +166,16 @@ def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]])
     roles
         Names of the native hosts, and of those of VMs.
     """
-    tests = [(metric, column, OUTLIER_ALPHA / 2 / len(table)) for metric, column in table.items()]
     rounds = min(column.logs.shape[1] for column in table.values())
     mean = np.mean([_centre(column.logs[:, :rounds]) for column in table.values()], axis=0)
     sigma = math.sqrt(sum(column.sigma**2 for column in table.values())) / len(table)
+    alpha = OUTLIER_ALPHA if len(table) == 1 else OUTLIER_ALPHA / 2
+    tests = [("", HostLogs(mean, sigma), alpha)]
+    if len(table) > 1:
+        tests += [(metric, column, alpha / len(table)) for metric, column in table.items()]
     named: dict[str, Outlier] = {}
-    for metric, column, alpha in [("", HostLogs(mean, sigma), OUTLIER_ALPHA / 2), *tests]:
-        for (side, index), log in _find_extremes(column, alpha).items():
+    for metric, column, level in tests:
+        for (side, index), log in _find_extremes(column, level).items():
             host = roles[side][index]
             named.setdefault(host, Outlier(host=host, metric=metric, log=log))
     return sorted(named.values(), key=lambda outlier: -abs(outlier.log))

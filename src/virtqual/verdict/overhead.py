@@ -12,7 +12,14 @@ from virtqual.verdict.places import Places
 
 
 def overhead(
-    native: Floats, virtual: Floats, places: Places, noise: Noise, *, convict: bool, start: int = 0
+    native: Floats,
+    virtual: Floats,
+    places: Places,
+    noise: Noise,
+    *,
+    convict: bool,
+    start: int = 0,
+    by_host: bool = False,
 ) -> Estimate | None:
     """Return the overhead of a session; None if the pairs lack a direction of an exchange.
 
@@ -24,16 +31,24 @@ def overhead(
         Pull in outliers that speak against the guest as well.
     start
         First pair that enters the mean. All pairs enter the spread.
+    by_host
+        Return the mean over hosts, to be compared with the same hosts in another session.
     """
-    if places.kind == "rotated":
+    if places.kind == "rotated" and not by_host:
         return _estimate_rotation(native, virtual, places, noise)
-    fitted = np.column_stack([np.ones(len(places.native)), places.nuisance()])
-    fresh = fitted[start:]
-    if np.linalg.matrix_rank(fresh) < fitted.shape[1]:
-        return None
-    weights = np.zeros(len(fitted))
-    weights[start:] = np.linalg.pinv(fresh)[0]
-    x = pulled_in(virtual - native, noise.sigma, places.cells(), high=convict)
+    cells, count = places.cells(), len(places.native)
+    if by_host:
+        sides = (places.native, places.virtual)
+        fitted = np.column_stack([np.ones(count), *(side[:, None] == np.unique(side)[1:] for side in sides)])
+        # Rounds hold every host once; in fixed roles some hosts may have more pairs than others.
+        _, group, sizes = np.unique(cells, return_inverse=True, return_counts=True)
+        weights = np.full(count, 1 / count) if places.kind == "rotated" else 1 / (len(sizes) * sizes[group])
+    else:
+        fitted = np.column_stack([np.ones(count), places.nuisance()])
+        if np.linalg.matrix_rank(fitted[start:]) < fitted.shape[1]:
+            return None
+        weights = np.append(np.zeros(start), np.linalg.pinv(fitted[start:])[0])
+    x = pulled_in(virtual - native, noise.sigma, cells, high=convict)
     return _weighted(x, fitted, weights, places, noise)
 
 
@@ -119,34 +134,10 @@ def change(
     must be free of them.
     """
     cancels = places.cancels(earlier_places)
-
-    def estimate(native: Floats, virtual: Floats, at: Places) -> Estimate | None:
-        if cancels:
-            return _matched(native, virtual, at, noise, convict)
-        return overhead(native, virtual, at, noise, convict=convict)
-
-    first = estimate(*now, places)
-    if earlier_places.kind == "rotated" and not cancels:
-        second = estimate(*earlier, earlier_places)
-    else:
-        # High differences of the earlier session favour the guest of this one: its sides are exchanged.
-        second = estimate(*earlier[::-1], earlier_places)
-        second = None if second is None else replace(second, mean=-second.mean)
+    first = overhead(*now, places, noise, convict=convict, by_host=cancels)
+    # High differences of the earlier session favour the guest of this one: its sides are exchanged.
+    exchanged = replace(earlier_places, native=earlier_places.virtual, virtual=earlier_places.native)
+    second = overhead(*earlier[::-1], exchanged, noise, convict=convict, by_host=cancels)
     if first is None or second is None:
         return None
-    return first.minus(second, 0.0 if cancels else None)
-
-
-def _matched(native: Floats, virtual: Floats, places: Places, noise: Noise, convict: bool) -> Estimate:
-    """Return the mean over hosts, to be compared with the same hosts in another session."""
-    dummies = [
-        (hosts[:, None] == np.unique(hosts)[1:]).astype(np.float64)
-        for hosts in (places.native, places.virtual)
-    ]
-    fitted = np.column_stack([np.ones(len(places.native)), *dummies])
-    cells = places.cells()
-    # Rounds hold every host once; in fixed roles some hosts may have more pairs than others.
-    groups = np.ones_like(cells) if places.kind == "rotated" else cells
-    weights = np.array([1 / (len(np.unique(groups)) * np.sum(groups == group)) for group in groups])
-    x = pulled_in(virtual - native, noise.sigma, cells, high=convict)
-    return _weighted(x, fitted, weights, places, noise)
+    return first.minus(replace(second, mean=-second.mean), 0.0 if cancels else None)
