@@ -104,6 +104,7 @@ SERIES = "lammps_loop_time@lj"
 
 def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1):
     """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
+    notes = []
     session = SimpleNamespace(
         runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
         failures=[SimpleNamespace(check=check) for check in failed],
@@ -113,11 +114,11 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1)
         request=Request(system="site"),
         system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
         log=SimpleNamespace(directory=tmp_path),
-        note="",
+        screen=SimpleNamespace(note=notes.append),
     )
     judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),)))
     rounds = plan.plan_next_rounds(job, session, judged)
-    return [(part.first, part.last) for part in rounds], job.note
+    return [(part.first, part.last) for part in rounds], notes
 
 
 @pytest.mark.parametrize(
@@ -125,8 +126,8 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1)
     [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
 )
 def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
-    rounds, note = plan_next(tmp_path, first=first, last=first + 3, failed=failed)
-    assert (rounds, note) == ([], f"No more pairs were run, although undecided: lj ({reason}).")
+    rounds, notes = plan_next(tmp_path, first=first, last=first + 3, failed=failed)
+    assert (rounds, notes) == ([], [f"no more pairs, although undecided: lj ({reason})"])
 
 
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):

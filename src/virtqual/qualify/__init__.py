@@ -80,7 +80,6 @@ def _measure(job: Qualification) -> Session:
             broken=[*lost.values(), *job.broken],
             node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
             not_run=job.not_run,
-            note=job.note,
         )
 
 

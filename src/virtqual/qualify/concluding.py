@@ -34,7 +34,6 @@ def conclude_session(
     broken: Sequence[str] = (),
     node_lost: bool = False,
     not_run: Sequence[str] = (),
-    note: str = "",
     share: int = 1,
 ) -> Session:
     """Judge a session from its log, conclude it, and write its documents.
@@ -53,7 +52,6 @@ def conclude_session(
         interrupted=interrupted,
         broken=tuple(broken),
         node_lost=node_lost,
-        note=note,
         provenance=provenance(),
     )
     try:

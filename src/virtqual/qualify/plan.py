@@ -51,7 +51,7 @@ def look_schedule(request: Request, chosen: HypervisorClass) -> tuple[tuple[int,
 def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> list[Round]:
     """Return the rounds that bring the pairs that are still needed, checks with the same need together.
 
-    Once no round is left, `job.note` says why pairs that are needed are not run.
+    Says why it leaves out what is needed, once no round is left.
     """
     if judged.verdict is None:
         return []
@@ -77,7 +77,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             ranges[check] = (min(first, earlier_first), max(last, earlier_last))
     if left_out and not ranges:
         reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
-        job.note = f"No more pairs were run, although undecided: {reasons}."
+        job.screen.note(f"no more pairs, although undecided: {reasons}")
     rounds = _make_rounds(session, ranges)
     return _divide_among_boots(session, rounds) if job.system.virtual.recreate_vms else rounds
 

@@ -35,8 +35,6 @@ class Qualification:
     #: Something in `broken` is a lost node.
     node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
-    #: Why pairs that are needed are not run, in a sentence.
-    note: str = ""
     #: Job ids of the allocations that the session holds, by partition.
     held: dict[str, str] = field(default_factory=dict)
     #: The nodes over which runs rotate, by partition; none if they do not.
