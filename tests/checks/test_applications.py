@@ -90,7 +90,9 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
 
 def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):
     # On small systems, and these, nodes share the machine's CPUs.
-    done = equipped.reframe(FULL, "-n", "^namd_water_nodes", FAKE_NODES="2", **SMALL, VIRTQUAL_PAIRS="0:1")
+    done = equipped.reframe(
+        FULL, "-n", "^namd_water_nodes", checks="namd.py", FAKE_NODES="2", **SMALL, VIRTQUAL_PAIRS="0:1"
+    )
     assert "WITHIN namd_elapsed@water 10125 atoms, 2 ranks, 2 nodes" in outcome(done), outcome(done)
     measured = {run["side"]: run["nodes"] for run in read_runs(equipped)}
     assert measured == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-2"]}
@@ -110,7 +112,9 @@ def test_results_that_differ_between_the_sides_are_refused(equipped):
 
 def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
     equipped.fault("fault.wind.bare", "30")
-    done = equipped.reframe(FULL, "-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", **ONE_PAIR)
+    done = equipped.reframe(
+        FULL, "-n", r"^wrf_ideal%.*ranks=2\b|^wrf_ideal_overhead%ranks=2\b", checks="wrf.py", **ONE_PAIR
+    )
     assert done.returncode != 0
     assert "no atmosphere (-200 to 200)" in outcome(done)
 
@@ -136,7 +140,7 @@ def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped)
 def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profiled):
     """Natively it does; in the VMs it fails, which costs the share and nothing else."""
     profiled.fault("fault.profiler.cloud")
-    done = profiled.reframe(FULL, "-n", "^wrf_ideal_scaling", **SMALL, VIRTQUAL_PAIRS="0:1")
+    done = profiled.reframe(FULL, "-n", "^wrf_ideal_scaling", checks="wrf.py", **SMALL, VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, outcome(done)
     assert "25.0% of the time in communication (native)" in outcome(done)
     why = "mpiP output: 0 reports in profile-short, exit code 7"
@@ -177,11 +181,11 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL)
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")
     assert "asked for 3" in outcome(done)
     kept = equipped.path / "state/inputs/wrf-conus12km/conus/wrfinput_d01"
     kept.chmod(0o644)
     kept.write_text("other")
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL)
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")
     assert done.returncode != 0
     assert "the input wrf-conus12km has changed: conus/wrfinput_d01 has another checksum" in outcome(done)

@@ -42,12 +42,12 @@ def test_control_a_good_run_passes(site):
 def test_partitions_that_do_not_run_the_same_software_are_refused(site):
     for partition, kernel in (("bare", "Haswell"), ("cloud", "SkylakeX")):
         site.fault(f"coretype.{partition}", kernel)
-    done = site.reframe(*LJ, **SHORT)
+    done = site.lammps(**SHORT)
     assert done.returncode != 0
     assert "PASSED" not in done.stdout
     assert "not the same software: OPENBLAS_CORETYPE: Haswell on native node" in outcome(done)
     site.fault("coretype.cloud", "Haswell")
-    assert site.reframe(*LJ, **SHORT).returncode == 0
+    assert site.lammps(**SHORT).returncode == 0
 
 
 def test_nothing_selected_is_not_passed(site):
@@ -100,7 +100,7 @@ def test_what_is_deprecated_is_still_said(site):
 )
 def test_one_partition_alone_judges_nothing_and_is_not_passed(site, partition, missing):
     """Fault U13: it took its time, judged nothing, and passed."""
-    done = site.reframe(*LJ, "--system", f"testsite:{partition}", **SHORT)
+    done = site.lammps("--system", f"testsite:{partition}", **SHORT)
     assert done.returncode != 0
     assert f"nothing was judged: this run has {missing} to compare with" in outcome(done)
     assert "0 valid pairs" in outcome(done) or "INVALID" in outcome(done)
@@ -111,7 +111,7 @@ def test_a_run_without_its_verdict_tests_is_judged_all_the_same(site, slow, code
     """One judge: which tests were selected does not decide."""
     if slow:
         site.fault("slow.cloud", slow)
-    done = site.reframe(*LJ, "--exclude-tag", "verdict", VIRTQUAL_PAIRS="0:5")
+    done = site.lammps("--exclude-tag", "verdict", VIRTQUAL_PAIRS="0:5")
     assert done.returncode == code, outcome(done)
     assert ("KVM 6.1.0 is over the overhead budget" in outcome(done)) == bool(slow)
 
@@ -128,7 +128,7 @@ def test_a_run_without_its_verdict_tests_is_judged_all_the_same(site, slow, code
 def test_a_broken_run_fails_and_skips_its_verdict(site, fault, says):
     """The first warm-up is enough: no sample is submitted after it."""
     site.fault(fault)
-    done = site.reframe(*LJ)
+    done = site.lammps()
     assert done.returncode == 1, outcome(done)
     assert says in outcome(done)
     assert results(site)["lammps_overhead %problem=lj@cloud"] in ("fail", "skip")
@@ -139,7 +139,7 @@ def test_a_broken_run_fails_and_skips_its_verdict(site, fault, says):
 
 def test_foreign_load_leaves_the_verdict_open(site):
     site.fault("fault.load")
-    done = site.reframe(*LJ, **SHORT)
+    done = site.lammps(**SHORT)
     assert done.returncode != 0
     assert "ranks went without a CPU" in " ".join(outcome(done).split())
 
@@ -165,7 +165,7 @@ def test_native_proves_the_hardware_by_its_absolute_reference(site, problem, val
     directory = site.path / "references/systems/testsite"
     directory.mkdir(parents=True)
     (directory / "lammps.yaml").write_text(REFERENCE.format(problem=problem, value=value))
-    done = site.reframe(*LJ, **SHORT)
+    done = site.lammps(**SHORT)
     assert (done.returncode == 0) == ("pass" in verdict), outcome(done)
     assert says in outcome(done)
     assert results(site)["lammps_overhead %problem=lj@cloud"] in verdict

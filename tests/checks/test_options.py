@@ -125,7 +125,7 @@ def test_the_scope_is_a_variable_and_a_mode(site):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text
         assert "in the full scope only" not in text
-    done = site.reframe(*LJ, "-S", "scope=ful")
+    done = site.lammps("-S", "scope=ful")
     assert done.returncode != 0
     assert "-S scope=ful: expected quick or full" in outcome(done)
 
@@ -136,7 +136,7 @@ def test_names_tags_and_environments_select(site):
     assert re.findall("^- (.*)", text, re.MULTILINE) == ["lammps problem=lj"]
     assert "\n0 checks" in listed(site, "-l", "-t", "memory")
     assert "and the stacks fake\n" in listed(site, "-l", "-p", "gnu")
-    done = site.reframe(*LJ, "-p", "gnu")
+    done = site.lammps("-p", "gnu")
     assert done.returncode != 0
     assert "has the partitions bare, cloud and the stacks fake" in outcome(done)
 
@@ -160,7 +160,7 @@ def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
     ids=" ".join,
 )
 def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site, option):
-    done = site.reframe(*LJ, *option)
+    done = site.lammps(*option)
     assert done.returncode != 0
     sentence = re.search(r"ERROR: (.*) cannot be used with paired samples", outcome(done))
     assert sentence, outcome(done)

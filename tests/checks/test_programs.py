@@ -54,7 +54,7 @@ def test_stream_and_osu_are_judged(equipped):
 
 def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
     equipped.fault("slow.cloud", "1.1")
-    done = equipped.reframe("-n", "^paging")
+    done = equipped.reframe("-n", "^paging", checks="paging.py")
     assert done.returncode == 0, outcome(done)
     assert "WITHIN page_touch_time@4 KiB pages" in done.stdout
     assert "WITHIN fork_time@one core" in done.stdout
@@ -65,13 +65,13 @@ def test_fresh_pages_and_forks_are_judged_by_the_time_of_one(equipped):
 
 def test_a_stressor_that_did_less_or_is_of_another_version_than_it_was_asked_for_is_refused(equipped):
     equipped.fault("fault.resident")
-    done = equipped.reframe("-n", "^paging", VIRTQUAL_PAIRS="0:0")
+    done = equipped.reframe("-n", "^paging", checks="paging.py", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert "no more than 2662400 bytes were in memory, 8388608 were to be written" in outcome(done)
     equipped.fault("fault.operations")
     file = equipped.path / "state/stack/micro/manifest.json"
     file.write_text(file.read_text().replace('"0.15.06"', '"0.18.02"'))
-    done = equipped.reframe("-n", "^paging.*forks", VIRTQUAL_PAIRS="0:0")
+    done = equipped.reframe("-n", "^paging.*forks", checks="paging.py", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
     assert "version '0.15.06', asked for '0.18.02'" in outcome(done), outcome(done)
@@ -93,7 +93,7 @@ def test_ranks_and_threads_have_cores_until_there_are_more_threads_than_cores(eq
 
 def test_each_of_npb_takes_the_class_that_fits_it(equipped):
     """4 GiB hold CG's arrays of class C (1.1 GB) twice, not those of IS (2.4 GB)."""
-    done = equipped.reframe("-n", "^npb.*%kernel=(is|cg)$", VIRTQUAL_PAIRS="0:0")
+    done = equipped.reframe("-n", "^npb.*%kernel=(is|cg)$", checks="npb.py", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     for binary in ("is.B.x", "cg.C.x"):
         assert f"stack 'micro' provides no {binary}" in outcome(done), outcome(done)

@@ -44,7 +44,7 @@ def test_an_overhead_of_rdma_is_judged(with_rdma):
 def test_in_each_repetition_client_and_server_meet_for_each_number_of_buffers(with_rdma):
     """Few buffers would be limited by latency, which is ten times what a message takes at full rate."""
     buffers = ("-n", "^rdma_buffers%", "-S", "scope=full", "--keep-stage-files")
-    done = with_rdma.reframe(*buffers, VIRTQUAL_PAIRS="0:0", **AGAIN)
+    done = with_rdma.reframe(*buffers, checks="perftest.py", VIRTQUAL_PAIRS="0:0", **AGAIN)
     runs = with_rdma.session()["runs"]
     assert [run["side"] for run in runs] == ["native", "virtual"], outcome(done)
     for run in runs:

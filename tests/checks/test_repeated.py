@@ -7,7 +7,6 @@ from site_runs import outcome
 
 from virtqual.runs import typical_value
 
-LJ = ("-n", "lammps.*lj")
 # Of three starts in a row one takes four times as long as it should.
 FACTORS = (0.2, 0.9, 0.22)
 # As often as half of the time limit allows: more than once on a busy machine, too, and no run lasts longer
@@ -26,7 +25,7 @@ def starts(site) -> set[int]:
 
 
 def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_same(site):
-    site.reframe(*LJ, "--keep-stage-files", **ONE_PAIR)
+    site.lammps("--keep-stage-files", **ONE_PAIR)
     first = site.session()
     assert [run["side"] for run in first["runs"]] == ["native", "virtual"]
     (number,) = starts(site)
@@ -42,7 +41,7 @@ def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_sa
 
     # Where it would be started once: what the earlier session measured is measured again.
     quick = {**ONE_PAIR, "FAKE_RUN_SECONDS": "0"}
-    site.reframe(*LJ, "-S", f"against={first['session']}", **quick)
+    site.lammps("-S", f"against={first['session']}", **quick)
     assert site.session()["session"] != first["session"]
     assert starts(site) == {number}
     assert site.session()["repetitions"] == {"lammps %problem=lj": number}
@@ -50,7 +49,7 @@ def test_a_plain_run_repeats_as_the_warm_ups_say_and_a_later_session_does_the_sa
 
 def test_a_coarse_clock_is_seen_in_the_warm_ups_and_takes_more_starts(site):
     coarse = {"FAKE_STEP": "0.02", "FAKE_FACTORS": "1,1.04", "FAKE_SECONDS": "0.1", "FAKE_RUN_SECONDS": "0.2"}
-    site.reframe(*LJ, **coarse, VIRTQUAL_PAIRS="0:0")
+    site.lammps(**coarse, VIRTQUAL_PAIRS="0:0")
     # A step of 4 % and a margin of 3 %; for its length alone a run takes two starts.
     (number,) = starts(site)
     assert number >= 4
@@ -61,10 +60,10 @@ def test_a_coarse_clock_is_seen_in_the_warm_ups_and_takes_more_starts(site):
 
 def test_programs_are_started_as_often_as_in_the_earlier_session(site):
     quick = {"FAKE_RUN_SECONDS": "0", "VIRTQUAL_PAIRS": "0:0"}
-    site.reframe(*LJ, **quick)
+    site.lammps(**quick)
     earlier = site.directory()
     assert {run["repetitions"] for run in site.session()["runs"]} == {1}
-    site.reframe(*LJ, "-S", f"against={earlier.name}", **ONE_PAIR)
+    site.lammps("-S", f"against={earlier.name}", **ONE_PAIR)
     assert site.directory() != earlier
     assert starts(site) == {1}
 
@@ -86,7 +85,7 @@ def test_later_rounds_repeat_as_the_first_one(site):
 def test_one_broken_repetition_fails_the_run(site, fault, says):
     for name in (fault, "once"):
         site.fault(f"fault.{name}")
-    done = site.reframe(*LJ, **ONE_PAIR)
+    done = site.lammps(**ONE_PAIR)
     assert done.returncode != 0
     (failure,) = site.session()["failures"]
     assert "sample=0N" in failure["case"]
@@ -97,7 +96,7 @@ def test_one_broken_repetition_fails_the_run(site, fault, says):
 def test_one_disturbed_repetition_makes_the_run_invalid(site):
     for name in ("load", "once"):
         site.fault(f"fault.{name}")
-    site.reframe(*LJ, **ONE_PAIR)
+    site.lammps(**ONE_PAIR)
     runs = site.session()["runs"]
     reasons = [reason for run in runs for result in run["results"] for reason in result["invalid"]]
     assert len(runs) == len(reasons) == 2

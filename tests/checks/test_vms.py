@@ -50,7 +50,7 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
     again = {**SITE, "FAKE_RUN_SECONDS": "2.2", "VIRTQUAL_PAIRS": "0:1"}
-    done = equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", **again)
+    done = equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", checks="stream.py", **again)
     assert done.returncode == 0, outcome(done)
     assert "WITHIN memory_triad@STREAM, 2 VMs of one host, 1 thread each" in done.stdout
     runs = read_runs(equipped)
@@ -83,14 +83,16 @@ def begins(directory):
 
 def test_vms_that_are_not_of_one_host_are_refused(equipped):
     equipped.fault("elsewhere")
-    done = equipped.reframe("--mode=full", "-n", STREAM, "--system", "testsite:cloud", **ONE_PAIR)
+    done = equipped.reframe(
+        "--mode=full", "-n", STREAM, "--system", "testsite:cloud", checks="stream.py", **ONE_PAIR
+    )
     assert "the VMs cloud-1, cloud-2 are not of one host" in outcome(done)
 
 
 def test_ranks_in_vms_that_show_more_than_their_host_has_are_left_out(equipped):
     # Now each VM shows all CPUs of the machine.
     (equipped.path / "slurm/bin.cloud/grep").unlink()
-    done = equipped.reframe("--mode=full", "-n", NAMD, **ONE_PAIR)
+    done = equipped.reframe("--mode=full", "-n", NAMD, checks="namd.py", **ONE_PAIR)
     assert re.search(r"host-share: 2 VMs have (\d+) cores together, their host", done.stdout)
     assert "UNDECIDED namd_elapsed@water 10125 atoms, 2 ranks, 2 VMs of one host" in done.stdout
     assert {run["side"]: run["nodes"] for run in read_runs(equipped)} == NODES

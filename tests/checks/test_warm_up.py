@@ -2,7 +2,6 @@
 
 from site_runs import outcome, read_cases
 
-LJ = ("-n", "lammps.*lj")
 WARM_UPS = ["warm-up-N", "warm-up-V"]
 
 
@@ -12,7 +11,7 @@ def submitted(site) -> list[str]:
 
 
 def test_it_precedes_the_first_pair_and_is_in_no_record(site):
-    done = site.reframe(*LJ, VIRTQUAL_PAIRS="0:1")
+    done = site.lammps(VIRTQUAL_PAIRS="0:1")
     assert done.returncode in (0, 1), outcome(done)
     assert submitted(site) == [*WARM_UPS, "0N", "0V", "1V", "1N"]
     runs = [(run["side"], run["pair"]) for run in site.session()["runs"]]

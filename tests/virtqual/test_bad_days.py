@@ -143,7 +143,7 @@ def test_of_two_sessions_at_once_the_second_is_refused(site, other):
         done = site.virtqual(*ON)
         assert done.returncode == 5, done.stdout
     else:
-        done = site.reframe("-n", "lammps.*lj")
+        done = site.lammps()
         assert done.returncode == 1, done.stdout
     assert "measures on this system now" in site.words(done)
     assert process.wait(timeout=120) == 0

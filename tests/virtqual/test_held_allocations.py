@@ -171,7 +171,7 @@ def test_async_is_for_runs_that_wait(site):
 
 
 def test_plain_reframe_takes_a_job_a_run(site):
-    done = site.reframe("-n", "lammps.*lj", **HELD)
+    done = site.lammps(**HELD)
     assert done.returncode == 0, site.words(done)
     assert {run["clock"] for run in site.session()["runs"]} == {"slurmctld"}
 

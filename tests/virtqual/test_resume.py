@@ -157,7 +157,7 @@ def test_another_build_is_no_part_of_it(site):
 
 
 def test_a_plain_run_of_reframe_is_none(site):
-    assert site.reframe("-n", "lammps.*lj").returncode == 0
+    assert site.lammps().returncode == 0
     done = site.virtqual("qualify", "--resume", site.directory().name)
     assert done.returncode == 2
     assert "was a plain ReFrame run" in site.words(done)

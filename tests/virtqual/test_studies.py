@@ -11,7 +11,7 @@ from made_series import REFERENCES
 from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.files.datafile import DataError
-from virtqual.references.published import PublishedCase, load_studies
+from virtqual.references.published import PublishedCase, find_claim_ids, load_studies
 from virtqual.verdict import Outcome
 from virtqual.verdict.texts import TOO_GOOD
 
@@ -41,6 +41,10 @@ def every_case(published):
         for claim in study.claims:
             for index, case in enumerate(claim.cases):
                 yield study, claim, index, case
+
+
+def test_ids_are_found_without_reading_the_claims(published):
+    assert find_claim_ids(PUBLISHED) == {claim.id for study in published for claim in study.claims}
 
 
 def test_every_claim_has_its_row(rows):

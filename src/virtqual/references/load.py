@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from virtqual import paths
-from virtqual.files.datafile import DataError, DataModel, parse
+from virtqual.files.datafile import DataModel
 from virtqual.files.wording import Key
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.metrics import load_metrics
+from virtqual.references.published import find_claim_ids
 from virtqual.references.qualification import CheckSet
 from virtqual.references.reader import DataFile, DataReader
 from virtqual.references.references import SECTIONS, References
@@ -81,9 +82,7 @@ def load_references(directory: Path) -> References:
         With file, line and key of every mistake, those of the metrics first.
     """
     reader = DataReader()
-    references = References(
-        load_metrics(directory / "metrics"), _read_claim_ids(directory / "published", reader)
-    )
+    references = References(load_metrics(directory / "metrics"), find_claim_ids(directory / "published"))
     for budgets in reader.read(reader.find_files(directory / "budgets"), _BudgetsFile):
         _add_budgets(budgets, references)
     for noise in reader.read(reader.find_files(directory / "noise"), _NoiseFile):
@@ -103,18 +102,6 @@ def load_references(directory: Path) -> References:
         for entries in mapping.values():
             entries.sort(key=lambda entry: entry.rank)
     return references
-
-
-def _read_claim_ids(directory: Path, reader: DataReader) -> frozenset[str]:
-    """Return the ids of the published claims, which budgets may give as their reason."""
-    ids, problems_before = set[str](), len(reader.problems)
-    for path in sorted(directory.glob("*.yaml")):
-        try:
-            ids.update(str(claim["id"]) for claim in parse(path).content.get("claims", []) if "id" in claim)
-        except DataError as error:
-            reader.problems += error.problems
-    # No claim is called unknown if one of the files cannot be read.
-    return frozenset(ids if len(reader.problems) == problems_before else ())
 
 
 def _find_metrics(file: DataFile[Any], key: Key, target: Target, metrics: Metrics) -> list[Metric]:

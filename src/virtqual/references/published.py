@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataModel
+from virtqual.files import reading
+from virtqual.files.datafile import DataError, DataModel, Problem
 from virtqual.references.reader import DataReader
 from virtqual.verdict.budget import Sizes
 from virtqual.verdict.metric import NotNegative, Positive, Text
@@ -105,6 +107,25 @@ class Study(DataModel):
     study: StudyDescription
     prior: StatedPrior
     claims: tuple[Claim, ...] = Field(strict=False)
+
+
+def find_claim_ids(directory: Path) -> frozenset[str]:
+    """Return the ids of all claims, by the lines that state them: each ReFrame needs no more of the claims.
+
+    Raises
+    ------
+    DataError
+        A file cannot be read.
+    """
+    ids = set[str]()
+    for path in directory.glob("*.yaml"):
+        try:
+            text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            raise DataError([Problem(str(path), 1, "", f"cannot be read: {error.strerror}.")]) from None
+        if path.name != INCONSISTENCIES:
+            ids.update(re.findall(r"^ *- id: ([A-Z]\d+)\s*$", text, re.MULTILINE))
+    return frozenset(ids)
 
 
 def load_studies(directory: Path) -> list[Study]:

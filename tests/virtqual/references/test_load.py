@@ -45,7 +45,7 @@ checks:
   - {check: lammps %problem=lj}
   - {check: rdma_latency, where: rdma}
 """
-CLAIMS = "schema: virtqual-published/1\nclaims:\n  - {id: A1}\n"
+CLAIMS = "schema: virtqual-published/1\nclaims:\n  - id: A1\n"
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_checks_run_beside_a_partition_that_is_none_of_theirs(site, tmp_path):
         "import runpy\nsystem = runpy.run_path({fake!r})['system']\nsystem['partitions'].insert(0, {gpu!r})\n"
     )
     (tmp_path / "with_gpu.py").write_text(text.format(fake=str(FAKE), gpu=GPU))
-    done = site.reframe("-n", "lj", VIRTQUAL_SYSTEMS=str(tmp_path / "with_gpu.py"), VIRTQUAL_PAIRS="0:1")
+    done = site.lammps(VIRTQUAL_SYSTEMS=str(tmp_path / "with_gpu.py"), VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "@testsite:bare+fake" in done.stdout
     assert "@testsite:gpu" not in done.stdout
@@ -51,7 +51,7 @@ def test_checks_run_beside_a_partition_that_is_none_of_theirs(site, tmp_path):
 
 def test_a_session_runs_beside_files_that_are_broken(site, files):
     broken = files(leaves="import sys\nsys.exit(0)\n", raises="1 / 0\n", misspelt="system = {'nam': 'x'}\n")
-    done = site.reframe("-n", "lj", **broken, VIRTQUAL_PAIRS="0:1")
+    done = site.lammps(**broken, VIRTQUAL_PAIRS="0:1")
     assert done.returncode == 0, done.stdout + done.stderr
     for name, says in (
         ("leaves", "ends the program (0)"),
