@@ -163,14 +163,13 @@ class Terminal:
     def hosts(self, verdicts: Sequence[Verdict], outliers: Sequence[Outlier]) -> None:
         """Name the hosts that were set aside, and say how alike the others are."""
         for outlier in outliers:
-            self._say(Text(f"host {outlier}; it was set aside", style="yellow"))
-        rest = {host for verdict in verdicts for host in verdict.hosts} - {o.host for o in outliers}
-        if rest:
-            noun = "other hosts" if outliers else "hosts"
-            farthest = max(abs(v.hosts[host] - 1) for v in verdicts for host in v.hosts.keys() & rest)
-            self._dim(
-                f"{len(rest)} {noun}: each within {farthest:.1%} of the mean of its kind, in every metric"
-            )
+            text = printable(f"host {outlier}; it was set aside", MAX_VALUE_CHARS)
+            self._say(Text(text, style="yellow"))
+        typical = {host for verdict in verdicts for host in verdict.hosts} - {o.host for o in outliers}
+        if typical:
+            farthest = max(abs(v.hosts[host] - 1) for v in verdicts for host in v.hosts.keys() & typical)
+            hosts = f"{len(typical)} {'other hosts' if outliers else 'hosts'}"
+            self._dim(f"{hosts}: each within {farthest:.1%} of the mean of its kind, in every metric")
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:

@@ -1,12 +1,19 @@
 """Which hosts are named and set aside: those that differ in every round by more than the others vary."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_series import CHANGE, FIVE, PRIOR, at, judge_session, samples_of
+from rich.console import Console
 
+from made_runs import session_of as made_session
+from virtqual.preflight.admit import Admitted
+from virtqual.report.terminal import Terminal
+from virtqual.session.conclusion import conclude
+from virtqual.session.judge import Judged
 from virtqual.verdict import Case, Outcome
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.outliers import HostLogs, Outlier, find_outliers
@@ -162,6 +169,21 @@ def test_a_session_that_set_a_host_aside_does_not_qualify(session_of, slow):
     assert session.outcome is Outcome.WITHIN
     assert session.qualified[0] == (not slow)
     assert ("host w is 10" in session.qualified[1]) == bool(slow)
+
+
+def test_the_host_is_shown(session_of):
+    verdict = session_of()
+    console = Console(width=100, record=True)
+    Terminal(console).hosts(verdict.verdicts, verdict.outliers)
+    shown = console.export_text()
+    assert re.search(r"host w is (9|1[01])\.\d% slower than the others of its kind; it was set aside", shown)
+    assert re.search(r"7 other hosts: each within [0-3]\.\d% of the mean", shown)
+    session = made_session(
+        [], identity={"virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}, "native": {}}
+    )
+    conclude(session, Judged(Admitted((), {}, ()), (), verdict), check_set=None, cases=())
+    assert "Set aside: host w is 1" in session.conclusion
+    assert session.outliers == list(verdict.outliers)
 
 
 def test_pairs_that_are_needed_are_whole_turns_of_all_hosts(session_of):
