@@ -192,10 +192,11 @@ def test_pairs_that_are_needed_are_whole_turns_of_all_hosts(session_of):
 
 
 def test_a_host_that_is_set_aside_is_no_refused_run(session_of):
-    """One more refused native run leaves half of the pairs: the series is judged all the same."""
-    refused = [("native", number) for number in (1, 6, 11)]
-    session = session_of(rounds=4, refused=refused)
-    assert Outcome.INVALID not in session.outcomes
+    """With nine refused pairs less than half of all 32 count, but more than half of those of other hosts."""
+    refused = [("native", number) for number in (20, 21, 22, 24, 25, 27, 28, 30, 31)]
+    session = session_of(rounds=8, refused=refused)
+    assert [outlier.host for outlier in session.outliers] == ["w"]
+    assert {verdict.outcome for verdict in session.verdicts} == {Outcome.WITHIN}
 
 
 def test_an_earlier_session_is_compared_without_it_too(session_of):
