@@ -16,7 +16,7 @@ from reframe.core.exceptions import SanityError
 from reframe.core.meta import make_test
 from reframe.utility import import_module_from_file
 
-from virtqual.references import project_references
+from virtqual.references import project_metrics
 from virtqual.runs import Declared, Result
 
 from .overhead import get_class_value, simple_test
@@ -140,7 +140,7 @@ class Foreign(Sampled):
                 raise SanityError(f"the check states no unit for {metric}: judge(..., units=...) does")
             declared = Declared(unit=unit, **self.declared_metrics[name])
             return Result.scalar(metric, setting, value, declared=declared)
-        metric_unit = project_references().metrics[metric].unit
+        metric_unit = project_metrics()[metric].unit
         if unit != metric_unit:
             raise SanityError(f"{metric} is in {metric_unit!r}, but the check's value in {unit!r}")
         return Result.scalar(metric, setting, value)
@@ -257,7 +257,7 @@ def _find_metrics(check, better, budget, margin, metrics):
         )
     if better and (budget is None or margin is None):
         raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as 1.05) and `margin` (0.03)")
-    reviewed = project_references().metrics
+    reviewed = project_metrics()
     names = {variable: reviewed[metric].name for variable, metric in metrics.items()}
     declared = {}
     for variable, direction in better.items():

@@ -23,7 +23,7 @@ from virtqual.harness.recorder import end_by_slurm
 from virtqual.identity import gather
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
-from virtqual.references import project_references
+from virtqual.references import project_metrics
 from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm
 from virtqual.site.extras import VirtualExtras
@@ -231,7 +231,7 @@ class Sampled(Selection):
     @run_before("performance")
     def report_values(self):
         """Hand the values to ReFrame, in six digits; nothing is parsed a second time."""
-        metrics = project_references().metrics
+        metrics = project_metrics()
         self.perf_variables = {
             name: sn.make_performance_function(
                 sn.defer(float(f"{value:.6g}")), (result.declared or metrics[result.metric]).unit

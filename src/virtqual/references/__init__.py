@@ -1,6 +1,6 @@
 """The reviewed data by which a build is judged, read from YAML into the models of `virtqual.verdict`."""
 
-from virtqual.references.load import load_references, project_references
+from virtqual.references.load import load_references, project_metrics, project_references
 from virtqual.references.qualification import CheckSet, RequiredCheck
 from virtqual.references.references import NoReferenceError, References
 
@@ -10,5 +10,6 @@ __all__ = [
     "References",
     "RequiredCheck",
     "load_references",
+    "project_metrics",
     "project_references",
 ]

@@ -65,6 +65,12 @@ class _QualificationFile(CheckSet):
 
 
 @cache
+def project_metrics() -> Metrics:
+    """Return the metrics of the project or site alone: a ReFrame that judges nothing needs no more."""
+    return load_metrics(paths.references() / "metrics")
+
+
+@cache
 def project_references() -> References:
     """Return the reviewed data of the project or site, read once a process."""
     return load_references(paths.references())
