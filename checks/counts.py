@@ -15,8 +15,9 @@ def compared_partitions():
 
 
 def stated_class():
-    """Return the class of the virtual partition, as the system file states it."""
-    return next(p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)
+    """Return the class that the system file states; empty if the virtual partition was not selected."""
+    stated = (p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)
+    return next(stated, "")
 
 
 def _processors():

@@ -76,10 +76,10 @@ def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float, for_cloc
 def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -> int:
     """Return how many starts a run needs for its mean to have steps of a third of each margin.
 
-    `starts` has the results of each start of the warm-ups.
+    `starts` has the results of each start of the warm-ups. No margin is known without a class.
     """
     references, counts = project_references(), [1]
-    for results in zip(*starts, strict=True):
+    for results in zip(*starts, strict=True) if hypervisor_class else ():
         values, first = np.array([result.values for result in results]), results[0]
         # A single value shows no step, and values that are not positive are refused when they are judged.
         if len(values) > 1 and values.min() > 0:

@@ -92,6 +92,7 @@ def test_the_starts_of_the_warm_ups_show_the_step(values, starts):
         for n, value in enumerate(values)
     ]
     assert count_for_clock(results, "kvm") == starts
+    assert count_for_clock(results, "") == 1
 
 
 def test_the_sizes_of_a_curve_share_their_clock():
