@@ -76,7 +76,7 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     rules = load_policy(Path(site.env["VIRTQUAL_REFERENCES"]) / "preflight.yaml", project_references())
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
     (series,) = series_of(admitted_of(session).runs, project_references()).values()
-    assert places_of(series, series.valid).boot.tolist() == [0] * 4 + [1] * 2 + [2] * 2
+    assert places_of(series.valid).boot.tolist() == [0] * 4 + [1] * 2 + [2] * 2
 
 
 def test_a_session_of_one_round_creates_nothing_anew(recreated):

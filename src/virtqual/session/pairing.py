@@ -16,7 +16,7 @@ from virtqual.verdict.budget import Budget, Gate
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Sample, Series, pair_up
-from virtqual.verdict.places import choose_pairs, places_of
+from virtqual.verdict.places import places_of
 
 _NOISE_SOURCE = "stated: nothing is known of the metric"
 #: Noise of a metric that no reviewed file knows, by gate: that of most families of
@@ -187,7 +187,7 @@ def _host_bound(series: Series | None, references: References, system: str) -> f
     """Return how much the hosts of both sides differ at most, log units; infinity if no survey says."""
     if series is None or not series.valid:
         return math.inf
-    places = places_of(series, choose_pairs(series))
+    places = places_of(series.chosen)
     if places.kind not in ("fixed", "rotated"):
         return math.inf
     return references.host_bound(series, system, *places.roles, rotated=places.kind == "rotated")

@@ -14,7 +14,7 @@ from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.pairs import Pair, Series, Side
-from virtqual.verdict.places import Places, choose_pairs, places_of
+from virtqual.verdict.places import Places, places_of
 from virtqual.verdict.rule import SHARED_BOOT, Batch, BatchState, Cause
 
 
@@ -68,12 +68,12 @@ class Question:
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs that count."""
-        return choose_pairs(self.case.series)
+        return self.case.series.chosen
 
     @cached_property
     def places(self) -> Places:
         """The hosts and boots of the pairs."""
-        return places_of(self.case.series, self.pairs, self.case.bound)
+        return places_of(self.pairs, self.case.bound)
 
     @cached_property
     def costs(self) -> tuple[Floats, Floats]:
@@ -86,8 +86,8 @@ class Question:
         series = self.case.baseline
         if series is None or not self.is_change:
             return None
-        pairs = choose_pairs(series)
-        return *costs(series, pairs), places_of(series, pairs, self.case.earlier_bound)
+        pairs = series.chosen
+        return *costs(series, pairs), places_of(pairs, self.case.earlier_bound)
 
     @property
     def deciding_places(self) -> Places:

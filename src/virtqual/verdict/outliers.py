@@ -22,16 +22,8 @@ from scipy import special
 
 from virtqual.verdict.batches import Case, costs, sigma_of
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.pairs import Series
-from virtqual.verdict.places import (
-    Places,
-    choose_pairs,
-    host_effects,
-    host_names,
-    places_of,
-    split_turn,
-    turns_of,
-)
+from virtqual.verdict.pairs import Series, host_names, split_turn
+from virtqual.verdict.places import Places, host_effects, places_of
 
 OUTLIER_ALPHA = 0.005
 """Level of the test that a host lies too far from its kind: 1 % of sessions at most name a host although all
@@ -104,8 +96,8 @@ def _collect_logs(series: Series) -> tuple[Places | None, tuple[Floats, ...]]:
     pairs = series.valid[:1]
     if not pairs or "" in (names := host_names(pairs)[0] | host_names(pairs)[1]) or len(names) == 1:
         return None, ()
-    pairs = choose_pairs(series)
-    return places_of(series, pairs), tuple(side.mean(axis=-1) for side in costs(series, pairs))
+    pairs = series.chosen
+    return places_of(pairs), tuple(side.mean(axis=-1) for side in costs(series, pairs))
 
 
 def _arrange(logs: Sequence[Floats], places: Places) -> Floats:
@@ -146,7 +138,7 @@ def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
     native, virtual = (set(names[count:]) for names in sides)
     reason = "; ".join(f"set aside, since host {outlier}" for outlier in outliers)
     pairs, set_aside = {pair.number: pair for pair in series.pairs}, set()
-    for turn in turns_of(series):
+    for turn in series.turns:
         chosen, others = split_turn(turn, native, virtual)
         set_aside |= {pair.number for pair in others}
         for pair in (*chosen, *(replace(pair, invalid=(reason,)) for pair in others)):

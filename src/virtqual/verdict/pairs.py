@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -122,7 +122,8 @@ class Pair:
     @property
     def untimed(self) -> bool:
         """The times of a run are unknown."""
-        return any(sample.untimed for sample in self.samples)
+        native, virtual = self.native, self.virtual
+        return (native is not None and native.untimed) or (virtual is not None and virtual.untimed)
 
     @property
     def first(self) -> Side | None:
@@ -166,6 +167,35 @@ class Series:
     def valid(self) -> tuple[Pair, ...]:
         """The pairs that count."""
         return tuple(pair for pair in self.pairs if not pair.invalid)
+
+    @cached_property
+    def chosen(self) -> tuple[Pair, ...]:
+        """The pairs that are judged: the valid ones, or of a rotation complete turns of the same hosts.
+
+        If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts
+        keeps as many pairs as possible and does not depend on any value.
+        """
+        turns = self.turns
+        labels = [names for turn in turns for names in list_labels(turn, "place")]
+        if len(turns) == len(self.valid) or any(len(set(names)) < len(names) for names in labels):
+            return self.valid
+        sizes = {len(turn) for turn in turns}
+        choices = (_choose_hosts([turn for turn in turns if len(turn) >= size]) for size in sizes)
+        chosen = max(choices, key=len)
+        native, virtual = host_names(chosen)
+        is_rotation = len(native) > 1 and not native & virtual
+        return chosen if is_rotation and len(chosen) < len(self.valid) else self.valid
+
+    @property
+    def turns(self) -> list[list[Pair]]:
+        """The valid pairs of each turn; a pair is a turn by itself if the hosts do not rotate."""
+        native, virtual = host_names(self.pairs)
+        width = 1 if native & virtual else max(len(native), 1)
+        turns: dict[int, list[Pair]] = defaultdict(list)
+        for pair in self.valid:
+            turn = pair.native.turn if pair.native else None
+            turns[pair.number // width if turn is None else turn].append(pair)
+        return list(turns.values())
 
     @property
     def width(self) -> int:
@@ -218,6 +248,44 @@ class Series:
     def next_number(self) -> int:
         """The first pair number that has not been run."""
         return self.pairs[-1].number + 1 if self.pairs else 0
+
+
+def list_labels(pairs: Sequence[Pair], attribute: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return an attribute of the native and of the virtual samples of pairs."""
+    label = attrgetter(attribute)
+    return tuple([label(pair.native) for pair in pairs]), tuple([label(pair.virtual) for pair in pairs])
+
+
+def host_names(pairs: Iterable[Pair]) -> tuple[set[str], set[str]]:
+    """Return the places of the native and of the virtual samples of pairs, which may lack samples."""
+    samples = [sample for pair in pairs for sample in pair.samples]
+    native, virtual = ({sample.place for sample in samples if sample.side == side} for side in SIDES)
+    return native, virtual
+
+
+def _choose_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
+    """Return the pairs of hosts that all turns have, as many of both sides."""
+    sides = zip(*map(host_names, turns), strict=True)
+    common = [set.intersection(*names) for names in sides]
+    count = min(map(len, common))
+    native, virtual = (set(sorted(names)[:count]) for names in common)
+    return tuple(pair for turn in turns for pair in split_turn(turn, native, virtual)[0])
+
+
+def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs of a turn that some hosts make, and those of its other runs.
+
+    Runs that lost their peers are paired: the hosts of a turn are the sample of a rotation, and it does not
+    matter which of them make a pair.
+    """
+    groups: dict[tuple[bool, bool], list[Pair]] = defaultdict(list)
+    for pair, *places in zip(turn, *list_labels(turn, "place"), strict=True):
+        groups[places[0] in native, places[1] in virtual].append(pair)
+    natives, virtuals = groups[True, False], groups[False, True]
+    chosen = [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=False)]
+    left = [Pair(b.number, b.native, a.virtual) for a, b in zip(natives, virtuals, strict=False)]
+    left += groups[False, False] + natives[len(chosen) :] + virtuals[len(chosen) :]
+    return groups[True, True] + chosen, left
 
 
 def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
@@ -321,6 +389,8 @@ def _list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
     If a host is unknown, nodes of one side are different machines, and a node may be a guest of each node of
     the other side.
     """
+    if all(run.host for run in runs):
+        return [set(run.host.split("+")) for run in runs]
     nodes = [{(run.side, name) for name in run.node.split("+")} for run in runs]
     everywhere = {node for names in nodes for node in names}
     hostless = {node for run, names in zip(runs, nodes, strict=True) if not run.host for node in names}

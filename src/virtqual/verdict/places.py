@@ -20,17 +20,15 @@ fixed
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.pairs import SIDES, Pair, Series
+from virtqual.verdict.pairs import Pair, list_labels
 
 Kind = Literal["together", "exchanged", "rotated", "fixed"]
 
@@ -152,92 +150,23 @@ def recognise(
     return Places(_kind(n, v), n, v, b, hosts, bound)
 
 
-def _labels(pairs: Sequence[Pair], attribute: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an attribute of the native and of the virtual samples of pairs."""
-    label = attrgetter(attribute)
-    return tuple([label(pair.native) for pair in pairs]), tuple([label(pair.virtual) for pair in pairs])
-
-
-def places_of(series: Series, pairs: Sequence[Pair], bound: float = math.inf) -> Places:
+def places_of(pairs: Sequence[Pair], bound: float = math.inf) -> Places:
     """Return where pairs ran, as far as their samples say.
 
     If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
     to be alike, and are not `Places.are_known`.
     """
-    boots = _labels(pairs, "boot")[1]
-    native, virtual = _labels(pairs, "host")
-    if all(native) and all(virtual):
-        return _recognised(native, virtual, boots, bound)
-    native, virtual = _labels(pairs, "place")
-    if all(native) and all(virtual):
-        places = _recognised(native, virtual, boots, bound)
-        if places.kind in ("exchanged", "rotated"):
-            return places
+    boots = list_labels(pairs, "boot")[1]
+    for label in ("host", "place"):
+        native, virtual = list_labels(pairs, label)
+        if all(native) and all(virtual):
+            places = _recognised(native, virtual, boots, bound)
+            if label == "host" or places.kind in ("exchanged", "rotated"):
+                return places
     return replace(everywhere_alike(len(boots)), boot=_recognised(boots, boots, boots).boot)
 
 
 _recognised = lru_cache(maxsize=4096)(recognise)
-
-
-def choose_pairs(series: Series) -> tuple[Pair, ...]:
-    """Return the valid pairs; of a rotation, complete turns of the same hosts.
-
-    If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts keeps
-    as many pairs as possible and does not depend on any value.
-    """
-    turns = turns_of(series)
-    names = [label for turn in turns for label in _labels(turn, "place")]
-    if len(turns) == len(series.valid) or any(len(set(label)) < len(label) for label in names):
-        return series.valid
-    sizes = {len(turn) for turn in turns}
-    choices = (_same_hosts([turn for turn in turns if len(turn) >= size]) for size in sizes)
-    chosen = max(choices, key=len)
-    if not 0 < len(chosen) < len(series.valid):
-        return series.valid
-    return chosen if recognise(*_labels(chosen, "place")).kind == "rotated" else series.valid
-
-
-def turns_of(series: Series) -> list[list[Pair]]:
-    """Return the valid pairs of each turn; a pair is a turn by itself if the hosts do not rotate."""
-    native, virtual = host_names(series.pairs)
-    width = 1 if native & virtual else max(len(native), 1)
-    turns: dict[int, list[Pair]] = defaultdict(list)
-    for pair in series.valid:
-        turn = pair.native.turn if pair.native else None
-        turns[pair.number // width if turn is None else turn].append(pair)
-    return list(turns.values())
-
-
-def host_names(pairs: Iterable[Pair]) -> tuple[set[str], set[str]]:
-    """Return the places of the native and of the virtual samples of pairs."""
-    samples = [sample for pair in pairs for sample in pair.samples]
-    native, virtual = ({sample.place for sample in samples if sample.side == side} for side in SIDES)
-    return native, virtual
-
-
-def _same_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    """Return the pairs of hosts that all turns have."""
-    sides = zip(*map(host_names, turns), strict=True)
-    common = [set.intersection(*names) for names in sides]
-    count = min(map(len, common))
-    native, virtual = (set(sorted(names)[:count]) for names in common)
-    return tuple(pair for turn in turns for pair in split_turn(turn, native, virtual)[0])
-
-
-def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs of a turn that some hosts make, and those of its other runs.
-
-    Runs that lost their peers are paired: the hosts of a turn are the sample of a rotation, and it does not
-    matter which of them make a pair.
-    """
-    groups: dict[tuple[bool, bool], list[Pair]] = defaultdict(list)
-    for pair, *places in zip(turn, *_labels(turn, "place"), strict=True):
-        groups[places[0] in native, places[1] in virtual].append(pair)
-    natives, virtuals = groups[True, False], groups[False, True]
-    chosen = [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=False)]
-    others = [Pair(b.number, b.native, a.virtual) for a, b in zip(natives, virtuals, strict=False)]
-    unpaired = natives[len(chosen) :] + virtuals[len(chosen) :]
-    return groups[True, True] + chosen, groups[False, False] + others + unpaired
 
 
 def _kind(native: Ints, virtual: Ints) -> Kind:

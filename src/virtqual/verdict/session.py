@@ -13,7 +13,6 @@ from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
-from virtqual.verdict.places import choose_pairs
 from virtqual.verdict.rule import ALPHA, LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
@@ -196,7 +195,7 @@ def _list_needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[
         if verdict.next_pairs is None:
             continue
         series = case.series
-        missing = verdict.next_pairs - len(choose_pairs(series))
+        missing = verdict.next_pairs - len(series.chosen)
         # A host that is set aside goes on working.
         missing += round(missing * len(series.set_aside) / max(len(series.valid), 1))
         if missing > 0:
