@@ -399,15 +399,18 @@ def _identity(system: System) -> BothPartitions:
 
 
 def _make_notes(head: Head, request: Request, earlier: Session | None, chosen: HypervisorClass) -> list[str]:
-    notes = []
-    against = request.against
+    notes, against = [], request.against
     if request.fast:
         notes.append("A metric can pass after two pairs (--fast), and no build is called qualified.")
     if earlier and against == "last":
         notes.append(f"The last session of {head.system} that measured something is {earlier.session}.")
     if against == GOOD_NAME:
-        good = f"session of {head.system}, class {chosen.name}, in which all of this scope is WITHIN"
-        notes.append(f"The last {good} is {earlier.session}." if earlier else f"There is no {good} yet.")
+        kind = f"session of {head.system}, class {chosen.name}, without --fast"
+        good = f"{kind}, in which all of this scope is WITHIN"
+        first = f"this one takes {request.pairs} pairs first, and later ones are compared with it"
+        notes.append(
+            f"The last {good} is {earlier.session}." if earlier else f"There is no {good} yet: {first}."
+        )
     if chosen.unqualified:
         notes.append(f"Under class {chosen.name} no build is qualified for production. {chosen.reason}")
     if earlier is None and chosen.gate == "change":
