@@ -22,11 +22,10 @@ import numpy as np
 from scipy import stats
 
 import sessions as draw
-from virtqual.verdict.estimate import Noise
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.overhead import overhead
+from virtqual.verdict.overhead import estimate_overhead
 from virtqual.verdict.places import host_effects
-from virtqual.verdict.rule import LOOKS, earlier_pairs_needed
+from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import SLOW_ALPHA
 
 OUTCOMES = (Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID)
@@ -472,7 +471,7 @@ def nodes(table: Table) -> None:
     planted = float(np.log(1.16))
     drawn = draw.exchanged(table.rng, table.sessions, CLEAN, node_sd=0.0, planted=planted).first(12)
     assert drawn.places is not None
-    estimated = overhead(*drawn.sides, drawn.places, drawn.noise, convict=False)
+    estimated = estimate_overhead(drawn.runs, drawn.noise, convict=False)
     assert estimated is not None
     bias = np.abs(np.mean(estimated.mean, axis=0))
     table.mean("exchanged, 16 % planted: bias of the overhead", bias, 0.005, percent=True)
@@ -506,7 +505,6 @@ def against(table: Table) -> None:
     table.rate("boots SD 2 % where 0.3 % is stated, 1 boot each: false OVER", is_over(judged))
     judged = judge(worst, sd=0.03, earlier_pairs=4)
     table.rate("SD 3 %, 4 earlier pairs: INVALID (margin)", judged.outcome == INVALID, least=True)
-    table.mean("SD 3 %: earlier pairs that it would take", np.full(2, earlier_pairs_needed(Noise([0.03]))))
 
 
 PARTS = {

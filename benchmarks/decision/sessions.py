@@ -19,8 +19,9 @@ from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
 from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.places import Places, recognise
-from virtqual.verdict.rule import LOOKS, Batch, BatchState, decide
+from virtqual.verdict.overhead import Runs
+from virtqual.verdict.places import Places, everywhere_alike, recognise
+from virtqual.verdict.rule import LOOKS, Batch, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
 
 BUDGET, MARGIN = 0.05, 0.03
@@ -43,16 +44,12 @@ class Simulated(NamedTuple):
     pairs: np.ndarray
 
 
-def simulate(batches: Sequence[Batch], *, stop: bool = True) -> list[Simulated]:
+def simulate(
+    batches: Sequence[Batch], *, stop: bool = True, looks: Sequence[int] = LOOKS, min_pairs: int = 0
+) -> list[Simulated]:
     """Judge batches of the same sessions; with `stop` a series ends at its first answer, as in a session."""
-    states = [BatchState(batch) for batch in batches]
-    for index in range(len(batches[0].looks)):
-        decide(states, index)
-        for state in states if stop else ():
-            state.running &= state.outcome == Outcome.UNDECIDED.code
-    return [
-        Simulated(state.outcome.reshape(state.shape), state.used.reshape(state.shape)) for state in states
-    ]
+    judge(batches, looks, stop=stop, min_pairs=min_pairs)
+    return [Simulated(batch.outcome, batch.used) for batch in batches]
 
 
 @dataclass(frozen=True)
@@ -70,21 +67,18 @@ class Drawn:
     margin: float = LOG_MARGIN
     earlier: Drawn | None = None
 
-    def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS) -> Simulated:
-        return simulate([self.batch(looks)], stop=stop)[0]
+    def judged(self, *, stop: bool = True, looks: tuple[int, ...] = LOOKS, min_pairs: int = 0) -> Simulated:
+        return simulate([self.batch()], stop=stop, looks=looks, min_pairs=min_pairs)[0]
 
-    def batch(self, looks: tuple[int, ...] = LOOKS) -> Batch:
-        before = self.earlier
+    def batch(self) -> Batch:
         return Batch(
-            *self.sides, self.limit, self.margin, self.noise, self.places, looks=looks,
-            earlier=before and before.sides,
-            earlier_places=before and before.places,
-        )  # fmt: skip
+            self.runs, self.limit, self.margin, self.noise, earlier=self.earlier and self.earlier.runs
+        )
 
     @property
-    def sides(self) -> tuple[Floats, Floats]:
+    def runs(self) -> Runs:
         native, virtual = (side.reshape(*side.shape[:3], -1) for side in (self.native, self.virtual))
-        return native, virtual
+        return Runs(native, virtual, self.places or everywhere_alike(native.shape[2]))
 
     @property
     def width(self) -> int:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import attrgetter
 
 import numpy as np
 
 from virtqual.verdict.budget import Budget, Gate
+from virtqual.verdict.clock import clock_bias
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES, Outcome
-from virtqual.verdict.pairs import Pair, Series, Side
+from virtqual.verdict.overhead import Runs
+from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.places import Places, places_of
-from virtqual.verdict.rule import SHARED_BOOT, Batch, BatchState, Cause
+from virtqual.verdict.rule import Batch, Cause
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +56,8 @@ class Case:
 class Question:
     """A case with a valid pair as the rule takes it: its overhead, or the change since the earlier session.
 
-    `limit`, `margin` and `max_margin` are in log units, shape (n_points,). The rule's answer is a row of a
-    batch, which `virtqual.verdict.judge` sets.
+    `limit`, `margin` and `max_margin` are in log units, shape (n_points,). `batch_of` sets the batch and the
+    row of it that has the answer.
     """
 
     case: Case
@@ -62,89 +65,82 @@ class Question:
     margin: Floats
     max_margin: Floats
     is_change: bool = False
-    state: BatchState = field(init=False)
-    row: int = field(init=False)
+    batch: Batch = field(init=False)
+    row: tuple[int, int] = field(init=False)
 
     @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
-        """The pairs that count."""
-        return self.case.series.chosen
+    def runs(self) -> Runs:
+        """The runs of the pairs that count."""
+        return runs_of(self.case.series, self.case.bound)
 
     @cached_property
-    def places(self) -> Places:
-        """The hosts and boots of the pairs."""
-        return places_of(self.pairs, self.case.bound)
-
-    @cached_property
-    def costs(self) -> tuple[Floats, Floats]:
-        """Native and virtual costs of the pairs; see `costs`."""
-        return costs(self.case.series, self.pairs)
-
-    @cached_property
-    def earlier(self) -> tuple[Floats, Floats, Places] | None:
-        """Costs and places of the earlier session; None unless the change is judged."""
+    def earlier(self) -> Runs | None:
+        """The runs of the earlier session; None unless the change is judged."""
         series = self.case.baseline
-        if series is None or not self.is_change:
-            return None
-        pairs = series.chosen
-        return *costs(series, pairs), places_of(pairs, self.case.earlier_bound)
+        is_used = self.is_change and series is not None
+        return runs_of(series, self.case.earlier_bound) if is_used and series else None
+
+    @property
+    def clock_bias(self) -> Floats:
+        """How far clocks may have moved the overhead or its change, in log units, shape (n_points,)."""
+        bias = clock_bias(self.case.series)
+        return bias + clock_bias(self.case.baseline) if self.is_change and self.case.baseline else bias
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs that count."""
+        return len(self.runs.native)
 
     @property
     def deciding_places(self) -> Places:
         """The places of this session, or the earlier one's if a change is left to hosts by those alone."""
-        earlier = self.places if self.earlier is None else self.earlier[2]
-        if self.places.confounded or not earlier.confounded or self.places.cancels(earlier):
-            return self.places
-        return earlier
-
-    @cached_property
-    def sigma(self) -> Floats:
-        """Known standard deviation of a pair; see `sigma_of`."""
-        return sigma_of(self.case.prior, self.case.series.width)
+        places = self.runs.places
+        earlier = self.earlier.places if self.earlier else places
+        return places if places.confounded or not earlier.confounded or places.cancels(earlier) else earlier
 
     @property
     def key(self) -> Hashable:
         """Questions with equal keys can stand in one batch."""
-        earlier = None
+        places, earlier = self.runs.places, None
         if self.earlier is not None:
             # Hosts cancel if they have the same names.
-            earlier = (len(self.earlier[0]), self.earlier[2].key, self.earlier[2].hosts, self.places.hosts)
+            before = self.earlier.places
+            earlier = (len(self.earlier.native), before.key, before.hosts, places.hosts)
         prior = self.case.prior
-        # A batch has one answer to whether boots vary, and by much; see `rule.SHARED_BOOT`.
-        boots = (prior.between > 0, prior.between > SHARED_BOOT * self.sigma[-1], prior.between_df)
-        return (self.costs[0].shape, self.places.key, earlier, boots)
+        return (self.runs.native.shape, places.key, earlier, prior.between > 0, prior.between_df)
 
     @property
     def outcome(self) -> Outcome:
         """The answer of the rule."""
-        return OUTCOMES[int(self.state.outcome[self.row])]
+        return OUTCOMES[int(self.batch.outcome[self.row])]
 
     @property
     def cause(self) -> Cause:
         """Why the answer is UNDECIDED or INVALID."""
-        return Cause(int(self.state.cause[self.row]))
+        return Cause(int(self.batch.cause[self.row]))
 
     @property
     def used_pairs(self) -> int:
         """Pairs at the look that decided; 0 before the first look."""
-        return int(self.state.used[self.row]) * self.places.width
+        return int(self.batch.used[self.row]) * self.batch.width
 
     @property
     def next_pairs(self) -> int | None:
         """Pairs that the next look needs, in a rotation whole rounds; None if there is no next look."""
-        return int(self.state.next_pairs[self.row]) * self.places.width or None
+        return int(self.batch.next_pairs[self.row]) * self.batch.width or None
 
     @property
     def used_margin(self) -> Floats:
         """The margin that was used, shape (n_points,)."""
-        margin: Floats = self.state.margin[self.row, : self.state.points]
+        margin: Floats = np.asarray(self.batch.margin)[self.row][: self.batch.points]
         return margin
 
     @property
     def bounds(self) -> list[tuple[float, float, float]]:
         """Mean, lower and upper bound of each size and of the whole; infinite before the first look."""
-        arrays = (self.state.mean, self.state.low, self.state.high)
-        mean, low, high = (values[self.row].tolist() for values in arrays)
+        mean, low, high = (
+            values[self.row].tolist() for values in (self.batch.mean, self.batch.low, self.batch.high)
+        )
         if not self.used_pairs:
             return [(value, -math.inf, math.inf) for value in mean]
         return list(zip(mean, low, high, strict=True))
@@ -170,37 +166,47 @@ def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
     return sign * np.log(native), sign * np.log(virtual)
 
 
-def batch_of(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> Batch:
-    """Return questions of one key as a batch: a row for each session, with as many questions each."""
+def runs_of(series: Series, bound: float) -> Runs:
+    """Return the runs of the pairs of a series that count."""
+    return Runs(*costs(series, series.chosen), places_of(series.chosen, bound))
+
+
+def batch_of(sessions: Sequence[Sequence[Question]], min_boots: int) -> Batch:
+    """Return questions of one key as a batch: a row for each session, with as many questions each.
+
+    The questions get the batch, and their place in it.
+    """
+
+    def stack(value: Callable[[Question], object]) -> Floats:
+        return np.array([[value(question) for question in row] for row in sessions])
+
+    def refused(side: Side) -> Floats:
+        return stack(lambda question: question.case.series.refused(side))
+
+    def stack_runs(name: str) -> Runs:
+        native, virtual = (stack(attrgetter(f"{name}.{side}")) for side in SIDES)
+        return Runs(native, virtual, getattr(sessions[0][0], name).places)
+
     first = sessions[0][0]
-
-    def stack(attribute: str) -> Floats:
-        return np.array([[getattr(question, attribute) for question in row] for row in sessions])
-
-    def stack_prior(attribute: str) -> Floats:
-        return np.array([[[getattr(question.case.prior, attribute)] for question in row] for row in sessions])
-
-    def count_refused(side: Side) -> Floats:
-        return np.array([[question.case.series.refused(side) for question in row] for row in sessions])
-
-    now = stack("costs")
-    earlier = None
-    if first.earlier is not None:
-        before = np.array([[question.earlier[:2] for question in row] for row in sessions])  # type: ignore[index]
-        earlier = (before[:, :, 0], before[:, :, 1])
-    noise = Noise(stack("sigma"), stack_prior("df"), stack_prior("between"), first.case.prior.between_df)
-    return Batch(
-        native=now[:, :, 0],
-        virtual=now[:, :, 1],
-        limit=stack("limit"),
-        margin=stack("margin"),
-        noise=noise,
-        places=first.places,
-        refused_native=count_refused("native"),
-        refused_virtual=count_refused("virtual"),
-        earlier=earlier,
-        earlier_places=None if first.earlier is None else first.earlier[2],
-        max_margin=stack("max_margin"),
-        looks=looks,
-        alpha=alpha,
+    noise = Noise(
+        stack(lambda question: sigma_of(question.case.prior, question.case.series.width)),
+        stack(lambda question: [question.case.prior.df]),
+        stack(lambda question: [question.case.prior.between]),
+        first.case.prior.between_df,
     )
+    batch = Batch(
+        stack_runs("runs"),
+        stack(attrgetter("limit")),
+        stack(attrgetter("margin")),
+        noise,
+        earlier=None if first.earlier is None else stack_runs("earlier"),
+        max_margin=stack(attrgetter("max_margin")),
+        refused_native=refused("native"),
+        refused_virtual=refused("virtual"),
+        bias=stack(lambda question: question.clock_bias),
+        min_boots=min_boots,
+    )
+    for index, questions in enumerate(sessions):
+        for column, question in enumerate(questions):
+            question.batch, question.row = batch, (index, column)
+    return batch

@@ -130,7 +130,8 @@ def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
 def clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
     steps = find_steps(_stack_values(series))
-    return steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+    shares = steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+    return np.where(shares < HONEST_SHARE, 0.0, shares)
 
 
 def _stack_values(series: Series) -> Floats:

@@ -1,15 +1,13 @@
-"""The estimate of an overhead from pairs of runs, with its uncertainty.
+"""The estimate of an overhead from pairs of runs, with its uncertainty, and what it is made of.
 
 All values are natural logarithms, signed so that positive is worse. An array of differences has the shape
 (..., n_pairs, n_columns): leading axes are independent series, a scalar has one column, a curve has one for
 each size and a last one for its mean over the sizes (`append_mean`).
-
-The variance of an estimate has several *parts*, each with its own degrees of freedom. Bounds are Student's t
-with the degrees of freedom of the sum (Satterthwaite 1946, doi:10.2307/3002019).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,18 +19,18 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 MAX_HISTORY_DF = 6.0
-"""Largest weight of a history of noise, in degrees of freedom of the session's own noise.
+"""Largest weight of a history of noise, in degrees of freedom: tonight may be another night. With 6, a
+session whose noise is half as large again still refuses budget + margin as often as promised; with 12 not."""
 
-Tonight may be another night: with a weight of 6 a session whose noise is half as large again as its history's
-still refuses budget + margin as often as promised; with 12 it would not.
-"""
-
-CONTRADICTION_ALPHA = 0.025
-"""A history that this session's spread contradicts at this level does not count. On a bad night, when the
-noise is many times the usual, the session is judged by itself."""
+CONTRADICTION_ALPHA = 0.1
+"""A history that this session's spread contradicts at this level does not count: a noisy night is judged by
+itself, and one usual night in ten as well."""
 
 PULL_SIGMAS = 2.5
 """A difference farther from its median is pulled in; of Gaussian pairs that is one in eighty."""
+
+OUTLIER_SHARE = 1 / 6
+"""Largest share of the pairs that may be outliers where a series is to be convicted."""
 
 MAD_TO_SIGMA = 1.4826
 """Gaussian standard deviation of a median absolute deviation of one."""
@@ -46,7 +44,7 @@ class Noise:
     ----------
     sigma, df
         Standard deviation of a pair's difference, shape (..., n_columns), and its weight in degrees of
-        freedom, `MAX_HISTORY_DF` at most, scalar or shape (..., 1).
+        freedom, scalar or shape (..., 1); at most `MAX_HISTORY_DF` count.
     between, between_df
         Standard deviation between boots of the virtual machine, shape as `df`, and its degrees of freedom:
         sessions less one if it was measured, infinite if it is a bound.
@@ -58,52 +56,23 @@ class Noise:
     between_df: float = np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class VariancePart:
-    """One part of the variance of an estimate, shape (..., n_columns): of pairs, boots, nodes or rounds.
-
-    `history` and `history_df` are the shares of variance and df from the history, which other sessions share.
-    """
-
-    name: str
-    variance: Floats
-    df: ArrayLike
-    history: Floats | None = None
-    history_df: ArrayLike = 0.0
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Estimate:
-    """An overhead, or the change of one, shape (..., n_columns); the variances of its parts add.
+    """An overhead, or the change of one, shape (..., n_columns).
 
     Parameters
     ----------
+    variance, df
+        Of the mean, same shape. Bounds are Student's t.
     bias
-        How far hosts may have moved the mean: added to both ends of every bound. Infinite if unknown.
-    spread
-        Standard deviation of one pair in this session alone, with `spread_df` degrees of freedom.
+        How far hosts or a clock may have moved the mean: added to both ends of every bound. Infinite if
+        unknown.
     """
 
     mean: Floats
-    parts: tuple[VariancePart, ...]
-    bias: float
-    spread: Floats
-    spread_df: float
-
-    @property
-    def variance(self) -> Floats:
-        """The sum of the parts, shape (..., n_columns)."""
-        total: Floats = np.add.reduce([part.variance for part in self.parts])
-        return total
-
-    @property
-    def df(self) -> Floats:
-        """Degrees of freedom of the sum, same shape."""
-        total = self.variance
-        with np.errstate(divide="ignore", invalid="ignore"):
-            uncertain = np.add.reduce([part.variance**2 / np.asarray(part.df) for part in self.parts])
-            df: Floats = np.where(uncertain > 0, total**2 / uncertain, np.inf)
-        return np.minimum(df, 1e9)
+    variance: Floats
+    df: Floats
+    bias: Floats | float = 0.0
 
     def below(self, value: ArrayLike) -> Floats:
         """Return the p-value of "the truth is `value` or less", shape (..., n_columns)."""
@@ -124,34 +93,15 @@ class Estimate:
         t = special.stdtrit(self.df, np.asarray(level, dtype=np.float64))
         return np.asarray(self.bias - t * np.sqrt(self.variance), dtype=np.float64)
 
-    def minus(self, earlier: Estimate, bias: float | None = None) -> Estimate:
-        """Return the change since `earlier`, an estimate of the same columns.
 
-        The sessions share no run, so that their variances add. Both use the history and the spread of boots,
-        so that the degrees of freedom of these count once. The biases add unless `bias` is stated.
-        """
-        own, common = [], dict[str, VariancePart]()
-
-        def add_common(name: str, variance: Floats, df: ArrayLike) -> None:
-            before = common.get(name, VariancePart(name, np.zeros_like(variance), np.inf))
-            common[name] = VariancePart(name, before.variance + variance, np.minimum(before.df, df))
-
-        for part in (*self.parts, *earlier.parts):
-            if part.history is not None:
-                add_common("history", part.history, part.history_df)
-                rest = np.subtract(part.df, part.history_df)
-                own.append(VariancePart(part.name, part.variance - part.history, np.maximum(rest, 1e-9)))
-            elif part.name == "boots":
-                add_common("boots", part.variance, part.df)
-            else:
-                own.append(part)
-        return Estimate(
-            self.mean - earlier.mean,
-            (*common.values(), *own),
-            self.bias + earlier.bias if bias is None else bias,
-            self.spread,
-            self.spread_df,
-        )
+def add_variances(parts: Iterable[tuple[Floats, ArrayLike]]) -> tuple[Floats, Floats]:
+    """Return the sum of variances and its degrees of freedom (Satterthwaite 1946, doi:10.2307/3002019)."""
+    variances, dfs = zip(*parts, strict=True)
+    total: Floats = np.add.reduce(variances)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        uncertain = np.add.reduce([v**2 / np.asarray(df) for v, df in zip(variances, dfs, strict=True)])
+        df: Floats = np.where(uncertain > 0, total**2 / uncertain, np.inf)
+    return total, np.minimum(df, 1e9)
 
 
 def append_mean(values: Floats) -> Floats:
@@ -176,7 +126,8 @@ def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats
     """Pull in differences that lie farther from the median than noise explains.
 
     Differences that favour the guest are always pulled in: a disturbed native run must not acquit it.
-    Differences against the guest are pulled in only with `high`, which is used to convict.
+    Differences against the guest are pulled in only with `high`, which is used to convict; but not if more
+    than `OUTLIER_SHARE` of all are so far away, since these show two speeds and not a few disturbed runs.
 
     Parameters
     ----------
@@ -194,22 +145,22 @@ def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats
     observed = MAD_TO_SIGMA * median(np.abs(d - centre), axis=-2)
     reach = PULL_SIGMAS * np.maximum(observed, np.asarray(sigma)[..., None, :])
     pulled: Floats = np.maximum(d, centre - reach)
-    return np.minimum(pulled, centre + reach) if high else pulled
+    if not high:
+        return pulled
+    are_few = np.sum(np.abs(d - centre) > reach, axis=-2, keepdims=True) <= OUTLIER_SHARE * d.shape[-2]
+    return np.where(are_few, np.minimum(pulled, centre + reach), d)
 
 
-def moderated(residual: Floats, rank: int, weights: Floats, noise: Noise) -> tuple[VariancePart, Floats, int]:
-    """Return the variance of a weighted mean of pairs, and the session's own spread of a pair with its df.
+def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[Floats, Floats]:
+    """Return the variance of a pair and its degrees of freedom, by this session and by the known noise.
 
-    The variance of a pair is (d0 s0^2 + v s^2) / (d0 + v) with d0 + v degrees of freedom. The history gives
-    s0 and d0 (Smyth 2004, doi:10.2202/1544-6115.1027), the session s and v. The residual has the shape
-    (..., n_pairs, n_columns) and `rank` degrees of freedom.
+    It is (d0 s0^2 + v s^2) / (d0 + v) with d0 + v degrees of freedom. The history gives s0 and d0 (Smyth
+    2004, doi:10.2202/1544-6115.1027), the session the sum of squares v s^2 with `df` = v. A history that is
+    calmer than the session must not help to convict.
     """
-    squares: Floats = np.sum(residual**2, axis=-2) if rank else np.zeros_like(residual[..., 0, :])
     sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
     d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MAX_HISTORY_DF) + np.zeros_like(squares)
-    if rank:
-        d0 = np.where(squares > rank * sigma2 * special.fdtri(rank, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
-    size = float(weights @ weights) / (d0 + rank)
-    history: Floats = d0 * sigma2 * size
-    part = VariancePart("pairs", history + squares * size, d0 + rank, history, d0)
-    return part, np.sqrt(squares / max(rank, 1)), rank
+    if df:
+        d0 = np.where(squares > df * sigma2 * special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
+    variance = (d0 * sigma2 + squares) / (d0 + df)
+    return np.maximum(variance, squares / max(df, 1)) if convict else variance, d0 + df

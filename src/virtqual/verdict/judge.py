@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_clock_of
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.rule import ALPHA, LOOKS, Cause
+from virtqual.verdict.rule import ALPHA, LOOKS, Batch, Cause
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
 
@@ -52,7 +52,12 @@ class _Entry:
 
 
 def judge_all(
-    sessions: Sequence[Sequence[Case]], *, looks: Sequence[int] = LOOKS, alpha: float = ALPHA
+    sessions: Sequence[Sequence[Case]],
+    *,
+    looks: Sequence[int] = LOOKS,
+    alpha: float = ALPHA,
+    min_pairs: int = 0,
+    min_boots: int = 1,
 ) -> list[list[Verdict]]:
     """Return the verdicts on the cases of each session: these share the error rate `alpha`.
 
@@ -64,9 +69,11 @@ def judge_all(
         If a budget cannot be applied to its metric and values.
     """
     entries = [[_Entry.build(case, looks) for case in cases] for cases in sessions]
-    _answer_by_rule([[entry.question for entry in row if entry.question] for row in entries], looks, alpha)
+    asked = [[entry.question for entry in row if entry.question] for row in entries]
     # Overheads that are only shown are judged each as a session of its own.
-    _answer_by_rule([[entry.overhead] for row in entries for entry in row if entry.overhead], looks, alpha)
+    asked += [[entry.overhead] for row in entries for entry in row if entry.overhead]
+    for batches in _make_batches(asked, min_boots):
+        rule.judge(batches, looks, alpha, min_pairs=min_pairs)
     return [[_build_verdict(entry) for entry in row] for row in entries]
 
 
@@ -123,8 +130,8 @@ def _build_question(case: Case, is_change: bool) -> Question:
     return Question(case, *limits, is_change)
 
 
-def _answer_by_rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int], alpha: float) -> None:
-    """Let the rule answer the questions of each session together, sessions of one shape at once."""
+def _make_batches(sessions: Sequence[Sequence[Question]], min_boots: int) -> Iterator[list[Batch]]:
+    """Yield the batches that are judged together: of one session, or of sessions of one shape."""
     shapes: dict[Hashable, list[dict[Hashable, list[Question]]]] = defaultdict(list)
     for questions in sessions:
         groups = defaultdict(list)
@@ -133,11 +140,7 @@ def _answer_by_rule(sessions: Sequence[Sequence[Question]], looks: Sequence[int]
         if groups:
             shapes[frozenset((key, len(members)) for key, members in groups.items())].append(groups)
     for shape in shapes.values():
-        grids = [[groups[key] for groups in shape] for key in shape[0]]
-        batches = [batch_of(grid, looks, alpha) for grid in grids]
-        for grid, state in zip(grids, rule.judge(batches), strict=True):
-            for row, question in enumerate(question for questions in grid for question in questions):
-                question.state, question.row = state, row
+        yield [batch_of([groups[key] for groups in shape], min_boots) for key in shape[0]]
 
 
 def _build_verdict(entry: _Entry) -> Verdict:
@@ -196,7 +199,8 @@ def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> d
         "virtual": _geometric_mean(virtual),
         "limit": float(min(limits)) if has_budget else None,
         "margin": float(min(question.used_margin)) if has_budget else None,
-        "pairs": question.used_pairs or len(question.pairs),
+        "pairs": question.used_pairs if outcome is Outcome.OVER else question.pairs,
+        "boots": len({pair.virtual.boot for pair in series.valid if pair.virtual and pair.virtual.boot}),
         "spread": spread,
         "points": points,
         "findings": _list_findings(question, judged[0]) if outcome is Outcome.OVER else (),
@@ -236,7 +240,7 @@ def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...
 
     if not series.points:
         return (build(scalar, slice(1)),)
-    ranges = rule.find_ranges(question.state, question.row)
+    ranges = rule.find_ranges(question.batch, question.row)
     findings = []
     for part in sorted(ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
         upper = float(np.mean([bounds[2] for bounds in question.bounds[part.sizes]]))

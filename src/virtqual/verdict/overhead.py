@@ -3,141 +3,158 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from virtqual.verdict.estimate import Estimate, Floats, Noise, VariancePart, moderated, pulled_in
+from virtqual.verdict.estimate import (
+    MAX_HISTORY_DF,
+    Bools,
+    Estimate,
+    Floats,
+    Noise,
+    add_variances,
+    append_mean,
+    moderate,
+    pulled_in,
+)
 from virtqual.verdict.places import Places
 
 
-def overhead(
-    native: Floats,
-    virtual: Floats,
-    places: Places,
-    noise: Noise,
-    *,
-    convict: bool,
-    start: int = 0,
-    by_host: bool = False,
-) -> Estimate | None:
-    """Return the overhead of a session; None if the pairs lack a direction of an exchange.
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of series, in pairs.
 
     Parameters
     ----------
     native, virtual
         Logarithms of the cost of each run (larger is worse), shape (..., n_pairs, n_columns).
+    places
+        Where the pairs ran.
+    """
+
+    native: Floats
+    virtual: Floats
+    places: Places
+
+    def first(self, pairs: int) -> Runs:
+        """Return the first pairs."""
+        cut = self.native[..., :pairs, :], self.virtual[..., :pairs, :]
+        return Runs(*cut, self.places.first(pairs))
+
+    def select(self, rows: Bools) -> Runs:
+        """Return the runs of some series; `rows` has the shape of the leading axes."""
+        return replace(self, native=self.native[rows], virtual=self.virtual[rows])
+
+    def with_mean(self) -> Runs:
+        """Return the runs with the mean over the sizes of a curve as a last column."""
+        return replace(self, native=append_mean(self.native), virtual=append_mean(self.virtual))
+
+    def swapped(self) -> Runs:
+        """Return the runs with their sides exchanged: an overhead changes its sign."""
+        places = replace(self.places, native=self.places.virtual, virtual=self.places.native)
+        return Runs(self.virtual, self.native, places)
+
+
+def estimate_overhead(
+    runs: Runs, noise: Noise, *, convict: bool, start: int = 0, matched: bool = False
+) -> Estimate | None:
+    """Return the overhead of a session; None if the pairs lack a direction of an exchange.
+
+    Parameters
+    ----------
     convict
         Pull in outliers that speak against the guest as well.
     start
         First pair that enters the mean. All pairs enter the spread.
-    by_host
+    matched
         Return the mean over hosts, to be compared with the same hosts in another session.
     """
-    if places.kind == "rotated" and not by_host:
-        return _estimate_rotation(native, virtual, places, noise)
-    cells, count = places.cells(), len(places.native)
-    if by_host:
-        sides = (places.native, places.virtual)
-        fitted = np.column_stack([np.ones(count), *(side[:, None] == np.unique(side)[1:] for side in sides)])
-        # Rounds hold every host once; in fixed roles some hosts may have more pairs than others.
-        _, group, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-        weights = np.full(count, 1 / count) if places.kind == "rotated" else 1 / (len(sizes) * sizes[group])
+    places = runs.places
+    if matched:
+        fitted, weights = places.host_means()
+    elif places.kind == "rotated":
+        return _estimate_rotation(runs, noise)
     else:
-        fitted = np.column_stack([np.ones(count), places.nuisance()])
-        if np.linalg.matrix_rank(fitted[start:]) < fitted.shape[1]:
+        fitted = np.column_stack([np.ones(len(places.native)), places.nuisance()])
+        fresh = fitted[start:]
+        if np.linalg.matrix_rank(fresh) < fitted.shape[1]:
             return None
-        weights = np.append(np.zeros(start), np.linalg.pinv(fitted[start:])[0])
-    x = pulled_in(virtual - native, noise.sigma, cells, high=convict)
-    return _weighted(x, fitted, weights, places, noise)
-
-
-def _weighted(x: Floats, fitted: Floats, weights: Floats, places: Places, noise: Noise) -> Estimate:
-    """Return the estimate that is a weighted mean of pairs, with the part of boots if these are shared."""
+        weights = np.append(np.zeros(start), np.linalg.pinv(fresh)[0])
+    x = pulled_in(runs.virtual - runs.native, noise.sigma, places.cells(), high=convict)
     by_boot = (places.boot[:, None] == np.unique(places.boot)).astype(np.float64)
-    boots = by_boot.shape[1]
-    stated = float(np.max(np.asarray(noise.between))) > 0
     # If no pairs share a boot, boots are part of the noise of pairs.
-    has_boots = boots < len(places.boot) and (stated or boots > 1)
+    has_boots = by_boot.shape[1] < len(by_boot) and (by_boot.shape[1] > 1 or np.any(noise.between))
     design = np.column_stack([fitted, by_boot]) if has_boots else fitted
     # The brackets avoid a matrix of pairs by pairs.
     residual = x - design @ (np.linalg.pinv(design) @ x)
     rank = len(fitted) - int(np.linalg.matrix_rank(design))
-    mean = np.einsum("p,...pc->...c", weights, x)
-    pairs, spread, spread_df = moderated(residual, rank, weights, noise)
-    parts: tuple[VariancePart, ...] = (pairs,)
+    variance, df = moderate(np.sum(residual**2, axis=-2), rank, noise, convict=convict)
+    parts: list[tuple[Floats, ArrayLike]] = [(variance * float(weights @ weights), df)]
     if has_boots:
-        share = float(np.sum((weights @ by_boot) ** 2))
-        variance, df = _boots(x, by_boot, pairs, weights, noise, stated)
-        parts = (pairs, VariancePart("boots", share * variance, df))
-    return Estimate(mean, parts, places.bias, spread, spread_df)
+        boots, boots_df = _boots_variance(x, by_boot, variance, noise)
+        parts.append((boots * float(np.sum((weights @ by_boot) ** 2)), boots_df))
+    mean = np.einsum("p,...pc->...c", weights, x)
+    return Estimate(mean, *add_variances(parts), 0.0 if matched else places.bias)
 
 
-def _boots(
-    x: Floats, by_boot: Floats, pairs: VariancePart, weights: Floats, noise: Noise, stated: bool
-) -> tuple[Floats, float]:
-    """Return the variance of boots and its df: the mean of stated and observed variance, weighted by df."""
-    boots = by_boot.shape[1]
-    stated_variance = np.asarray(noise.between, dtype=np.float64) ** 2 + np.zeros_like(x[..., 0, :])
-    if stated and math.isinf(noise.between_df):
-        return stated_variance, math.inf
-    df0 = noise.between_df if stated else 0.0
-    if boots == 1:
-        return stated_variance, df0
+def _boots_variance(x: Floats, by_boot: Floats, pair: Floats, noise: Noise) -> tuple[Floats, float]:
+    """Return the variance between boots and its df: of the known and of this session's, weighted by df.
+
+    `by_boot` is 1 where a pair is of a boot, shape (n_pairs, n_boots); `pair` is the variance of a pair.
+    """
+    known = np.asarray(noise.between, dtype=np.float64) ** 2 + np.zeros_like(pair)
+    known_df = noise.between_df if np.any(known) else 0.0
+    observed_df = by_boot.shape[1] - 1
+    if observed_df == 0 or math.isinf(known_df):
+        return known, known_df
     size = by_boot.sum(axis=0)
     means = np.einsum("pb,...pc->...bc", by_boot / size, x)
-    pair = pairs.variance / float(weights @ weights)
     observed = np.maximum(means.var(axis=-2, ddof=1) - pair * float(np.mean(1 / size)), 0)
-    df = df0 + boots - 1
-    return (df0 * stated_variance + (boots - 1) * observed) / df, df
+    df = known_df + observed_df
+    return (known_df * known + observed_df * observed) / df, df
 
 
-def _estimate_rotation(native: Floats, virtual: Floats, places: Places, noise: Noise) -> Estimate:
+def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:
     """Return the estimate of a rotation: the means of hosts are the sample.
 
     Each round holds every host once, so that a disturbance of a whole round cancels. A disturbance of one
     side of a round has a part of its own. The known noise is a lower bound on the variance of hosts, because
     a coarse timer shows the same number on all.
     """
-    parts, means, df = [], [], 0.0
-    min_variance = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * native.shape[-2])
-    for name, side, host in (
-        ("native nodes", native, places.native),
-        ("virtual nodes", virtual, places.virtual),
-    ):
+    places, pairs = runs.places, runs.native.shape[-2]
+    parts: list[tuple[Floats, ArrayLike]] = []
+    means = []
+    min_variance = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * pairs)
+    for side, host in ((runs.native, places.native), (runs.virtual, places.virtual)):
         hosts = [side[..., host == number, :].mean(axis=-2) for number in np.unique(host)]
-        by_host, k = np.stack(hosts, axis=-2), len(hosts)
+        by_host, count = np.stack(hosts, axis=-2), len(hosts)
         means.append(by_host.mean(axis=-2))
-        parts.append(VariancePart(name, np.maximum(by_host.var(axis=-2, ddof=1) / k, min_variance), k - 1.0))
-        df += k - 1.0
-    d = virtual - native
-    rounds = d.shape[-2] // places.width
+        parts.append((np.maximum(by_host.var(axis=-2, ddof=1) / count, min_variance), count - 1.0))
+    rounds = pairs // places.width
     if rounds > 1:
+        d = runs.virtual - runs.native
         by_round = d.reshape(*d.shape[:-2], rounds, places.width, d.shape[-1]).mean(axis=-2)
-        parts.append(VariancePart("rounds", by_round.var(axis=-2, ddof=1) / rounds, rounds - 1.0))
-    spread = d.std(axis=-2, ddof=1)
-    return Estimate(means[1] - means[0], tuple(parts), places.bias, spread, df)
+        parts.append((by_round.var(axis=-2, ddof=1) / rounds, rounds - 1.0))
+    return Estimate(means[1] - means[0], *add_variances(parts), places.bias)
 
 
-def change(
-    now: tuple[Floats, Floats],
-    places: Places,
-    earlier: tuple[Floats, Floats],
-    earlier_places: Places,
-    noise: Noise,
-    *,
-    convict: bool,
-) -> Estimate | None:
-    """Return the change of the overhead since an earlier session; parameters as of `overhead`.
+def estimate_change(runs: Runs, earlier: Runs, noise: Noise, *, convict: bool) -> Estimate | None:
+    """Return the change of the overhead since an earlier session.
 
     If both sessions had the same hosts in the same roles, hosts cancel; otherwise each session's own estimate
     must be free of them.
     """
-    cancels = places.cancels(earlier_places)
-    first = overhead(*now, places, noise, convict=convict, by_host=cancels)
+    matched = runs.places.cancels(earlier.places)
+    # Both sessions use what is known of the noise: half of its weight for each counts it once.
+    half = replace(noise, df=np.minimum(noise.df, MAX_HISTORY_DF) / 2, between_df=noise.between_df / 2)
     # High differences of the earlier session favour the guest of this one: its sides are exchanged.
-    exchanged = replace(earlier_places, native=earlier_places.virtual, virtual=earlier_places.native)
-    second = overhead(*earlier[::-1], exchanged, noise, convict=convict, by_host=cancels)
-    if first is None or second is None:
+    now, before = (
+        estimate_overhead(session, half, convict=convict, matched=matched)
+        for session in (runs, earlier.swapped())
+    )
+    if now is None or before is None:
         return None
-    return first.minus(replace(second, mean=-second.mean), 0.0 if cancels else None)
+    parts = ((now.variance, now.df), (before.variance, before.df))
+    return Estimate(now.mean + before.mean, *add_variances(parts), now.bias + before.bias)

@@ -109,6 +109,17 @@ class Places:
             return np.zeros_like(self.native)
         return self.native * len(self.hosts) + self.virtual
 
+    def host_means(self) -> tuple[Floats, Floats]:
+        """Return the columns of native and virtual hosts, and the weights of pairs in a mean over hosts."""
+        dummies = [
+            (hosts[:, None] == np.unique(hosts)[1:]).astype(np.float64)
+            for hosts in (self.native, self.virtual)
+        ]
+        # Rounds hold every host once; in fixed roles some hosts may have more pairs than others.
+        cells = np.zeros_like(self.native) if self.kind == "rotated" else self.cells()
+        _, index, count = np.unique(cells, return_inverse=True, return_counts=True)
+        return np.column_stack([np.ones(len(cells)), *dummies]), 1 / (len(count) * count[index])
+
     def nuisance(self) -> Floats:
         """Return the columns that an exchange fits beside the overhead, one for each two hosts."""
         if self.kind != "exchanged":

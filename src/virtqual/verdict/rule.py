@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.overhead import change, overhead
-from virtqual.verdict.places import Places, everywhere_alike
+from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 
-LOOKS = (4, 8, 12, 18)
-"""After how many pairs a decision is tried. Four come first, and a conviction needs four that are fresh:
-fewer say little of their own noise, and an odd number favours the side that runs first. Each later look has
-half as many again, since the error shrinks with the root. If 18 pairs do not suffice, a quieter machine is
-needed."""
+LOOKS = (2, 4, 8, 12, 18)
+"""After how many pairs a decision is tried; 18 that do not suffice mean that a quieter machine is needed."""
+
+MIN_FRESH_PAIRS = 2
+"""Pairs after the flag that a conviction needs, so that both sides ran first."""
+
+MIN_BOOTS = 3
+"""Boots that a conviction needs where VMs can be created anew: fewer do not show how boots differ."""
 
 ALPHA = 0.008
 """Chance that a session calls anything OVER although every true overhead is within its budget. Together with
@@ -42,16 +44,11 @@ run. Placement and page sizes have been seen to make a guest a few per cent fast
 WIDEST_MARGIN = math.log1p(MAX_CHANGE_MARGIN)
 """Widest margin of a change in log units, if no file states another one."""
 
-SPREAD_MIN_PAIRS = 6
-"""Pairs from which a session's own spread can refuse it: with fewer than five degrees of freedom a spread
-cannot be told from its half."""
-
-SHARED_BOOT = 0.5
-"""If boots vary by more than this many standard deviations of a pair, pairs of one boot are not treated as
-independent: the boot would dominate the mean of four pairs."""
-
 ANSWER_RATE = 0.95
-"""Chance of the intended answer with the number of pairs that a message recommends."""
+"""Chance of WITHIN for a change that is allowed, with the margin that is used."""
+
+PLAUSIBLE = 0.05
+"""A true overhead is plausible as long as a one-sided test at this level does not refuse it."""
 
 
 class Cause(IntEnum):
@@ -64,379 +61,298 @@ class Cause(IntEnum):
     """Neither answer is sure enough."""
     CENSORED = 3
     """More virtual runs were refused than native ones, two or more: the missing runs might decide."""
-    TOO_GOOD = 4
+    NOISE = 4
+    """No plausible overhead would be answered at the last look."""
+    BOOTS = 5
+    """It would be OVER, but by fewer boots than `MIN_BOOTS`."""
+    TOO_GOOD = 6
     """Surely faster than native by more than `FLOOR`."""
-    NOISE = 5
-    """The session's own spread is too wide for the margin, however many pairs are run."""
-    MARGIN = 6
-    """The earlier session has too few pairs for the widest margin."""
     HOSTS = 7
     """Different hosts have fixed roles, and their difference is unknown."""
 
 
-@dataclass(frozen=True, eq=False)
+INVALID_CAUSES = (Cause.TOO_GOOD, Cause.HOSTS)
+WITHIN, OVER, UNDECIDED, INVALID = (
+    outcome.code for outcome in (Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID)
+)
+
+
+@dataclass(eq=False)
 class Batch:
-    """Series of one shape: as many pairs, sizes and places each; of one session or of many.
+    """Series of one shape (as many pairs, sizes and places each) of one session or many, and their answers.
 
     A ValueError is raised if a batch has more or fewer pairs than places, or if a value is no number.
 
     Parameters
     ----------
-    native, virtual
-        Logarithms of the cost of each run (larger is worse), shape (n_sessions, n_series, n_pairs, n_points).
+    runs
+        Shape (n_sessions, n_series, n_pairs, n_points).
     limit, margin, max_margin
         Budget, margin and widest margin of a change, log units, broadcastable to (n_sessions, n_series,
         n_points).
     noise
         A column for each size and a last one for their mean (`virtqual.verdict.estimate.append_mean`),
         broadcastable to (n_sessions, n_series, n_columns).
-    places, earlier_places
-        Where the pairs ran; None: all on one host in one boot.
+    earlier
+        The earlier session; if it is stated, the change since is judged.
     refused_native, refused_virtual
         Number of refused runs of each side, broadcastable to (n_sessions, n_series).
-    earlier
-        Native and virtual logarithms of the earlier session; if given, the change since is judged.
-    looks
-        After how many pairs a decision is tried, in all batches of a call. A session that stopped between two
-        looks is judged at the later one's share.
-    alpha
-        Error rate of OVER in a session; see `ALPHA`.
-    """
-
-    native: Floats
-    virtual: Floats
-    limit: ArrayLike
-    margin: ArrayLike
-    noise: Noise
-    places: Places | None = None
-    refused_native: ArrayLike = 0
-    refused_virtual: ArrayLike = 0
-    earlier: tuple[Floats, Floats] | None = None
-    earlier_places: Places | None = None
-    max_margin: ArrayLike = WIDEST_MARGIN
-    looks: Sequence[int] = LOOKS
-    alpha: float = ALPHA
-
-    def __post_init__(self) -> None:
-        pairs = self.virtual.shape[-2]
-        if self.places is not None and len(self.places.native) != pairs:
-            raise ValueError(f"{pairs} pairs, places of {len(self.places.native)}.")
-        if not (np.all(np.isfinite(self.native)) and np.all(np.isfinite(self.virtual))):
-            raise ValueError("a value is no number: leave its pair out.")
-
-
-class BatchState:
-    """A batch with its series in rows, those of a session after each other, and the answers so far.
+    bias
+        How far a clock may have moved the mean, log units, broadcastable as `limit`.
+    min_boots
+        Boots that a conviction needs.
 
     Attributes
     ----------
     outcome, cause
-        Values of `Outcome.code` and `Cause`, shape (n_rows,) as of all that follow.
+        Values of `Outcome.code` and `Cause`, shape (n_sessions, n_series) as of all that follow.
     used
         Pairs at the look that decided (of a rotation: rounds).
     flagged
-        Pairs after which a series was flagged, 0 if it never was: only later pairs convict.
-    level
-        Error rate that a conviction had at its last look, at one size of one series.
-    running
-        Rows that are still looked at: all of them, unless a simulation stops a series at its first answer.
-    margin
-        The margin that is used, wider than stated only if a change is judged, shape (n_rows, n_columns).
+        Pairs after which a series was flagged, 0 if it never was.
+    start, level
+        First pair that the last attempt at a conviction counted, and its error rate at each size.
+    next_pairs
+        Pairs that the next look of an open series needs, 0 if there is none.
     mean, low, high
         Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
-        units, shape as `margin`; NaN if there is no estimate.
-    next_pairs
-        Pairs that the next look of an open series needs, 0 if there is none, shape (n_rows,).
+        units, with a last axis of n_columns; NaN if there is no estimate.
+    reach
+        How far the bound of an acquittal would lie from the mean at the last look, shape as `mean`.
     """
 
-    def __init__(self, batch: Batch) -> None:
-        sessions, series, pairs, points = batch.virtual.shape
-        self.places = batch.places or everywhere_alike(pairs)
-        self.looks = batch.looks
-        self.pass_level = BETA / len(self.looks)
-        self.shape = (sessions, series)
-        self.rows = sessions * series
-        self.pairs = pairs // self.places.width
-        self.points = points
-        self.native = append_mean(batch.native.reshape(self.rows, pairs, points))
-        self.virtual = append_mean(batch.virtual.reshape(self.rows, pairs, points))
-        self.columns = self.virtual.shape[-1]
-        self.limit = append_mean(self._rows(batch.limit, points))
-        self.margin = append_mean(self._rows(batch.margin, points))
-        sigma, df, between = batch.noise.sigma, batch.noise.df, batch.noise.between
+    runs: Runs
+    limit: ArrayLike
+    margin: ArrayLike
+    noise: Noise
+    earlier: Runs | None = None
+    max_margin: ArrayLike = WIDEST_MARGIN
+    refused_native: ArrayLike = 0
+    refused_virtual: ArrayLike = 0
+    bias: ArrayLike = 0.0
+    min_boots: int = 1
+    outcome: Ints = field(init=False)
+    cause: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        *shape, pairs, points = self.runs.virtual.shape
+        if len(self.runs.places.native) != pairs:
+            raise ValueError(f"{pairs} pairs, places of {len(self.runs.places.native)}.")
+        if not (np.all(np.isfinite(self.runs.native)) and np.all(np.isfinite(self.runs.virtual))):
+            raise ValueError("a value is no number: leave its pair out.")
+        self.shape, self.points = tuple(shape), points
+        self.runs = self.runs.with_mean()
+        self.width = self.runs.places.width
+        self.pairs = pairs // self.width
+        self.columns = self.runs.virtual.shape[-1]
+        self.limit, self.margin, self.bias = (
+            append_mean(self._broadcast(values, points)) for values in (self.limit, self.margin, self.bias)
+        )
         self.noise = Noise(
-            self._rows(sigma, self.columns), self._rows(df, 1), self._rows(between, 1), batch.noise.between_df
+            self._broadcast(self.noise.sigma, self.columns),
+            self._broadcast(self.noise.df, 1),
+            self._broadcast(self.noise.between, 1),
+            self.noise.between_df,
         )
-        refused = (batch.refused_virtual, batch.refused_native)
-        virtual, native = (self._rows(np.asarray(count)[..., None], 1)[:, 0] for count in refused)
-        self.censored: Bools = (virtual >= 2) & (virtual > native)
-        self.floor = FLOOR if batch.earlier is None else -math.inf
-        self.earlier: tuple[Floats, Floats] | None = None
-        self.unresolved = np.zeros(self.rows, dtype=np.bool_)
-        if batch.earlier is not None:
-            self._set_earlier(batch, batch.earlier)
-        # With one look no earlier one has picked what is tried, so all pairs count and all series share.
-        self.shares = self.earlier is not None or len(self.looks) == 1 or self._shares_hosts_or_boots()
-        # Series whose pairs are all fresh cannot be convicted at the first look: they have one look fewer.
-        self.look_alpha = batch.alpha / (len(self.looks) - (not self.shares))
-        self.outcome = np.full(self.rows, Outcome.UNDECIDED.code)
-        self.cause = np.full(self.rows, int(Cause.TOO_FEW_PAIRS))
-        self.flagged = np.zeros(self.rows, dtype=np.int64)
-        self.used = np.zeros(self.rows, dtype=np.int64)
-        self.level = np.full(self.rows, batch.alpha / len(self.looks) / self.columns)
-        self.running = np.ones(self.rows, dtype=np.bool_)
-        self.next_pairs = np.zeros(self.rows, dtype=np.int64)
-        self.mean, self.low, self.high = (np.full((self.rows, self.columns), np.nan) for _ in range(3))
-
-    def _set_earlier(self, batch: Batch, earlier: tuple[Floats, Floats]) -> None:
-        """Set the earlier session in whole rounds, and the margin that both sessions resolve."""
-        count = earlier[0].shape[-2]
-        places = batch.earlier_places or everywhere_alike(count)
-        pairs = count - count % places.width
         native, virtual = (
-            append_mean(values.reshape(self.rows, count, self.points)[:, :pairs]) for values in earlier
+            np.broadcast_to(count, self.shape) for count in (self.refused_native, self.refused_virtual)
         )
-        self.earlier = (native, virtual)
-        self.earlier_places = places.first(pairs)
-        last = max(self.looks[-1], LOOKS[-1]) * self.places.width
-        resolved = resolved_margin(self.noise, last, pairs, self.pass_level)
-        widest = np.maximum(append_mean(self._rows(batch.max_margin, self.points)), self.margin)
-        self.unresolved = np.any(resolved > widest, axis=-1)
-        self.margin = np.maximum(self.margin, np.minimum(resolved, widest))
+        self.censored: Bools = (virtual >= 2) & (virtual > native)
+        if self.earlier is not None:
+            self.earlier = self._whole_rounds(self.earlier).with_mean()
+            self._widen_margin(len(self.earlier.places.native))
+        self.outcome = np.full(self.shape, UNDECIDED)
+        self.cause = np.full(self.shape, int(Cause.TOO_FEW_PAIRS))
+        self.used, self.flagged, self.start, self.next_pairs = np.zeros((4, *self.shape), dtype=np.int64)
+        self.running = np.ones(self.shape, dtype=np.bool_)
+        self.level = np.full(self.shape, ALPHA / len(LOOKS) / self.columns)
+        self.mean, self.low, self.high, self.reach = np.full((4, *self.shape, self.columns), np.nan)
 
-    def _rows(self, values: ArrayLike, last: int) -> Floats:
-        values = np.asarray(values, dtype=np.float64)
-        return np.broadcast_to(values, (*self.shape, last)).reshape(self.rows, last)
+    def _broadcast(self, values: ArrayLike, last: int) -> Floats:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), (*self.shape, last))
 
-    def _shares_hosts_or_boots(self) -> bool:
-        """Return whether pairs before and after a look share a host or a boot that differs from others."""
-        if self.places.kind == "rotated":
-            return True
-        boot = self.places.boot
-        stated = np.asarray(self.noise.between) > SHARED_BOOT * np.asarray(self.noise.sigma)[:, -1:]
-        varies = bool(np.any(stated)) or len(np.unique(boot)) > 1
-        return varies and any(set(boot[:look]) & set(boot[look:]) for look in self.looks[:-1])
+    @staticmethod
+    def _whole_rounds(runs: Runs) -> Runs:
+        pairs = len(runs.places.native)
+        return runs.first(pairs - pairs % runs.places.width)
+
+    def _widen_margin(self, earlier_pairs: int) -> None:
+        """Widen the margin of a change to what both sessions resolve, up to the widest one.
+
+        Only known noise counts: a loud session must not widen its own margin.
+        """
+        sigma, pairs = np.asarray(self.noise.sigma), LOOKS[-1] * self.width
+        df = np.asarray(self.noise.df) + pairs - 1
+        variance = sigma**2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(self.noise.between) ** 2
+        t = special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, BETA / len(LOOKS))
+        widest = np.maximum(append_mean(self._broadcast(self.max_margin, self.points)), self.margin)
+        self.margin = np.clip(t * np.sqrt(variance), self.margin, widest)
 
     @property
-    def host_bias(self) -> float:
-        """How far a difference of hosts may have moved the answer, in log units."""
-        if self.earlier is None:
-            return self.places.bias
-        if self.places.cancels(self.earlier_places):
-            return 0.0
-        return self.places.bias + self.earlier_places.bias
+    def shares(self) -> bool:
+        """The pairs before and after a look share hosts or an earlier session: no pair is ever fresh."""
+        return self.earlier is not None or self.runs.places.kind == "rotated"
 
-    @property
-    def start(self) -> Ints:
-        """The first pair that a conviction counts, shape (n_rows,): 0 if all pairs count."""
-        late = (self.flagged > 0) & (self.flagged < self.used) & (not self.shares)
-        return np.where(late, self.flagged, 0)
-
-    def estimate(self, rows: NDArray[np.int64], pairs: int, start: int, convict: bool) -> Estimate | None:
-        """Return the overhead, or its change, from the first `pairs` pairs: a mean of those after `start`."""
-        cut = pairs * self.places.width
-        noise = self.noise_of(rows)
-        now = (self.native[rows, :cut], self.virtual[rows, :cut])
-        places = self.places.first(cut)
-        if self.earlier is None:
-            return overhead(*now, places, noise, convict=convict, start=start)
-        before = (self.earlier[0][rows], self.earlier[1][rows])
-        return change(now, places, before, self.earlier_places, noise, convict=convict)
-
-    def noise_of(self, rows: Ints) -> Noise:
-        """Return the known noise of some rows."""
+    def estimate(self, rows: Bools, pairs: int, *, convict: bool, start: int = 0) -> Estimate | None:
+        """Return the overhead of some series, or its change, from the first pairs."""
         sigma, df, between = (
-            np.asarray(values)[rows] for values in (self.noise.sigma, self.noise.df, self.noise.between)
+            np.asarray(part)[rows] for part in (self.noise.sigma, self.noise.df, self.noise.between)
         )
-        return Noise(sigma, df, between, self.noise.between_df)
+        noise = Noise(sigma, df, between, self.noise.between_df)
+        runs = self.runs.select(rows).first(pairs * self.width)
+        if self.earlier is None:
+            estimate = estimate_overhead(runs, noise, convict=convict, start=start)
+        else:
+            estimate = estimate_change(runs, self.earlier.select(rows), noise, convict=convict)
+        if estimate is not None:
+            estimate.bias = estimate.bias + np.asarray(self.bias)[rows]
+        return estimate
 
-    def conclude(self) -> None:
+    def convict(self, pairs: int, level: Floats, *, all_pairs: bool) -> None:
+        """Call series OVER whose lower bound at `level`, shape (n_sessions, 1), is above the budget."""
+        tried = self.running & (self.outcome != OVER)
+        starts = [0] if all_pairs else np.unique(self.flagged[tried & (self.flagged > 0)]).tolist()
+        for start in starts:
+            rows = tried if all_pairs else tried & (self.flagged == start)
+            estimate = None
+            if pairs - start >= MIN_FRESH_PAIRS and np.any(rows):
+                estimate = self.estimate(rows, pairs, convict=True, start=start)
+            if estimate is None:
+                continue
+            self.start[rows] = start
+            self.level[rows] = np.broadcast_to(level / self.columns, self.shape)[rows]
+            p = np.min(estimate.below(np.asarray(self.limit)[rows]), axis=-1)
+            is_over = p <= self.level[rows]
+            boots = self.runs.places.first(pairs * self.width).boot
+            if len(np.unique(boots)) >= self.min_boots:
+                self.outcome[rows] = np.where(is_over, OVER, self.outcome[rows])
+            self.cause[rows] = np.where(is_over, Cause.BOOTS, Cause.OPEN)
+            self.used[rows] = pairs
+
+    def acquit(self, pairs: int, level: float, *, may_acquit: bool, is_last: bool) -> None:
+        """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget."""
+        rows = self.running & (self.outcome != OVER)
+        if not np.any(rows):
+            return
+        self.used[rows] = pairs
+        within, is_high = np.zeros((2, np.count_nonzero(rows)), dtype=np.bool_)
+        cause = np.full(within.shape, int(Cause.TOO_FEW_PAIRS))
+        if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
+            limit = np.asarray(self.limit)[rows]
+            top = limit + np.asarray(self.margin)[rows]
+            is_high = np.any(estimate.mean > limit, axis=-1)
+            within = np.all(estimate.above(top) < level, axis=-1)
+            # The mean of a curve decides: at one size the guest may be faster by another protocol.
+            too_good = estimate.above(FLOOR)[..., -1] < level
+            last = max(LOOKS[-1], pairs)
+            before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
+            shrunk = (1 / last + before) / (1 / pairs + before)
+            at_last = replace(estimate, variance=estimate.variance * shrunk, df=estimate.df + last - pairs)
+            self.reach[rows] = reach = at_last.reach(level)
+            plausible = estimate.reach(PLAUSIBLE)
+            with np.errstate(invalid="ignore"):  # if nothing bounds a difference of hosts
+                can_pass = np.all(estimate.mean - plausible + reach < top, axis=-1)
+                can_fail = np.any(estimate.mean + plausible - reach > limit, axis=-1)
+            cause = np.select(
+                [
+                    too_good & (self.earlier is None),
+                    within & self.censored[rows],
+                    within & may_acquit,
+                    np.any(np.isinf(estimate.bias), axis=-1),
+                    self.cause[rows] == Cause.BOOTS,
+                    ~within & np.any(reach > top - limit, axis=-1) & (is_last | ~(can_pass | can_fail)),
+                ],
+                [Cause.TOO_GOOD, Cause.CENSORED, Cause.ANSWERED, Cause.HOSTS, Cause.BOOTS, Cause.NOISE],
+                Cause.OPEN,
+            )
+        self.flagged[rows] = np.where(
+            (self.flagged[rows] == 0) & is_high & ~within, pairs, self.flagged[rows]
+        )
+        self.cause[rows] = cause
+        outcome = np.where(np.isin(cause, INVALID_CAUSES), INVALID, UNDECIDED)
+        self.outcome[rows] = np.where(cause == Cause.ANSWERED, WITHIN, outcome)
+
+    def conclude(self, looks: Sequence[int]) -> None:
         """Set mean and bounds of every series from all of its pairs, and the pairs of its next look."""
-        groups = np.unique(np.stack([self.used, self.start]), axis=1).T
-        for pairs, start in groups if self.pairs else ():
-            rows = np.flatnonzero((self.used == pairs) & (self.start == start))
-            estimate = self.estimate(rows, self.pairs, 0, convict=False)
-            # A series with too few pairs for the first look is shown as well.
-            fresh = self.estimate(rows, int(pairs) or self.pairs, int(start), convict=True)
-            if estimate is not None:
-                self.mean[rows] = estimate.mean
-                self.high[rows] = estimate.mean + estimate.reach(self.pass_level)
-                self.low[rows] = estimate.mean - estimate.reach(self.pass_level)
+        self.cause[self.outcome == OVER] = Cause.ANSWERED
+        everything = np.ones(self.shape, dtype=np.bool_)
+        estimate = self.estimate(everything, self.pairs, convict=False) if self.pairs else None
+        if estimate is not None:
+            reach = estimate.reach(BETA / len(looks))
+            values = estimate.mean, estimate.mean - reach, estimate.mean + reach
+            self.mean, self.low, self.high = (value.reshape(*self.shape, -1) for value in values)
+        for used, start in np.unique(np.stack([self.used.ravel(), self.start.ravel()]), axis=1).T:
+            rows = (self.used == used) & (self.start == start)
+            fresh = self.estimate(rows, int(used), convict=True, start=int(start)) if used else None
             if fresh is not None:
-                self.low[rows] = fresh.mean - fresh.reach(self.level[rows, None])
+                self.low[rows] = fresh.mean - fresh.reach(self.level[rows][:, None])
         self.low = np.minimum(self.low, self.mean)
-        following = np.array([*self.looks, 0])[np.searchsorted(self.looks, self.used, side="right")]
-        is_open = (self.outcome == Outcome.UNDECIDED.code) & (self.cause != Cause.CENSORED)
-        self.next_pairs = np.where(is_open, following, 0)
+        following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
+        goes_on = np.isin(self.cause, (Cause.TOO_FEW_PAIRS, Cause.OPEN, Cause.BOOTS))
+        self.next_pairs = np.where(goes_on, following, 0)
 
 
-def judge(batches: Sequence[Batch]) -> list[BatchState]:
+def judge(
+    batches: Sequence[Batch],
+    looks: Sequence[int] = LOOKS,
+    alpha: float = ALPHA,
+    *,
+    min_pairs: int = 0,
+    stop: bool = False,
+) -> None:
     """Judge the series of a session together; or those of many sessions, each for itself.
 
     All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
 
-    1. A series is WITHIN if at every size the upper bound, from all of its pairs, is below budget + margin.
+    1. A series is OVER if at some size, or for the whole curve, the lower bound is above the budget. The
+       bound comes from the pairs after the look that flagged the series. If those share hosts or an earlier
+       session with the pairs before, or if there is one look, all pairs count and every series counts as
+       flagged. The error rate has an equal share for each look, and is divided among the flagged series of
+       the session and, within a curve, among its sizes and the whole (Bonferroni). OVER stands.
+    2. A series is WITHIN if at every size the upper bound, from all of its pairs, is below budget + margin.
        A series that is not WITHIN is *flagged*, once.
-    2. A flagged series is OVER if at some size, or for the whole curve, the lower bound is above the budget.
-       The bound comes from the pairs after the flag. If those share a host, a boot or an earlier session
-       with the pairs before the flag, all pairs count, and every judged series counts as flagged.
-       The error rate has an equal share for each look, is divided among the flagged series of the session
-       (Holm 1979) and, within a curve, among its sizes and the whole (Bonferroni). OVER stands.
-    3. A series is INVALID if it is too good to be true, or if hosts, the earlier session or the session's own
-       spread forbid an answer.
+    3. A series is INVALID if it is too good to be true, or if its hosts forbid an answer.
+
+    Parameters
+    ----------
+    looks
+        After how many pairs a decision is tried. A session that stopped between two looks is judged at the
+        later one's share.
+    alpha
+        Error rate of OVER in a session; see `ALPHA`.
+    min_pairs
+        Pairs before which no series is WITHIN.
+    stop
+        Let each series end at its first answer, as a session does: for simulations.
 
     Raises
     ------
     ValueError
         If the batches are of different numbers of sessions.
     """
-    states = [BatchState(batch) for batch in batches]
-    if len({state.shape[0] for state in states}) > 1:
+    if len({batch.shape[0] for batch in batches}) > 1:
         raise ValueError("batches of one call hold the same sessions.")
-    for index in range(len(states[0].looks)):
-        decide(states, index)
-    for state in states:
-        state.conclude()
-    return states
-
-
-def decide(states: Sequence[BatchState], index: int) -> None:
-    """Take the look of this index: write the answers into the states; see `judge`."""
-    looks = states[0].looks
-    look, is_last = looks[index], index == len(looks) - 1
-    evidence, flagged, looked = [], [], []
-    for state in states:
-        flagged.append(state.flagged > 0)  # series that this look flags are tried by later looks
-        # All pairs that were run count: those beyond the last look, and those since the look before.
-        is_reached = state.pairs >= look or (index > 0 and state.pairs > looks[index - 1])
-        pairs = state.pairs if is_last else min(look, state.pairs)
-        rows = np.flatnonzero(state.running) if is_reached else np.zeros(0, dtype=np.int64)
-        before = state.flagged[rows]
-        if len(rows):
-            _acquit(state, rows, pairs)
-        evidence.append(_evidence(state, rows, before, pairs, look))
-        looked.append(rows)
-    _convict(states, evidence, flagged)
-    for state, rows in zip(states, looked, strict=True):
-        if len(rows):
-            _refuse(state, rows)
-
-
-def _acquit(state: BatchState, rows: NDArray[np.int64], pairs: int) -> None:
-    """Call series WITHIN or too good to be true; flag the others."""
-    estimate = state.estimate(rows, pairs, 0, convict=False)
-    is_open = state.outcome[rows] != Outcome.OVER.code
-    state.used[rows[is_open]] = pairs
-    if estimate is None:
-        state.flagged[rows] = np.where(state.flagged[rows] == 0, pairs, state.flagged[rows])
-        return
-    within = np.all(estimate.above(state.limit[rows] + state.margin[rows]) < state.pass_level, axis=-1)
-    # The mean of a curve decides: at one size the guest may be faster by another protocol.
-    too_good = estimate.above(state.floor)[..., -1] < state.pass_level
-    within &= ~state.unresolved[rows]
-    state.flagged[rows] = np.where((state.flagged[rows] == 0) & ~within, pairs, state.flagged[rows])
-    outcome = np.where(within, Outcome.WITHIN.code, Outcome.UNDECIDED.code)
-    cause = np.where(within, Cause.ANSWERED, Cause.OPEN)
-    censored = within & state.censored[rows]
-    outcome[censored], cause[censored] = Outcome.UNDECIDED.code, Cause.CENSORED
-    outcome[too_good], cause[too_good] = Outcome.INVALID.code, Cause.TOO_GOOD
-    state.outcome[rows[is_open]] = outcome[is_open]
-    state.cause[rows[is_open]] = cause[is_open]
-
-
-def _evidence(
-    state: BatchState, rows: NDArray[np.int64], flagged: NDArray[np.int64], pairs: int, look: int
-) -> Floats:
-    """Return each series' p-value of "within budget"; infinite if it cannot be convicted at this look."""
-    p = np.full(state.rows, np.inf)
-    if state.shares:
-        groups = [(rows, 0)] if len(rows) else []
-    else:
-        # If a session stopped between two looks, one fresh pair may say nothing of its own noise.
-        starts = [int(start) for start in np.unique(flagged[flagged > 0])]
-        enough = [start for start in starts if pairs - start >= min(LOOKS[0], look - start)]
-        groups = [(rows[flagged == start], start) for start in enough]
-    for members, start in groups:
-        estimate = state.estimate(members, pairs, start, convict=True)
-        if estimate is not None:
-            p[members] = np.min(estimate.below(state.limit[members]), axis=-1) * state.columns
-    return p.reshape(state.shape)
-
-
-def _convict(states: Sequence[BatchState], evidence: Sequence[Floats], flagged: Sequence[Bools]) -> None:
-    """Call series OVER, by Holm's procedure over the series of each session that can be convicted."""
-    p = np.concatenate(
-        [values / state.look_alpha for values, state in zip(evidence, states, strict=True)], axis=1
-    )
-    # All series that were ever flagged share, also those acquitted since: the pairs that are tried now are
-    # the ones that acquitted them.
-    family = np.concatenate(
-        [
-            ((before | state.shares) & (state.outcome != Outcome.OVER.code)).reshape(state.shape)
-            for state, before in zip(states, flagged, strict=True)
-        ],
-        axis=1,
-    )
-    p = np.where(family, p, np.inf)
-    family_size = family.sum(axis=1, keepdims=True)
-    order = np.sort(p, axis=1)
-    rank = np.arange(p.shape[1])
-    passed = np.logical_and.accumulate(order * np.maximum(family_size - rank, 1) <= 1, axis=1)
-    count = passed.sum(axis=1)
-    largest = np.take_along_axis(order, np.maximum(count - 1, 0)[:, None], 1)[:, 0]
-    convicted = p <= np.where(count > 0, largest, -1.0)[:, None]
-    remaining = np.maximum(family_size - count[:, None], 1)
-    start = 0
-    for state in states:
-        columns = slice(start, start + state.shape[1])
-        start += state.shape[1]
-        tried = np.isfinite(p[:, columns]).reshape(-1)
-        level = np.broadcast_to(state.look_alpha / remaining / state.columns, state.shape).reshape(-1)
-        state.level[tried] = level[tried]
-        rows = convicted[:, columns].reshape(-1)
-        state.outcome[rows] = Outcome.OVER.code
-        state.cause[rows] = Cause.ANSWERED
-
-
-def _refuse(state: BatchState, rows: NDArray[np.int64]) -> None:
-    """Call series INVALID if no number of pairs would give an answer."""
-    rows = rows[state.outcome[rows] == Outcome.UNDECIDED.code]
-    if not len(rows):
-        return
-    pairs, last_look = int(state.used[rows[0]]), state.looks[-1]
-    if math.isinf(state.host_bias):
-        state.outcome[rows], state.cause[rows] = Outcome.INVALID.code, Cause.HOSTS
-        return
-    unresolved = rows[state.unresolved[rows]]
-    estimate = state.estimate(unresolved, pairs, 0, convict=True) if len(unresolved) else None
-    if estimate is not None:
-        # More pairs are worth their time only if they might convict.
-        calm = np.all(estimate.mean <= state.limit[unresolved], axis=-1) | (pairs >= last_look)
-        state.outcome[unresolved[calm]] = Outcome.INVALID.code
-        state.cause[unresolved[calm]] = Cause.MARGIN
-    rows = rows[~state.unresolved[rows] & (state.cause[rows] == Cause.OPEN)]
-    if pairs < SPREAD_MIN_PAIRS or not len(rows) or state.places.kind == "rotated":
-        return
-    estimate = state.estimate(rows, pairs, 0, convict=True)
-    if estimate is None or estimate.spread_df < 1:
-        return
-    # The last look takes the spread as it was seen; earlier ones refuse only if its kind reading is too wide.
-    df = estimate.spread_df
-    kindness = 1.0 if pairs >= last_look else df / float(special.chdtri(df, 1 - ANSWER_RATE))
-    # Fewer pairs may be allowed than the rule asks for: that is no noise.
-    max_pairs = max(last_look, LOOKS[-1])
-    reach = (
-        -special.stdtrit(max_pairs - 1.0, state.pass_level)
-        * estimate.spread
-        * math.sqrt(kindness / max_pairs)
-    )
-    limit, margin = state.limit[rows], state.margin[rows]
-    hopeless = np.any(reach > margin, axis=-1)
-    if pairs < last_look:
-        nearly_within = np.all(estimate.mean + reach < limit + margin, axis=-1)
-        nearly_over = np.any(estimate.mean - reach > limit, axis=-1)
-        hopeless &= ~(nearly_within | nearly_over)
-    state.outcome[rows[hopeless]], state.cause[rows[hopeless]] = Outcome.INVALID.code, Cause.NOISE
+    for index, look in enumerate(looks):
+        is_last = index == len(looks) - 1
+        family = np.zeros((batches[0].shape[0], 1))
+        for batch in batches:
+            is_tried = (batch.flagged > 0) | batch.shares | (len(looks) == 1)
+            family += np.sum(is_tried & (batch.outcome != OVER), axis=1, keepdims=True)
+        for batch in batches:
+            # All pairs that were run count: those beyond the last look, and those since the look before.
+            if batch.pairs < look and (index == 0 or batch.pairs <= looks[index - 1]):
+                continue
+            pairs = batch.pairs if is_last else min(look, batch.pairs)
+            all_pairs = batch.shares or len(looks) == 1
+            # Fresh pairs cannot convict at the first look, which flags them: they have one look fewer.
+            level = alpha / (len(looks) - (not all_pairs)) / np.maximum(family, 1)
+            batch.convict(pairs, level, all_pairs=all_pairs)
+            may_acquit = pairs >= min_pairs
+            batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
+            if stop:
+                batch.running &= (batch.outcome == UNDECIDED) & (batch.cause != Cause.NOISE)
+    for batch in batches:
+        batch.conclude(looks)
 
 
 @dataclass(frozen=True)
@@ -451,56 +367,29 @@ class SizeRange:
     low: float
 
 
-def find_ranges(state: BatchState, row: int) -> list[SizeRange]:
+def find_ranges(batch: Batch, row: tuple[int, int]) -> list[SizeRange]:
     """Return the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
     The conviction was decided size by size. The first range is the one whose sizes stand out most together
     (the sum of their excesses over their errors, by the root of their number). Further ranges that touch no
     earlier one follow, as long as a size outside the ranges is over by itself.
     """
-    estimate = state.estimate(np.array([row]), int(state.used[row]), int(state.start[row]), convict=True)
+    rows = np.zeros(batch.shape, dtype=np.bool_)
+    rows[row] = True
+    estimate = batch.estimate(rows, int(batch.used[row]), convict=True, start=int(batch.start[row]))
     assert estimate is not None  # the series was convicted by it
-    level, points = float(state.level[row]), state.points
-    mean, limit = estimate.mean[0], state.limit[row]
+    points, limit, mean = batch.points, np.asarray(batch.limit)[row], estimate.mean[0]
     standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
-    low = mean - estimate.reach(level)[0]
-    alone = (estimate.below(limit)[0] <= level * (1 + 1e-9))[:points]
+    low = batch.low[row]
+    is_over = low[:points] >= limit[:points] - 1e-9
     total = np.append(0.0, np.cumsum(standing))
     free, ranges = np.ones(points, dtype=np.bool_), list[SizeRange]()
-    while not ranges or np.any(alone & free):
+    while np.any(free) and (not ranges or np.any(is_over & free)):
         i, j = max(
             ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
             key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
         )
-        lower = float(np.max(low[i:j])) if np.any(alone[i:j]) else float(low[-1])
+        lower = float(np.max(low[i:j])) if np.any(is_over[i:j]) else float(low[-1])
         ranges.append(SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower))
         free[max(i - 1, 0) : j + 1] = False
-        if not np.any(free):
-            break
     return ranges
-
-
-def resolved_margin(noise: Noise, pairs: int, earlier_pairs: int, level: float) -> Floats:
-    """Return the smallest margin of a change with which an allowed change is WITHIN in 95 % of cases.
-
-    The upper bound has the error rate `level`. Only known noise counts: a loud session must not widen its own
-    margin.
-    """
-    df = np.asarray(noise.df) + pairs - 1
-    variance = (
-        np.asarray(noise.sigma) ** 2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(noise.between) ** 2
-    )
-    resolved: Floats = (special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, level)) * np.sqrt(variance)
-    return resolved
-
-
-def earlier_pairs_needed(noise: Noise, margin: float = WIDEST_MARGIN, looks: Sequence[int] = LOOKS) -> float:
-    """Return the number of pairs that an earlier session needs for a margin; infinite if none would do."""
-    df = np.asarray(noise.df) + looks[-1] - 1
-    factor = special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, BETA / len(looks))
-    sigma = np.asarray(noise.sigma)
-    rest = (margin / factor) ** 2 - 2 * np.asarray(noise.between) ** 2 - sigma**2 / looks[-1]
-    with np.errstate(divide="ignore"):
-        needed = np.where(rest > 0, sigma**2 / np.maximum(rest, 1e-300), np.inf)
-    worst = float(np.max(needed))
-    return worst if math.isinf(worst) else max(math.ceil(worst), looks[0])

@@ -13,7 +13,7 @@ from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
-from virtqual.verdict.rule import ALPHA, LOOKS
+from virtqual.verdict.rule import ALPHA, LOOKS, MIN_BOOTS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
 from virtqual.verdict.waiver import Waiver
@@ -88,6 +88,8 @@ class SessionVerdict:
         if self.outcome is not Outcome.WITHIN:
             return False, self.outcome.value.lower()
         reason = self.without_hosts or self.confounded
+        if not reason and any(verdict.boots == 1 for verdict in self.verdicts):
+            reason = "one boot of the virtual machines: another one may differ"
         return not reason, reason
 
     @property
@@ -140,7 +142,7 @@ def judge_sessions(
     min_pairs
         From how many pairs on a metric can be WITHIN; every look flags.
     recreates_vms
-        The VMs are created anew between rounds.
+        The VMs are created anew between rounds: nothing is OVER by few boots, which may be theirs alone.
 
     Raises
     ------
@@ -152,7 +154,13 @@ def judge_sessions(
     class_name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == class_name and w.build == build]
     chosen = [set_aside_hosts(cases) for cases in cases_by_session]
-    judged = judge_all([cases for cases, _ in chosen], looks=looks, alpha=ALPHA / share)
+    judged = judge_all(
+        [cases for cases, _ in chosen],
+        looks=looks,
+        alpha=ALPHA / share,
+        min_pairs=min_pairs,
+        min_boots=MIN_BOOTS if recreates_vms else 1,
+    )
     answers = []
     for measured, (cases, outliers), verdicts in zip(cases_by_session, chosen, judged, strict=True):
         for case, verdict in zip(measured, verdicts, strict=True):

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
-from scipy import special
 
 from virtqual.verdict.batches import Question
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.outcome import Outcome, format_ratio, format_value
 from virtqual.verdict.pairs import Pair, Series
-from virtqual.verdict.rule import BETA, FLOOR, LOOKS, Cause, earlier_pairs_needed, resolved_margin
+from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, Cause
 from virtqual.verdict.verdict import Interval, Verdict
 
 TOO_GOOD = (
@@ -47,7 +46,7 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
     values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
-    pairs = f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}"
+    pairs = f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}{' of one boot' * (verdict.boots == 1)}"
     text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
 
@@ -120,71 +119,54 @@ def _median_ratio(pairs: Sequence[Pair]) -> float | None:
 
 def reasons_of(question: Question) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    looks, cause = question.state.looks, question.cause
-    series, width = question.case.series, question.places.width
-    if cause is Cause.ANSWERED:
+    series = question.case.series
+    if question.cause is Cause.ANSWERED:
         return ()
-    if cause is Cause.OPEN:
+    if question.cause is Cause.OPEN:
         if question.next_pairs:
             return (f"the next decision needs {question.next_pairs} pairs",)
-        return (f"still undecided at the maximum of {looks[-1] * width} pairs",)
-    if cause is Cause.TOO_FEW_PAIRS:
-        return (too_few(len(question.pairs), looks[0] * width),)
-    if cause is Cause.CENSORED:
+        return (f"still undecided at the maximum of {question.used_pairs} pairs",)
+    if question.cause is Cause.TOO_FEW_PAIRS:
+        return (too_few(question.pairs, (question.next_pairs or 0)),)
+    if question.cause is Cause.CENSORED:
         virtual, native = series.refused("virtual"), series.refused("native")
         return (
             f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
             "what is left out might decide",
         )
-    if cause is Cause.TOO_GOOD:
-        return (TOO_GOOD,)
-    texts = {Cause.NOISE: _noise_text, Cause.MARGIN: _margin_text, Cause.HOSTS: _hosts_text}
-    return (texts[cause](question),)
+    if question.cause is Cause.BOOTS:
+        return (
+            f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
+        )
+    texts = {Cause.NOISE: _noise_text, Cause.HOSTS: _hosts_text}
+    return (TOO_GOOD,) if question.cause is Cause.TOO_GOOD else (texts[question.cause](question),)
 
 
 def _noise_text(question: Question) -> str:
-    """Return that the session's own spread is too wide, and how many pairs the margin would need."""
-    native, virtual = question.costs
-    spread, margin = (virtual - native).std(axis=0, ddof=1), question.used_margin
-    worst = int(np.argmax(spread / margin))
-    t = -float(special.stdtrit(LOOKS[-1] - 1, question.state.pass_level))
-    needed = math.ceil((t * spread[worst] / margin[worst]) ** 2)
-    series = question.case.series
+    """Return that the noise hides the margin, and how many pairs it would need."""
+    batch, series, margin = question.batch, question.case.series, question.used_margin
+    reach = batch.reach[question.row][: len(margin)]
+    worst = int(np.argmax(reach / margin))
     size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
+    wide = f"{math.expm1(reach[worst]):.1%}{size}, the margin is {math.expm1(margin[worst]):.1%}"
+    if question.earlier is not None:
+        return (
+            f"noise too high: with {LOOKS[-1]} pairs the change would be known to {wide}; the earlier "
+            f"session has {len(question.earlier.native)} pairs: record it with more (virtqual qualify "
+            f"--pairs {LOOKS[-1]}), or record the noise (virtqual record)"
+        )
+    needed = math.ceil(LOOKS[-1] * batch.width * (reach[worst] / margin[worst]) ** 2)
     return (
-        f"noise too high: a pair varies by {spread[worst]:.1%}{size}; its margin of "
-        f"{math.expm1(margin[worst]):.1%} would need {needed} pairs, {LOOKS[-1]} are the maximum"
-    )
-
-
-def _margin_text(question: Question) -> str:
-    """Return that the earlier session has too few pairs, and how many it needs."""
-    noise, earlier = question.state.noise_of(np.array([question.row])), question.earlier
-    assert earlier is not None
-    pairs, max_margin = len(earlier[0]), float(np.max(question.max_margin))
-    # In a rotation each number of a pair stands for a pair on every node.
-    width = question.places.width
-    resolved = float(np.max(resolved_margin(noise, LOOKS[-1] * width, pairs, BETA / len(LOOKS))))
-    needed = np.ceil(earlier_pairs_needed(noise, max_margin, [look * width for look in LOOKS]) / width)
-    enough = (
-        f"it takes {needed:.0f} pairs (virtqual qualify --pairs {needed:.0f}), or fewer with a history"
-        if needed <= LOOKS[-1]
-        else f"{LOOKS[-1]} pairs are not enough either, and it takes a history"
-    )
-    sign = 1 if question.case.series.metric.better == "lower" else -1
-    hidden, allowed = (abs(math.expm1(sign * margin)) for margin in (resolved, max_margin))
-    return (
-        f"the earlier session has {pairs} pairs: a change could hide up to {hidden:.1%} above what is "
-        f"allowed, more than {allowed:.0%}; with the noise that is known, {enough} of the noise "
-        "(virtqual record)"
+        f"noise too high: with {LOOKS[-1] * batch.width} pairs the overhead would be known to {wide}; "
+        f"it would take about {needed} pairs, or a quieter machine"
     )
 
 
 def _hosts_text(question: Question) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
-    places, earlier, session = question.places, question.earlier, ""
-    if not math.isinf(places.bias) and earlier is not None:
-        places, session = earlier[2], "in the earlier session "
+    places, session = question.runs.places, ""
+    if not math.isinf(places.bias) and question.earlier is not None:
+        places, session = question.earlier.places, "in the earlier session "
     native, virtual = (", ".join(names) for names in places.roles)
     return (
         f"{session}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "

@@ -117,6 +117,8 @@ class Verdict(_Stored, frozen=False):
         Budget and margin in words; `limit` and `margin` in log units, the smallest over the sizes.
     pairs, next_pairs
         Pairs that the verdict rests on, and that the next decision needs; None if no decision follows.
+    boots
+        Number of boots of the virtual machines; 0 if unknown.
     spread
         Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
     findings
@@ -150,6 +152,7 @@ class Verdict(_Stored, frozen=False):
     margin: float | None = None
     pairs: int = 0
     next_pairs: int | None = None
+    boots: int = 0
     spread: float | None = None
     points: tuple[Point, ...] = ()
     findings: tuple[OverRange, ...] = ()

@@ -10,7 +10,7 @@ import pytest
 
 from virtqual.session.judge import judge
 from virtqual.verdict.estimate import Noise
-from virtqual.verdict.overhead import overhead
+from virtqual.verdict.overhead import Runs, estimate_overhead
 from virtqual.verdict.places import everywhere_alike
 
 make_session = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/speed/judging.py"))["make_session"]
@@ -57,7 +57,7 @@ def test_an_estimate_makes_no_matrix_of_pairs_by_pairs():
     native, virtual = np.random.default_rng(1).normal(0, 0.01, (2, 1, pairs, 1))
     tracemalloc.start()
     try:
-        overhead(native, virtual, everywhere_alike(pairs), Noise([0.01]), convict=True)
+        estimate_overhead(Runs(native, virtual, everywhere_alike(pairs)), Noise([0.01]), convict=True)
         assert tracemalloc.get_traced_memory()[1] < pairs**2
     finally:
         tracemalloc.stop()

@@ -79,7 +79,11 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
     for event in events:
         if isinstance(event, Finished):
             hosts = dict.fromkeys(event.run.nodes, "host")
-            event = Finished(run=event.run.model_copy(update={"hosts": hosts}))
+            boot = f"boot {event.run.pair % 2}"
+            identity = {
+                node: facts.model_copy(update={"boot": boot}) for node, facts in event.run.identity.items()
+            }
+            event = Finished(run=event.run.model_copy(update={"hosts": hosts, "identity": identity}))
         if not isinstance(event, FactsWritten):
             Log(log.directory).append(event)
     asked = {"kvm": CheckSet(scope="quick", checks=(RequiredCheck(check="lammps"),))}

@@ -69,21 +69,21 @@ def runs_of(metrics, differences, **how):
     ("parts", "outcome", "pairs", "next_pairs"),
     [
         ([(0.0, 4)], "WITHIN", 4, None),
-        ([(0.3, 4)], "UNDECIDED", 4, 8),
-        # A conviction needs four fresh pairs, also where a session stopped between two looks.
-        ([(0.3, 5)], "UNDECIDED", 5, 8),
-        ([(0.3, 7)], "UNDECIDED", 7, 8),
-        ([(0.3, 8)], "OVER", 8, None),
-        ([(0.3, 9)], "OVER", 8, None),
+        ([(0.0, 2)], "WITHIN", 2, None),
+        # A conviction needs two fresh pairs, also if a session stopped between two looks.
+        ([(0.3, 2)], "UNDECIDED", 2, 4),
+        ([(0.3, 3)], "UNDECIDED", 3, 4),
+        ([(0.3, 4)], "OVER", 4, None),
+        ([(0.3, 5)], "OVER", 4, None),
         # An acquittal does not stand against later pairs.
         ([(0.0, 4), (0.4, 3)], "UNDECIDED", 7, 8),
-        ([(0.0, 4), (0.4, 14)], "OVER", 12, None),
+        ([(0.0, 4), (0.4, 14)], "OVER", 18, None),
         # Pairs that flagged do not convict.
-        ([(0.4, 4), (0.03, 4)], "UNDECIDED", 8, 12),
-        ([(0.4, 4), (0.03, 8)], "UNDECIDED", 12, 18),
-        ([(0.4, 4), (0.03, 14)], "UNDECIDED", 18, None),
+        ([(0.4, 2), (0.03, 2)], "UNDECIDED", 4, 8),
+        ([(0.4, 2), (0.03, 6)], "UNDECIDED", 8, 12),
+        ([(0.4, 2), (0.045, 16)], "UNDECIDED", 18, None),
         # A conviction stands, whatever is run afterwards.
-        ([(0.3, 8), (0.0, 10)], "OVER", 8, None),
+        ([(0.3, 4), (0.0, 14)], "OVER", 4, None),
     ],
 )
 def test_answers_by_pairs(judged, parts, outcome, pairs, next_pairs):
@@ -126,10 +126,10 @@ def test_a_single_look_lets_all_pairs_convict(judged, pairs):
 
 def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, judged_runs):
     none = judged_runs([])
-    assert (none.outcome, none.next_pairs, none.overhead) == (Outcome.UNDECIDED, 4, None)
-    assert none.reasons == ("0 of the 4 pairs that the first decision needs",)
+    assert (none.outcome, none.next_pairs, none.overhead) == (Outcome.UNDECIDED, 2, None)
+    assert none.reasons == ("0 of the 2 pairs that the first decision needs",)
     one = judged([0.1])
-    assert (one.outcome, one.next_pairs, one.pairs) == (Outcome.UNDECIDED, 4, 1)
+    assert (one.outcome, one.next_pairs, one.pairs) == (Outcome.UNDECIDED, 2, 1)
     assert one.overhead.log == pytest.approx(0.1)
     assert one.overhead.upper is None
 
@@ -153,22 +153,20 @@ def test_one_slow_virtual_run_neither_convicts_nor_is_forgotten_and_a_native_one
     assert judged([*slow, *np.zeros(14)]).outcome is not Outcome.OVER
 
 
-@pytest.mark.parametrize("pairs", [4, 5, 6, 8, 12, 18])
-def test_hopeless_noise_is_invalid_and_says_how_many_pairs_it_would_need(judged, pairs):
+@pytest.mark.parametrize("pairs", [2, 4, 8, 12, 18])
+def test_hopeless_noise_gets_no_more_pairs_and_says_how_many_it_would_need(judged, pairs):
     verdict = judged(steady(0.07, pairs, spread=0.5))
-    if pairs < 6:  # which say too little of noise
-        assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 8)
+    if pairs < 12:  # which say too little of noise
+        assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, {2: 4, 4: 8, 8: 12}[pairs])
         return
-    assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, None)
     (reason,) = verdict.reasons
-    assert reason.startswith("noise too high: a pair varies by 5")
-    assert reason.endswith(" pairs, 18 are the maximum")
-    assert "; its margin of 5.6% would need " in reason
+    assert reason.startswith("noise too high: with 18 pairs the overhead would be known to ")
+    assert reason.endswith(" pairs, or a quieter machine")
+    assert ", the margin is 5.6%; it would take about " in reason
 
 
-def test_only_the_sessions_own_spread_makes_it_invalid(judged):
-    """A history that was loud is no reason to give up a session that is calm."""
-    assert judged(steady(0.08, 18, 0.001), prior=stated(0.3)).outcome is not Outcome.INVALID
+def test_a_large_overhead_is_seen_in_spite_of_noise(judged):
     assert judged(steady(3.0, 8, spread=0.2)).outcome is Outcome.OVER
 
 
@@ -176,8 +174,8 @@ def test_noise_of_a_curve_names_its_worst_size(judged_curve):
     rows = np.random.default_rng(1).normal(0.06, 0.01, (18, 4))
     rows[:, 2] += np.resize([0.9, -0.9], 18)
     verdict = judged_curve(rows, points=(1, 2, 4, 8))
-    assert verdict.outcome is Outcome.INVALID
-    assert "% at 4 B; its margin of 4.8% would need" in verdict.message
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "% at 4 B, the margin is 4.8%; it would take about " in verdict.message
 
 
 # -- what is left out ----------------------------------------------------------------------------------
@@ -217,7 +215,7 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     assert (says in verdict.message) == bool(bad)
     # A single valid pair of three asks for others.
     verdict = judged_runs(runs_of(metrics, [0.0] * 3), [("native", 0), ("native", 1)])
-    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 4)
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 2)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +330,7 @@ def test_two_bumps_are_two_findings_the_worse_first(judged_curve):
 
 def test_a_single_size_is_found_and_keeps_a_curve_from_passing(judged_curve):
     budget, prior = Budget.build(0.05, margin=0.1), stated(0.03)
-    for pairs, outcome in ((4, Outcome.UNDECIDED), (12, Outcome.OVER)):
+    for pairs, outcome in ((2, Outcome.UNDECIDED), (12, Outcome.OVER)):
         verdict = judged_curve(bump(64, 64, 0.25, pairs, 0.005), budget, prior)
         assert verdict.outcome is outcome
     assert [(finding.low, finding.high) for finding in verdict.findings] == [(64, 64)]
@@ -437,9 +435,9 @@ def test_a_rotation_counts_rounds_and_asks_for_whole_ones(judged):
     assert (verdict.outcome, verdict.pairs) == (Outcome.WITHIN, 16)
     assert verdict.confounded
     assert not judged(steady(0.0, 16, 0.002), hosts=rotated(4), bound=0.01).confounded
-    three = judged(steady(0.0, 12, 0.002), hosts=rotated(3))
-    assert (three.outcome, three.next_pairs) == (Outcome.UNDECIDED, 16)
-    assert three.reasons == ("12 of the 16 pairs that the first decision needs",)
+    first = judged(steady(0.0, 4, 0.002), hosts=rotated(1))
+    assert (first.outcome, first.next_pairs) == (Outcome.UNDECIDED, 8)
+    assert first.reasons == ("4 of the 8 pairs that the first decision needs",)
     # Hosts that differ among themselves are not yet a slow guest.
     hosts = rotated(4)
     slow = judged([0.15 * (name in "wx") + 0.04 for name in hosts["virtual"]], hosts=hosts)
@@ -540,7 +538,7 @@ def test_a_change_is_less_certain_than_an_overhead_and_a_new_boot_widens_it(metr
     before = make(metrics["hpl"], steady(5.0, 12))
     verdict = judged(steady(5.0, 12), CHANGE, before=before)
     overhead, change = verdict.overhead, verdict.change
-    assert change.upper - change.log > 1.3 * (overhead.upper - overhead.log)
+    assert change.upper - change.log > 1.2 * (overhead.upper - overhead.log)
     priors = (stated(0.02, between=between) for between in (0.0, 0.05))
     sure, unsure = (judged(steady(5.0, 12), CHANGE, before=before, prior=prior) for prior in priors)
     assert unsure.change.upper > sure.change.upper
@@ -564,27 +562,17 @@ def test_an_earlier_session_of_one_pair_is_no_baseline(metrics, make, judged):
     assert verdict.reasons == ("the earlier session has 1 valid pairs: at least 2 are needed",)
 
 
-@pytest.mark.parametrize("earlier", [2, 4, 5])
-def test_an_earlier_session_of_too_few_pairs_says_how_many_it_takes(metrics, make, judged, earlier):
-    wide = stated(0.03)
-    verdict = judged(steady(0.0, 8), CHANGE, prior=wide, before=make(metrics["hpl"], steady(0.0, earlier)))
-    assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
+def test_an_earlier_session_of_too_few_pairs_is_named(metrics, make, judged):
+    few, many = (make(metrics["hpl"], steady(0.0, pairs, 0.05)) for pairs in (2, 18))
+    wide = stated(0.05)
+    verdict = judged(steady(0.035, 18, 0.05), CHANGE, prior=wide, before=few)
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, None)
     (reason,) = verdict.reasons
-    assert reason.startswith(f"the earlier session has {earlier} pairs: a change could hide up to ")
-    needed = int(reason.split("--pairs ")[1].split(")")[0])
-    enough = judged(steady(0.0, 8), CHANGE, prior=wide, before=make(metrics["hpl"], steady(0.0, needed)))
-    assert enough.passes
+    assert reason.startswith("noise too high: with 18 pairs the change would be known to ")
+    assert "the earlier session has 2 pairs: record it with more (virtqual qualify --pairs 18)" in reason
+    assert judged(steady(0.0, 18, 0.05), CHANGE, prior=wide, before=many).passes
     # OVER can be said all the same.
-    worse = judged(steady(0.3, 8), CHANGE, prior=wide, before=make(metrics["hpl"], steady(0.0, earlier)))
-    assert worse.outcome is Outcome.OVER
-
-
-def test_where_no_number_of_earlier_pairs_is_enough_that_is_said(metrics, make, judged):
-    prior = stated(0.03, between=0.05)
-    verdict = judged(steady(0.0, 8), CHANGE, prior=prior, before=make(metrics["hpl"], steady(0.0, 12)))
-    says = "with the noise that is known, 18 pairs are not enough either, and it takes a history"
-    assert verdict.outcome is Outcome.INVALID
-    assert says in verdict.reasons[0]
+    assert judged(steady(0.4, 18, 0.05), CHANGE, prior=wide, before=few).outcome is Outcome.OVER
 
 
 def test_the_same_hosts_cancel_in_a_change_and_others_do_not(metrics, make, judged):
@@ -607,16 +595,6 @@ def test_of_an_earlier_rotation_whole_rounds_count(metrics, make, judged):
     more = make(metrics["hpl"], [*steady(0.3, 16, 0.002), 9.0], hosts=cut)
     one, other = (judged(steady(0.3, 8, 0.002), CHANGE, before=before) for before in (whole, more))
     assert one.change == other.change
-
-
-def test_four_turns_over_many_nodes_are_an_earlier_session_of_many_pairs(metrics, make, judged):
-    """Of pairs by one node after another they are too few, by a noise that is a guess."""
-    guess, hosts = stated(0.03, df=2), rotated(4)
-    four = make(metrics["hpl"], steady(0.0, 4, 0.01))
-    many = make(metrics["hpl"], steady(0.0, 16, 0.01), hosts=hosts)
-    alone = judged(steady(0.0, 4, 0.01), CHANGE, prior=guess, before=four)
-    assert alone.reasons[0].startswith("the earlier session has 4 pairs: ")
-    assert judged(steady(0.0, 16, 0.01), CHANGE, prior=guess, before=many, hosts=hosts).passes
 
 
 # -- margins of a change -----------------------------------------------------------------------------------

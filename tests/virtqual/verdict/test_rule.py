@@ -9,9 +9,9 @@ from scipy import stats
 
 from virtqual.verdict.estimate import Noise, append_mean, pulled_in
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.overhead import change, overhead
-from virtqual.verdict.places import host_effects, recognise
-from virtqual.verdict.rule import LOOKS, Batch, BatchState, Cause, decide, judge
+from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
+from virtqual.verdict.places import Places, everywhere_alike, host_effects, recognise
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Cause, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, slowness
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
@@ -20,19 +20,25 @@ WITHIN, OVER, UNDECIDED, INVALID = (
 )
 
 
-def batch(d: object, sigma: float = 0.01, **more: object) -> Batch:
+def runs(d: np.ndarray, places: Places | None = None) -> Runs:
+    """Return runs with the differences `d`, shape (..., n_pairs, n_columns)."""
+    return Runs(np.zeros_like(d), d, places or everywhere_alike(d.shape[-2]))
+
+
+def batch(d: object, sigma: float = 0.01, places: Places | None = None, **more: object) -> Batch:
     """Return a session with the differences `d`, shape (n_series, n_pairs) or (n_pairs,)."""
     d = np.atleast_2d(np.asarray(d, dtype=float))[None, ..., None]
-    noise = more.pop("noise", Noise([sigma]))
-    return Batch(np.zeros_like(d), d, LIMIT, MARGIN, noise, **more)
+    return Batch(runs(d, places), LIMIT, MARGIN, Noise([sigma]), **more)
 
 
-def judged(d: object, **more: object) -> BatchState:
-    return judge([batch(d, **more)])[0]
+def judged(d: object, *, stop: bool = False, min_pairs: int = 0, **more: object) -> Batch:
+    made = batch(d, **more)
+    judge([made], stop=stop, min_pairs=min_pairs)
+    return made
 
 
 def outcomes(d: object, **more: object) -> list[int]:
-    return judged(d, **more).outcome.tolist()
+    return judged(d, **more).outcome[0].tolist()
 
 
 def wobble(pairs: int, sd: float, mean: float = 0.0) -> np.ndarray:
@@ -59,8 +65,8 @@ SPIKED[[2, 9]] += math.log(4)
 )
 def test_answers(d: np.ndarray, sigma: float, expected: int) -> None:
     result = judged(d, sigma=sigma)
-    assert result.outcome.tolist() == [expected]
-    assert (result.cause[0] == Cause.TOO_GOOD) == (expected == INVALID)
+    assert result.outcome.tolist() == [[expected]]
+    assert (result.cause[0, 0] == Cause.TOO_GOOD) == (expected == INVALID)
 
 
 def test_one_slow_virtual_run_is_never_pulled_in_to_acquit_and_a_native_one_never_helps() -> None:
@@ -81,39 +87,65 @@ def test_batches_of_a_session_share_its_error_rate() -> None:
     border = wobble(18, 0.02, LIMIT + 0.0205)
     assert outcomes(border, sigma=0.02) == [OVER]
     others = batch(np.stack([wobble(18, 0.02, LIMIT + 0.012)] * 40), sigma=0.02)
-    first, _ = judge([batch(border, sigma=0.02), others])
-    assert first.outcome[0] != OVER
+    first = batch(border, sigma=0.02)
+    judge([first, others])
+    assert first.outcome[0, 0] != OVER
     with pytest.raises(ValueError, match="same sessions"):
-        judge([batch(border), Batch(*[np.zeros((2, 1, 4, 1))] * 2, LIMIT, MARGIN, Noise([0.01]))])
+        judge([batch(border), Batch(runs(np.zeros((2, 1, 4, 1))), LIMIT, MARGIN, Noise([0.01]))])
 
 
-def drive(batch_: Batch) -> BatchState:
-    """Stop every series at its first answer, as a session does."""
-    state = BatchState(batch_)
-    for index in range(len(LOOKS)):
-        decide([state], index)
-        state.running &= state.outcome == UNDECIDED
-    return state
-
-
-def test_driving_stops_where_judging_the_same_pairs_would() -> None:
-    rng = np.random.default_rng(3)
-    d = rng.normal(LIMIT, 0.02, (1, 60, 18))
-    driven = drive(batch(d[0], sigma=0.02))
+def test_a_series_that_stops_has_the_answer_of_the_pairs_that_it_used() -> None:
+    d = np.random.default_rng(3).normal(LIMIT, 0.02, (60, 18))
+    stopped = judged(d, sigma=0.02, stop=True)
+    assert {*np.unique(stopped.used)} <= {*LOOKS}
     for pairs in LOOKS:
-        here = driven.used == pairs
-        if here.any():
-            again = judged(d[0, :, :pairs], sigma=0.02).outcome
-            passed = here & (driven.outcome == WITHIN)
-            assert np.all(again[passed] == WITHIN)
+        passed = (stopped.used == pairs) & (stopped.outcome == WITHIN)
+        assert np.all(judged(d[:, :pairs], sigma=0.02).outcome[passed] == WITHIN)
 
 
 def test_no_more_false_alarms_than_promised() -> None:
-    rng = np.random.default_rng(5)
-    d = rng.standard_t(3, (3000, 11, 18, 1)) * 0.0115 + LIMIT
-    result = drive(Batch(np.zeros_like(d), d, LIMIT, MARGIN, Noise([0.02])))
-    alarms = int(np.any(result.outcome.reshape(result.shape) == OVER, axis=1).sum())
+    d = np.random.default_rng(5).standard_t(3, (3000, 11, 18, 1)) * 0.0115 + LIMIT
+    sessions = Batch(runs(d), LIMIT, MARGIN, Noise([0.02]))
+    judge([sessions], stop=True)
+    alarms = int(np.any(sessions.outcome == OVER, axis=1).sum())
     assert stats.beta.ppf(0.95, alarms + 1, 3000 - alarms) <= 0.01
+
+
+def test_two_pairs_may_only_acquit_and_only_if_the_noise_is_known_and_no_more_are_asked_for() -> None:
+    clean, slow = wobble(2, 0.01), wobble(2, 0.01, math.log(2))
+    assert outcomes([clean, slow]) == [WITHIN, UNDECIDED]
+    assert outcomes(clean, sigma=0.04) == [UNDECIDED]
+    few = judged([clean, slow], min_pairs=4)
+    assert few.outcome.tolist() == [[UNDECIDED, UNDECIDED]]
+    assert few.next_pairs.tolist() == [[4, 4]]
+    assert few.flagged.tolist() == [[0, 2]]
+    assert outcomes(wobble(4, 0.01, math.log(2))) == [OVER]
+
+
+def test_a_series_is_not_over_by_fewer_boots_than_can_be_had() -> None:
+    host, d = [""] * 8, wobble(8, 0.01, math.log(1.2))
+    for boots in (1, 2, 3, 4):
+        places = recognise(host, host, [str(pair * boots // 8) for pair in range(8)])
+        result = judged(d, places=places, min_boots=MIN_BOOTS)
+        is_over = boots >= MIN_BOOTS
+        assert result.outcome.tolist() == [[OVER if is_over else UNDECIDED]]
+        assert result.cause.tolist() == [[Cause.ANSWERED if is_over else Cause.BOOTS]]
+        assert result.next_pairs.tolist() == [[0 if is_over else 12]]
+
+
+def test_a_series_gets_no_more_pairs_if_none_would_decide() -> None:
+    border = judged(wobble(12, 0.3, math.log(1.065)), sigma=0.3)
+    assert border.cause.tolist() == [[Cause.NOISE]]
+    assert border.next_pairs.tolist() == [[0]]
+    # Four pairs do not say so yet, and a large overhead would be seen in spite of the noise.
+    assert judged(wobble(4, 0.3, math.log(1.065)), sigma=0.3).next_pairs.tolist() == [[8]]
+    assert judged(wobble(12, 0.3, math.log(1.4)), sigma=0.3).next_pairs.tolist() == [[18]]
+
+
+def test_a_bias_widens_both_ends() -> None:
+    d = wobble(18, 0.004)
+    assert outcomes([d + math.log(1.03), d + math.log(1.07)], bias=0.0) == [WITHIN, OVER]
+    assert outcomes([d + math.log(1.03), d + math.log(1.07)], bias=0.05) == [UNDECIDED, UNDECIDED]
 
 
 # --- places -------------------------------------------------------------------------------------------------
@@ -144,14 +176,14 @@ def test_an_exchange_cancels_hosts_and_names_them() -> None:
     places = recognise(list(roles), list("bbaabbaabbaa"))
     slower = np.array([0.16 if host == "a" else 0.0 for host in roles])
     native, virtual = slower, 0.16 - slower + 0.03 + wobble(12, 0.001)
-    estimate = overhead(native[:, None], virtual[:, None], places, Noise([0.01]), convict=True)
+    exchanged = Runs(native[:, None], virtual[:, None], places)
+    estimate = estimate_overhead(exchanged, Noise([0.01]), convict=True)
     assert estimate is not None
     assert estimate.mean[0] == pytest.approx(0.03, abs=1e-9)
-    assert estimate.spread[0] < 0.002
+    assert math.sqrt(estimate.variance[0]) < 0.003
     effects = host_effects(virtual - native, places)
     assert effects[0] - effects[1] == pytest.approx(0.16, abs=1e-9)
-    one_way = overhead(native[:2, None], virtual[:2, None], places.first(2), Noise([0.01]), convict=True)
-    assert one_way is None
+    assert estimate_overhead(exchanged.first(2), Noise([0.01]), convict=True) is None
 
 
 def test_a_batch_refuses_missing_places_and_values() -> None:
@@ -168,7 +200,8 @@ def test_a_rotation_is_judged_on_its_hosts() -> None:
     other = (one + turn) % k
     n, v = rng.normal(0, 0.02, (2, k))
     places = recognise([f"n{i}" for i in one], [f"v{j}" for j in other])
-    estimate = overhead(n[one, None], v[other, None] + 0.01, places, Noise([0.01]), convict=False)
+    rotated = Runs(n[one, None], v[other, None] + 0.01, places)
+    estimate = estimate_overhead(rotated, Noise([0.01]), convict=False)
     assert estimate is not None
     welch = stats.ttest_ind(v + 0.01, n, equal_var=False)
     assert estimate.mean[0] / math.sqrt(estimate.variance[0]) == pytest.approx(welch.statistic, rel=1e-6)
@@ -181,11 +214,11 @@ def test_boots_count_as_boots() -> None:
     for boots in (1, 3):
         here = [""] * 18
         places = recognise(here, here, [str(i % boots) for i in range(18)])
-        estimate = overhead(np.zeros_like(d), d, places, noise, convict=False)
+        estimate = estimate_overhead(runs(d, places), noise, convict=False)
         assert estimate is not None
         assert estimate.variance[0] == pytest.approx(0.02**2 / boots, rel=0.01)
     own = recognise(here, here, [str(i) for i in range(18)])
-    estimate = overhead(np.zeros_like(d), d, own, noise, convict=False)
+    estimate = estimate_overhead(runs(d, own), noise, convict=False)
     assert estimate is not None
     assert estimate.variance[0] < 1e-5
 
@@ -193,9 +226,11 @@ def test_boots_count_as_boots() -> None:
 # --- against an earlier session -----------------------------------------------------------------------------
 
 
-def test_more_pairs_are_run_if_a_change_might_be_over_despite_few_earlier_ones() -> None:
-    before = wobble(4, 0.02)[None, None, :, None]
-    assert outcomes(wobble(4, 0.02, 0.08), sigma=0.03, earlier=(np.zeros_like(before), before)) == [UNDECIDED]
+def test_a_change_that_a_short_earlier_session_hides_is_not_tried_in_vain() -> None:
+    before = runs(wobble(4, 0.1)[None, None, :, None])
+    assert judged(wobble(4, 0.02, 0.08), sigma=0.03, earlier=before).next_pairs.tolist() == [[8]]
+    hidden = judged(wobble(18, 0.1, 0.065), sigma=0.1, earlier=before)
+    assert hidden.cause.tolist() == [[Cause.NOISE]]
 
 
 def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
@@ -209,10 +244,10 @@ def test_a_change_is_the_difference_of_two_overheads(roles: tuple[str, str]) -> 
     rng = np.random.default_rng(6)
     other = recognise(*([f"other {name}" for name in side] for side in roles))
     places, noise = recognise(*map(list, roles)), Noise([0.02])
-    now, before = (tuple(rng.normal(0, 0.02, (2, len(roles[0]), 1))) for _ in range(2))
-    estimate = change(now, places, before, other, noise, convict=True)
-    first = overhead(*now, places, noise, convict=True)
-    second = overhead(*before, other, noise, convict=True)
+    now, before = (Runs(*rng.normal(0, 0.02, (2, len(roles[0]), 1)), at) for at in (places, other))
+    estimate = estimate_change(now, before, noise, convict=True)
+    half = Noise([0.02], df=3, between_df=math.inf)
+    first, second = (estimate_overhead(session, half, convict=True) for session in (now, before))
     assert estimate is not None
     assert first is not None
     assert second is not None
@@ -221,11 +256,10 @@ def test_a_change_is_the_difference_of_two_overheads(roles: tuple[str, str]) -> 
 
 
 def test_a_history_that_both_sessions_share_counts_once() -> None:
-    d, places = wobble(12, 0.01)[:, None], recognise([""] * 12, [""] * 12)
-    sessions = (np.zeros_like(d), d)
-    estimate = change(sessions, places, sessions, places, Noise([0.01], df=6), convict=False)
+    session = runs(wobble(12, 0.01)[:, None])
+    estimate = estimate_change(session, session, Noise([0.01], df=6), convict=False)
     assert estimate is not None
-    assert 6 + 11 < estimate.df[0] < 6 + 11 + 11
+    assert estimate.df[0] == pytest.approx(6 + 11 + 11)
 
 
 # --- slow runs ----------------------------------------------------------------------------------------------

@@ -83,13 +83,7 @@ def test_where_only_stated_noise_is_known_nothing_worse_is_said_than_that(
 ):
     """The most of noise that a statement allows for may need more pairs than there are; that is no OVER."""
     _, changes = changes_of(references, families, make, name, noise=1.0, known=1.0, earlier=earlier)
-    short = [verdict for verdict in changes if verdict.outcome is Outcome.INVALID]
-    assert all(v.reasons[0].startswith(f"the earlier session has {earlier} pairs: ") for v in short)
-    rest = Counter(verdict.outcome for verdict in changes if verdict not in short)
-    assert not rest[Outcome.OVER]
-    assert rest[Outcome.WITHIN] >= 0.97 * rest.total()
-    if earlier == 18:
-        # What a few per cent of noise forbid however often is measured: a site needs a history of its own.
-        assert {references.metrics[verdict.metric].family for verdict in short} == (
-            set() if name == "emulated" else {"cache", "kernel"}
-        )
+    answers = Counter(verdict.outcome for verdict in changes)
+    assert answers.keys() <= {Outcome.WITHIN, Outcome.UNDECIDED}
+    # Four earlier pairs do not resolve the change of noisy metrics; eighteen do.
+    assert answers[Outcome.WITHIN] >= (1.0 if earlier == 18 else 0.5) * len(changes)
