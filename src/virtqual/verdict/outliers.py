@@ -75,17 +75,17 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
         if places and places.kind == "rotated" and not case.refused:
             sigma = float(sigma_of(case.prior, case.series.width)[-1]) / math.sqrt(2)
             tables[places.roles][case.series.id] = HostLogs(_arrange(logs, places), sigma)
-    answers, outliers = list(cases), list[Outlier]()
+    answers, outliers = list(cases), dict[str, Outlier]()
     for roles, table in tables.items():
         named = find_outliers(table, roles)
-        outliers += named
+        outliers = {outlier.host: outlier for outlier in named} | outliers
         for index, case in enumerate(answers if named else ()):
             if case.series.id in table:
                 series, baseline = case.series, case.baseline
                 if baseline and host_names(baseline.valid) == host_names(series.valid):
                     baseline = without_hosts(baseline, named)
                 answers[index] = replace(case, series=without_hosts(series, named), baseline=baseline)
-    return answers, outliers
+    return answers, list(outliers.values())
 
 
 def _collect_logs(series: Series) -> tuple[Places | None, tuple[Floats, ...]]:
@@ -122,8 +122,9 @@ def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
         return {}
     factors = dict[str, float]()
     for hosts, effects in kinds:
-        is_typical = [host not in outliers for host in hosts]
-        factors |= dict(zip(hosts, np.exp(effects - effects[is_typical].mean()).tolist(), strict=True))
+        typical = [effect for host, effect in zip(hosts, effects, strict=True) if host not in outliers]
+        mean = np.mean(typical or effects)
+        factors |= dict(zip(hosts, np.exp(effects - mean).tolist(), strict=True))
     return factors
 
 
