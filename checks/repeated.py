@@ -11,6 +11,7 @@ from reframe.core.exceptions import SanityError
 from virtqual.harness import repetitions
 from virtqual.harness.repetitions import StartTime
 from virtqual.job import notes
+from virtqual.runs import Result
 
 from . import counts
 
@@ -30,7 +31,7 @@ class Repeated(rfm.RegressionTestPlugin):
     following = ()
     #: The times of a start in this warm-up, and in the warm-ups before it.
     start_times = ()
-    #: The results of all starts of these warm-ups.
+    #: The results of all starts of these warm-ups, as JSON: ReFrame may restore this test from its report.
     start_results = ()
 
     def choose_repetitions(self):
@@ -53,7 +54,8 @@ class Repeated(rfm.RegressionTestPlugin):
         if count := repetitions.decided_starts(self.current_environ.name, self.case):
             return count
         times = [StartTime(*time) for warm_up in previous for time in warm_up.start_times]
-        results = [results for warm_up in previous for results in warm_up.start_results]
+        starts = [results for warm_up in previous for results in warm_up.start_results]
+        results = [[Result.model_validate_json(text) for text in start] for start in starts]
         for_clock = repetitions.count_for_clock(results, self.hypervisor_class or counts.stated_class())
         return repetitions.count_starts(times, self.aim, self.time_limit, for_clock)
 
@@ -91,4 +93,5 @@ class Repeated(rfm.RegressionTestPlugin):
             self.start_times = [*self.start_times, *warm_up.start_times]
             self.start_results = [*self.start_results, *warm_up.start_results]
         self.start_times = [*self.start_times, tuple(time)]
-        self.start_results = [*self.start_results, *self.results_by_start]
+        for results in self.results_by_start:
+            self.start_results = [*self.start_results, [result.model_dump_json() for result in results]]
