@@ -159,11 +159,8 @@ def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]])
     roles
         Names of the native hosts, and of those of VMs.
     """
-    rounds = min(column.logs.shape[1] for column in table.values())
-    mean = np.mean([_centre(column.logs[:, :rounds]) for column in table.values()], axis=0)
-    sigma = math.sqrt(sum(column.sigma**2 for column in table.values())) / len(table)
     alpha = OUTLIER_ALPHA if len(table) == 1 else OUTLIER_ALPHA / 2
-    tests = [("", HostLogs(mean, sigma), alpha)]
+    tests = [("", _average(list(table.values())), alpha)]
     if len(table) > 1:
         tests += [(metric, column, alpha / len(table)) for metric, column in table.items()]
     named: dict[str, Outlier] = {}
@@ -172,6 +169,16 @@ def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]])
             host = roles[side][index]
             named.setdefault(host, Outlier(host=host, metric=metric, log=log))
     return sorted(named.values(), key=lambda outlier: -abs(outlier.log))
+
+
+def _average(columns: Sequence[HostLogs]) -> HostLogs:
+    """Return the mean of metrics in each round; a metric that is decided has no later rounds."""
+    means, variances = [], []
+    for index in range(max(column.logs.shape[1] for column in columns)):
+        measured = [column for column in columns if column.logs.shape[1] > index]
+        means.append(np.mean([_centre(column.logs[:, index]) for column in measured], axis=0))
+        variances.append(sum(column.sigma**2 for column in measured) / len(measured) ** 2)
+    return HostLogs(np.stack(means, axis=1), math.sqrt(float(np.mean(variances))))
 
 
 def _centre(logs: Floats) -> Floats:

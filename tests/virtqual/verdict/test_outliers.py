@@ -79,6 +79,15 @@ def test_a_host_that_is_slower_in_all_metrics_is_named(hosts, host_sd, slow):
     assert sum(outlier is not None and outlier.log > slow / 2 for outlier in named) >= 45
 
 
+def test_rounds_of_some_metrics_alone_count_too():
+    """Two metrics were decided after two rounds, which name no host."""
+    rng = np.random.default_rng(11)
+    table = drawn(rng, rounds=12, host_sd=0.0, slow={2: 0.05})
+    few = {name: HostLogs(column.logs[:, :2], column.sigma) for name, column in table.items()}
+    assert names_of(few) == {}
+    assert names_of(few | {"loop": table["loop"]}).keys() == {"host2"}
+
+
 def test_a_second_slow_host_is_found_behind_the_first():
     table = drawn(np.random.default_rng(7), host_sd=0.005, slow={1: 0.3, 6: 0.1})
     assert names_of(table).keys() == {"host1", "host6"}
