@@ -43,7 +43,7 @@ CURVE = Metric(
 
 def compare(rng: draw.Rng, sessions: int = 40) -> dict[str, tuple[np.ndarray, Counter[str]]]:
     """Return by design which answers are the same, and how often each outcome came out."""
-    overhead = np.log1p([0.0, 0.05, 0.08, 0.12, 0.25, -0.2])
+    overhead = np.log1p([0.0, 0.05, 0.08, 0.12, 0.25, -0.35])
     designs: dict[str, draw.Drawn] = {
         "one host": draw.scalars(rng, sessions, overhead),
         "a boot each look": draw.as_shipped(rng, sessions, overhead, boots="each look"),
@@ -55,8 +55,10 @@ def compare(rng: draw.Rng, sessions: int = 40) -> dict[str, tuple[np.ndarray, Co
     comparisons = {}
     for words, drawn in designs.items():
         for looks in (LOOKS, (4,)):
-            by_arrays = (drawn.first(4 * drawn.width) if looks != LOOKS else drawn).judged(looks=looks)
-            by_commands = finished(drawn, looks=looks)[1]
+            by_arrays = (drawn.first(4 * drawn.width) if looks != LOOKS else drawn).judged(
+                looks=looks, min_pairs=4
+            )
+            by_commands = finished(drawn, looks=looks, min_pairs=4)[1]
             counts = Counter(OUTCOMES[code].name for code in by_arrays.outcome.ravel())
             is_same = by_arrays.outcome == by_commands.outcome
             comparisons[f"{words}, looks at {looks}"] = is_same, counts
@@ -64,8 +66,9 @@ def compare(rng: draw.Rng, sessions: int = 40) -> dict[str, tuple[np.ndarray, Co
 
 
 def finished(
-    drawn: draw.Drawn, *, apart: float = 0.0, looks: Sequence[int] = LOOKS, **options: object
-) -> tuple[list[SessionVerdict], draw.Simulated]:
+    drawn: draw.Drawn, *, apart: float = 0.0, looks: Sequence[int] = LOOKS, min_pairs: int = 0,
+    **options: object,
+) -> tuple[list[SessionVerdict], draw.Simulated]:  # fmt: skip
     """Judge sessions to their end, as `virtqual qualify` does.
 
     `options` are those of `judge_sessions`; `apart` is that of `_series`.
@@ -76,7 +79,7 @@ def finished(
         float(np.expm1(drawn.limit)),
         margin=float(np.exp(drawn.limit + drawn.margin) - np.exp(drawn.limit)),
     )
-    taken = np.full((sessions, metrics), looks[0] * drawn.width)
+    taken = np.full((sessions, metrics), max(looks[0], min_pairs) * drawn.width)
     answers: dict[int, SessionVerdict] = {}
     unfinished = range(sessions)
 
@@ -87,7 +90,8 @@ def finished(
             yield Case(series, budget, priors[session][metric], before)
 
     while unfinished:
-        judged = judge_sessions([build(session) for session in unfinished], looks=looks, **options)
+        cases = [build(session) for session in unfinished]
+        judged = judge_sessions(cases, looks=looks, min_pairs=min_pairs, **options)
         answers |= zip(unfinished, judged, strict=True)
         needs = {
             session: [need for need in answers[session].needs if need.first < total] for session in unfinished
