@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_qualify import QUALIFIED
 
 from virtqual.preflight.policy import load_policy
 from virtqual.references import project_references
@@ -56,14 +57,14 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     log = site.log()
     session = log.session()
     assert [(one.first, one.last, one.recreated is None) for one in session.rounds] == [
-        (0, 3, True),
-        (4, 5, False),
-        (6, 7, False),
+        (0, 1, True),
+        (2, 3, False),
+        (4, 7, False),
     ]
     # What was made anew is as cold as in the first round.
     order = submitted(log)
-    assert order[:2] == order[10:12] == order[16:18] == ["warm-up-N", "warm-up-V"]
-    assert order[12:16] == ["4N", "4V", "5V", "5N"]
+    assert order[:2] == order[6:8] == order[12:14] == ["warm-up-N", "warm-up-V"]
+    assert order[8:12] == ["2N", "2V", "3N", "3V"]
     assert (log.directory / "round-2.recreate.log").read_text() == "making 1\n"
     boots = {
         run.pair // 2: node.boot
@@ -71,18 +72,20 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
         if run.side == "virtual"
         for node in run.identity.values()
     }
-    assert boots == {0: "boot-0", 1: "boot-0", 2: "boot-1", 3: "boot-2"}
+    assert boots == {0: "boot-0", 1: "boot-1", 2: "boot-2", 3: "boot-2"}
     # By the same rules as the session: what else the machine of the tests does refuses no run.
     rules = load_policy(Path(site.env["VIRTQUAL_REFERENCES"]) / "preflight.yaml", project_references())
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
     (series,) = series_of(admitted_of(session).runs, project_references()).values()
-    assert places_of(series.valid).boot.tolist() == [0] * 4 + [1] * 2 + [2] * 2
+    assert places_of(series.valid).boot.tolist() == [0] * 2 + [1] * 2 + [2] * 4
 
 
-def test_a_session_of_one_round_creates_nothing_anew(recreated):
+def test_four_pairs_have_two_boots_and_qualify_a_build(recreated):
     site, extras = recreated
+    (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED)
     assert site.virtqual(*ON, **extras).returncode == 0
-    assert (site.path / "slurm/made").read_text() == ""
+    assert (site.path / "slurm/made").read_text() == "again\n"
+    assert site.session()["qualified"] == "yes"
 
 
 def test_a_command_that_fails_is_named_with_its_last_line(recreated):
@@ -95,7 +98,7 @@ def test_a_command_that_fails_is_named_with_its_last_line(recreated):
     # Not as it is printed: the path of the command may be folded there.
     assert "recreate --all ended with exit code 3: no room on esx01" in session.conclusion
     assert session.outcome == "BROKEN"
-    assert len(session.runs) == 8
+    assert len(session.runs) == 4
 
 
 def test_a_node_that_is_booting_is_waited_for_and_is_not_lost(recreated):

@@ -133,5 +133,7 @@ def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):
     assert plan_next(tmp_path)[0] == [(4, 7)]
     anew = {"recreate_vms": ("recreate",), "last": 8}
-    assert plan_next(tmp_path, **anew)[0] == [(4, 5), (6, 7), (8, 9)]
-    assert plan_next(tmp_path, **anew, boots=3)[0] == [(4, 9)]
+    assert plan_next(tmp_path, **anew)[0] == [(4, 5), (6, 9)]
+    assert plan_next(tmp_path, **anew, boots=2)[0] == [(4, 9)]
+    # Four pairs have two boots.
+    assert plan_next(tmp_path, first=0, last=3, recreate_vms=("recreate",), boots=0)[0] == [(0, 1), (2, 3)]

@@ -119,7 +119,7 @@ def _cancel_jobs(job: Qualification) -> None:
 def _run_rounds(job: Qualification) -> None:
     session = job.log.session()
     first = Round(number=1, first=0, last=job.first_pairs - 1)
-    rounds = [first]
+    rounds = plan.divide_among_boots(job, session, [first])
     if session.runs:
         # It is resumed.
         rounds = plan.repeat_unfinished(job, session, first) or _plan_next_rounds(job, session)
@@ -139,8 +139,11 @@ def _run_rounds(job: Qualification) -> None:
         if job.watch.stop.is_set() or job.broken or has_failed:
             if not set_lost_nodes_aside(job, part, session):
                 return
-            session = job.log.session()
-            rounds = [*plan.repeat_unfinished(job, session, part), *rounds]
+            # Further pairs of the same checks get other numbers as well.
+            others = [later for later in rounds if later.checks != part.checks]
+            last = max([part.last, *(later.last for later in rounds if later.checks == part.checks)])
+            cut_off = part.model_copy(update={"last": last})
+            rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *others]
         rounds = rounds or _plan_next_rounds(job, session)
 
 

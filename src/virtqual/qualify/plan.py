@@ -22,7 +22,7 @@ from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.rule import LOOKS
 
-#: Boots that show how boots differ, and turns of a boot until there are so many: three boots in eight pairs.
+#: Boots that show how boots differ, and turns of each but the last: two boots in four pairs, three in six.
 MIN_BOOTS, TURNS_OF_BOOT = 3, 2
 #: Seconds that ReFrame takes to start, and that a run takes beside its job.
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
@@ -78,8 +78,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     if left_out and not ranges:
         reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
         job.screen.note(f"no more pairs, although undecided: {reasons}")
-    rounds = _make_rounds(session, ranges)
-    return _divide_among_boots(session, rounds) if job.system.virtual.recreate_vms else rounds
+    return divide_among_boots(job, session, _make_rounds(session, ranges))
 
 
 def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
@@ -91,15 +90,21 @@ def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
     return first + turns - 1 + (turns % 2 if rotation.places == 1 else 0)
 
 
-def _divide_among_boots(session: Session, rounds: list[Round]) -> list[Round]:
-    """Return rounds of at most `TURNS_OF_BOOT` turns, unless the session has had `MIN_BOOTS` boots."""
-    if sum(part.recreated is not None for part in session.rounds) + 1 >= MIN_BOOTS:
-        return rounds
-    return [
-        part.model_copy(update={"first": first, "last": min(first + TURNS_OF_BOOT - 1, part.last)})
-        for part in rounds
-        for first in range(part.first, part.last + 1, TURNS_OF_BOOT)
-    ]
+def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Round]) -> list[Round]:
+    """Return rounds that are short until the session has `MIN_BOOTS` boots, if VMs can be created anew."""
+    if not job.system.virtual.recreate_vms:
+        return list(rounds)
+    boots = bool(session.rounds) + sum(part.recreated is not None for part in session.rounds)
+    divided = []
+    for part in rounds:
+        first = part.first
+        while boots + 1 < MIN_BOOTS and part.last - first >= TURNS_OF_BOOT:
+            last = first + TURNS_OF_BOOT - 1
+            divided.append(part.model_copy(update={"first": first, "last": last}))
+            first, boots = last + 1, boots + 1
+        divided.append(part.model_copy(update={"first": first}))
+        boots += 1
+    return divided
 
 
 def _rotations(job: Qualification) -> dict[str, Rotation]:
