@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -85,12 +85,12 @@ class Estimate:
     def _tail(self, distance: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num(distance / np.sqrt(self.variance), posinf=1e9, neginf=-1e9)
-        tail: Floats = special.stdtr(self.df, -t)
+        tail: Floats = scipy.special.stdtr(self.df, -t)
         return tail
 
     def reach(self, level: ArrayLike) -> Floats:
         """Return how far a one-sided bound at `level` lies from the mean, shape (..., n_columns)."""
-        t = special.stdtrit(self.df, np.asarray(level, dtype=np.float64))
+        t = scipy.special.stdtrit(self.df, np.asarray(level, dtype=np.float64))
         return np.asarray(self.bias - t * np.sqrt(self.variance), dtype=np.float64)
 
 
@@ -161,6 +161,6 @@ def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[
     sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
     d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MAX_HISTORY_DF) + np.zeros_like(squares)
     if df:
-        d0 = np.where(squares > df * sigma2 * special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
+        d0 = np.where(squares > df * sigma2 * scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
     variance = (d0 * sigma2 + squares) / (d0 + df)
     return np.maximum(variance, squares / max(df, 1)) if convict else variance, d0 + df

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special
 
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
@@ -184,7 +184,7 @@ class Batch:
         sigma, pairs = np.asarray(self.noise.sigma), LOOKS[-1] * self.width
         df = np.asarray(self.noise.df) + pairs - 1
         variance = sigma**2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(self.noise.between) ** 2
-        t = special.stdtrit(df, ANSWER_RATE) - special.stdtrit(df, BETA / len(LOOKS))
+        t = scipy.special.stdtrit(df, ANSWER_RATE) - scipy.special.stdtrit(df, BETA / len(LOOKS))
         widest = np.maximum(append_mean(self._broadcast(self.max_margin, self.points)), self.margin)
         self.margin = np.clip(t * np.sqrt(variance), self.margin, widest)
 
