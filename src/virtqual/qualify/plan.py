@@ -20,10 +20,10 @@ from virtqual.site import held
 from virtqual.site.held import Rotation
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import Side
-from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS
 
-#: Boots that show how boots differ, and turns of each but the last: two boots in four pairs, three in six.
-MIN_BOOTS, TURNS_OF_BOOT = 3, 2
+#: Turns of each boot, but for the last of `MIN_BOOTS`: four pairs have two boots, six have three.
+TURNS_OF_BOOT = 2
 #: Seconds that ReFrame takes to start, and that a run takes beside its job.
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 
