@@ -79,7 +79,7 @@ def test_the_command_shows_them_side_by_side(two):
     assert done.exit_code == 0, done.output
     assert re.search(r"A +0\.74x +0\.7\d-0\.7\d +1\.000x +0\.74x +worst", done.output)
     assert re.search(r"B +0\.985x +0\.9\d-1\.0\d +0\.822x +0\.810x +best", done.output)
-    assert re.search(r"^A +20260101\S+ +UNDECIDED +KVM", done.output, re.MULTILINE)
+    assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: False\s+B: True", done.output)
     assert "[bold]on[/bold]" in done.output
     assert max(map(len, done.output.splitlines())) <= 80
