@@ -58,8 +58,8 @@ def parse_slot(text: str) -> Slot:
 def is_reversed(turn: int) -> bool:
     """Return whether the pair of a turn begins with its virtual run.
 
-    The sequence of Rudin and Shapiro with every other pair reversed: whatever its period, a load that comes
-    and goes hardly meets one side more often than the other (docs/decision-statistics.md, The order of runs).
+    The sequence of Rudin and Shapiro with every other pair reversed: a load of any period hardly meets one
+    side more often than the other (docs/decision-statistics.md, The order of runs).
 
     Examples
     --------
