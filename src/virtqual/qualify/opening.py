@@ -28,7 +28,7 @@ from virtqual.qualify.state import Qualification
 from virtqual.references import project_references
 from virtqual.report.terminal import Terminal
 from virtqual.session import conclusion, store
-from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, admitted_of, policy
+from virtqual.session.judge import admitted_of, policy
 from virtqual.session.lock import measuring, name_holder
 from virtqual.session.log import Begun, Log, Probed, Resumed
 from virtqual.session.pairing import series_of
@@ -52,6 +52,7 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
 
 #: The name of the last session that is `Summary.good`, after ``--against``.
 GOOD_NAME = "good"

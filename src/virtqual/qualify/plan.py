@@ -12,7 +12,7 @@ from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify.state import Qualification
-from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, Judged, choose_min_pairs
+from virtqual.session.judge import Judged, choose_min_pairs
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
 from virtqual.session.summary import durations_of, find_recent
@@ -20,7 +20,7 @@ from virtqual.site import held
 from virtqual.site.held import Rotation
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import Side
-from virtqual.verdict.rule import LOOKS, MIN_BOOTS
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
 
 #: Turns of each boot, but for the last of `MIN_BOOTS`: four pairs have two boots, six have three.
 TURNS_OF_BOOT = 2

@@ -21,12 +21,8 @@ from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.budget import HypervisorClass
-from virtqual.verdict.rule import LOOKS
+from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
-
-#: Pairs from which on a metric can be WITHIN if the session may qualify a build. If a tenth of the virtual
-#: runs take twice as long, four pairs of eleven metrics lack them in 1 % of sessions, two pairs in 10 %.
-MIN_PAIRS_TO_QUALIFY = 4
 
 
 def choose_min_pairs(hypervisor_class: HypervisorClass | None, *, fast: bool = False) -> int:

@@ -13,7 +13,7 @@ from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
-from virtqual.verdict.rule import ALPHA, LOOKS, MIN_BOOTS
+from virtqual.verdict.rule import ALPHA, LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
 from virtqual.verdict.waiver import Waiver
@@ -90,6 +90,8 @@ class SessionVerdict:
         reason = self.without_hosts or self.confounded
         if not reason and any(verdict.boots == 1 for verdict in self.verdicts):
             reason = "one boot of the virtual machines: another one may differ"
+        if not reason and any(verdict.pairs < MIN_PAIRS_TO_QUALIFY for verdict in self.verdicts):
+            reason = f"fewer than {MIN_PAIRS_TO_QUALIFY} pairs can lack rare slow runs"
         return not reason, reason
 
     @property

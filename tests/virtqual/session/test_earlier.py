@@ -9,11 +9,12 @@ from virtqual.errors import RefusedError, UsageError
 from virtqual.qualify import opening
 from virtqual.runs import Answer, Result
 from virtqual.session import store
-from virtqual.session.judge import MIN_PAIRS_TO_QUALIFY, judge
+from virtqual.session.judge import judge
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Failure, Request
 from virtqual.session.summary import find_for
 from virtqual.verdict import Outcome
+from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
 
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
