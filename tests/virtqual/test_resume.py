@@ -73,7 +73,7 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
 
 
 def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site):
-    site.fault("slow.cloud", "1.5")
+    site.fault("slow.cloud", "1.12")
     process = site.start(*ON)
     site.until(process, "round 2")
     site.until(process, " 4/")

@@ -135,7 +135,7 @@ def test_a_conclusion_that_was_edited_is_named_by_each_command(state, tmp_path):
     ):
         done = run(*command)
         assert done[0] == code, done
-        assert "recorded WITHIN (exit code 0), its runs say UNDECIDED (3)" in done[1]
+        assert "recorded WITHIN (exit code 0), its runs say OVER (1)" in done[1]
 
 
 def shrink_overhead(conclusion):
