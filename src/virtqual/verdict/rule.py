@@ -28,7 +28,7 @@ MIN_PAIRS_TO_QUALIFY = 4
 long, four pairs of eleven metrics lack them in 1 % of sessions, two pairs in 10 %."""
 
 MIN_FRESH_PAIRS = 2
-"""Pairs after the flag that a conviction needs, so that both sides ran first."""
+"""Pairs after the flag that a conviction needs: one pair says nothing of its own noise."""
 
 MIN_BOOTS = 3
 """Boots that a conviction needs where VMs can be created anew: fewer do not show how boots differ."""
@@ -320,7 +320,7 @@ def judge(
     Parameters
     ----------
     looks
-        After how many pairs a decision is tried. A session that stopped between two looks is judged at the
+        After how many pairs a decision is tried. A session that stopped between two looks can pass at the
         later one's share.
     alpha
         Error rate of OVER in a session; see `ALPHA`.
@@ -350,7 +350,8 @@ def judge(
             all_pairs = batch.shares or len(looks) == 1
             # Fresh pairs cannot convict at the first look, which flags them: they have one look fewer.
             level = alpha / (len(looks) - (not all_pairs)) / np.maximum(family, 1)
-            batch.convict(pairs, level, all_pairs=all_pairs)
+            if batch.pairs >= look or is_last:
+                batch.convict(pairs, level, all_pairs=all_pairs)
             may_acquit = pairs >= min_pairs or len(looks) == 1
             batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:

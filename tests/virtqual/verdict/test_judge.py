@@ -70,7 +70,7 @@ def runs_of(metrics, differences, **how):
     [
         ([(0.0, 4)], "WITHIN", 4, None),
         ([(0.0, 2)], "WITHIN", 2, None),
-        # A conviction needs two fresh pairs, also if a session stopped between two looks.
+        # A conviction needs two fresh pairs, and the pairs of a look.
         ([(0.3, 2)], "UNDECIDED", 2, 4),
         ([(0.3, 3)], "UNDECIDED", 3, 4),
         ([(0.3, 4)], "OVER", 4, None),
