@@ -69,10 +69,10 @@ def judge_all(
         If a budget cannot be applied to its metric and values.
     """
     entries = [[_Entry.build(case, looks) for case in cases] for cases in sessions]
-    asked = [[entry.question for entry in row if entry.question] for row in entries]
+    questions = [[entry.question for entry in row if entry.question] for row in entries]
     # Overheads that are only shown are judged each as a session of its own.
-    asked += [[entry.overhead] for row in entries for entry in row if entry.overhead]
-    for batches in _make_batches(asked, min_boots):
+    questions += [[entry.overhead] for row in entries for entry in row if entry.overhead]
+    for batches in _make_batches(questions, min_boots):
         rule.judge(batches, looks, alpha, min_pairs=min_pairs)
     return [[_build_verdict(entry) for entry in row] for row in entries]
 

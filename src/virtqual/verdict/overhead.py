@@ -47,7 +47,7 @@ class Runs:
         """Return the runs of some series; `rows` has the shape of the leading axes."""
         return replace(self, native=self.native[rows], virtual=self.virtual[rows])
 
-    def with_mean(self) -> Runs:
+    def append_means(self) -> Runs:
         """Return the runs with the mean over the sizes of a curve as a last column."""
         return replace(self, native=append_mean(self.native), virtual=append_mean(self.virtual))
 

@@ -145,7 +145,7 @@ class Batch:
         if not (np.all(np.isfinite(self.runs.native)) and np.all(np.isfinite(self.runs.virtual))):
             raise ValueError("a value is no number: leave its pair out.")
         self.shape, self.points = tuple(shape), points
-        self.runs = self.runs.with_mean()
+        self.runs = self.runs.append_means()
         self.width = self.runs.places.width
         self.pairs = pairs // self.width
         self.columns = self.runs.virtual.shape[-1]
@@ -163,7 +163,7 @@ class Batch:
         )
         self.censored: Bools = (virtual >= 2) & (virtual > native)
         if self.earlier is not None:
-            self.earlier = self._whole_rounds(self.earlier).with_mean()
+            self.earlier = self._cut_to_rounds(self.earlier).append_means()
             self._widen_margin(len(self.earlier.places.native))
         self.outcome = np.full(self.shape, UNDECIDED)
         self.cause = np.full(self.shape, int(Cause.TOO_FEW_PAIRS))
@@ -176,7 +176,7 @@ class Batch:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), (*self.shape, last))
 
     @staticmethod
-    def _whole_rounds(runs: Runs) -> Runs:
+    def _cut_to_rounds(runs: Runs) -> Runs:
         pairs = len(runs.places.native)
         return runs.first(pairs - pairs % runs.places.width)
 
@@ -248,11 +248,7 @@ class Batch:
             within = np.all(estimate.above(top) < level, axis=-1)
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
             too_good = estimate.above(FLOOR)[..., -1] < level
-            last = max(LOOKS[-1], pairs)
-            before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
-            shrunk = (1 / last + before) / (1 / pairs + before)
-            at_last = replace(estimate, variance=estimate.variance * shrunk, df=estimate.df + last - pairs)
-            self.reach[rows] = reach = at_last.reach(level)
+            self.reach[rows] = reach = self._expect_at_last(estimate, pairs).reach(level)
             plausible = estimate.reach(PLAUSIBLE)
             with np.errstate(invalid="ignore"):  # if nothing bounds a difference of hosts
                 can_pass = np.all(estimate.mean - plausible + reach < top, axis=-1)
@@ -275,6 +271,13 @@ class Batch:
         self.cause[rows] = cause
         outcome = np.where(np.isin(cause, INVALID_CAUSES), INVALID, UNDECIDED)
         self.outcome[rows] = np.where(cause == Cause.ANSWERED, WITHIN, outcome)
+
+    def _expect_at_last(self, estimate: Estimate, pairs: int) -> Estimate:
+        """Return the estimate that the last look would have if mean and spread stayed the same."""
+        last = max(LOOKS[-1], pairs)
+        before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
+        shrunk = (1 / last + before) / (1 / pairs + before)
+        return replace(estimate, variance=estimate.variance * shrunk, df=estimate.df + last - pairs)
 
     def conclude(self, looks: Sequence[int]) -> None:
         """Set mean and bounds of every series from all of its pairs, and the pairs of its next look."""
