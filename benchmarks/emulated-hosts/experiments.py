@@ -54,7 +54,12 @@ def run_on_all_hosts(line: str) -> None:
 
 def list_virtual_runs() -> list[str]:
     """Return the ids of the steps in VMs that are runs: the session's job holds its nodes all the time."""
-    line = ["squeue", "--steps", "--noheader", "--partition=virtual", "--format=%i %j"]
+    return list_runs("--partition=virtual")
+
+
+def list_runs(*options: str) -> list[str]:
+    """Return the ids of the steps that are runs of any side."""
+    line = ["squeue", "--steps", "--noheader", *options, "--format=%i %j"]
     output = subprocess.run(line, capture_output=True, text=True, check=False).stdout
     rows = (row.split() for row in output.splitlines())
     return [row[0] for row in rows if len(row) == 2 and row[1].startswith("rfm_")]
@@ -106,6 +111,30 @@ def stop_guests_in_some_runs(period: int, share: float) -> Fault:
     return fault
 
 
+def load_half_of_the_runs(period: int) -> Fault:
+    """Compute on one CPU of this machine during the first half of each `period` runs, of whichever side."""
+
+    def fault(ended: threading.Event) -> None:
+        runs: list[str] = []
+        load: subprocess.Popen[bytes] | None = None
+        while not ended.wait(SQUEUE_INTERVAL_S):
+            runs += [run for run in list_runs() if run not in runs]
+            is_loaded = len(runs) > 0 and (len(runs) - 1) % period < period // 2
+            if is_loaded and load is None:
+                load = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+            elif load is not None and not is_loaded:
+                load = _end(load)
+        if load is not None:
+            _end(load)
+
+    return fault
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
 def load_guest_cpus(ended: threading.Event) -> None:
     """Compute on the CPUs of the guests while they run jobs, as another guest pinned there does."""
     busy = "taskset -c $cpu sh -c 'while [ -e /run/vcluster/busy ]; do :; done'"
@@ -141,6 +170,7 @@ def list_experiments(newer_qemu: Path | None) -> list[Experiment]:
         # Each ends after its first four pairs: only the differences between sessions count.
         Experiment(SAME_BUILD, 10, qualify=("--pairs", "4", "--max-pairs", "4")),
         Experiment("same build", 5),
+        Experiment("same build, loaded in two of four runs", 5, fault=load_half_of_the_runs(4)),
         Experiment(SAME_BUILD_TCG, 2, hosts="here"),
         Experiment("nested paging off", 1, ("--kvm", "npt=0")),
         Experiment("e1000", 1, ("--nic", "e1000")),
