@@ -243,34 +243,40 @@ class Batch:
         cause = np.full(within.shape, int(Cause.TOO_FEW_PAIRS))
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
             limit = np.asarray(self.limit)[rows]
-            top = limit + np.asarray(self.margin)[rows]
             is_high = np.any(estimate.mean > limit, axis=-1)
-            within = np.all(estimate.above(top) < level, axis=-1)
+            within = np.all(estimate.above(limit + np.asarray(self.margin)[rows]) < level, axis=-1)
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
-            too_good = estimate.above(FLOOR)[..., -1] < level
-            self.reach[rows] = reach = self._expect_at_last(estimate, pairs).reach(level)
-            plausible = estimate.reach(PLAUSIBLE)
-            with np.errstate(invalid="ignore"):  # if nothing bounds a difference of hosts
-                can_pass = np.all(estimate.mean - plausible + reach < top, axis=-1)
-                can_fail = np.any(estimate.mean + plausible - reach > limit, axis=-1)
-            cause = np.select(
-                [
-                    too_good & (self.earlier is None),
-                    within & self.censored[rows],
-                    within & may_acquit,
-                    np.any(np.isinf(estimate.bias), axis=-1),
-                    self.cause[rows] == Cause.BOOTS,
-                    ~within & np.any(reach > top - limit, axis=-1) & (is_last | ~(can_pass | can_fail)),
-                ],
-                [Cause.TOO_GOOD, Cause.CENSORED, Cause.ANSWERED, Cause.HOSTS, Cause.BOOTS, Cause.NOISE],
-                Cause.OPEN,
-            )
+            too_good = (estimate.above(FLOOR)[..., -1] < level) & (self.earlier is None)
+            is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
+            conditions = {
+                Cause.TOO_GOOD: too_good,
+                Cause.CENSORED: within & self.censored[rows],
+                Cause.ANSWERED: within & may_acquit,
+                # Two pairs may be the first half of an exchange of roles.
+                Cause.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
+                Cause.BOOTS: self.cause[rows] == Cause.BOOTS,
+                Cause.NOISE: self._is_hopeless(rows, estimate, pairs, level, is_last)
+                & ~(within | is_unbound),
+            }
+            cause = np.select([*conditions.values()], [*map(int, conditions)], int(Cause.OPEN))
         self.flagged[rows] = np.where(
             (self.flagged[rows] == 0) & is_high & ~within, pairs, self.flagged[rows]
         )
         self.cause[rows] = cause
         outcome = np.where(np.isin(cause, INVALID_CAUSES), INVALID, UNDECIDED)
         self.outcome[rows] = np.where(cause == Cause.ANSWERED, WITHIN, outcome)
+
+    def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
+        """Return which series the last look would not answer, for no overhead that is plausible now."""
+        limit, margin = np.asarray(self.limit)[rows], np.asarray(self.margin)[rows]
+        self.reach[rows] = reach = self._expect_at_last(estimate, pairs).reach(level)
+        plausible = estimate.reach(PLAUSIBLE)
+        with np.errstate(invalid="ignore"):  # if nothing bounds a difference of hosts
+            can_pass = np.all(estimate.mean - plausible + reach < limit + margin, axis=-1)
+            can_fail = np.any(estimate.mean + plausible - reach > limit, axis=-1)
+        # Hosts are the sample of a rotation: how their spread will shrink is unknown.
+        is_wide = np.any(reach > margin, axis=-1) & (self.runs.places.kind != "rotated")
+        return np.asarray(is_wide & (is_last | ~(can_pass | can_fail)))
 
     def _expect_at_last(self, estimate: Estimate, pairs: int) -> Estimate:
         """Return the estimate that the last look would have if mean and spread stayed the same."""

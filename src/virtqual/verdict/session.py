@@ -90,7 +90,8 @@ class SessionVerdict:
         reason = self.without_hosts or self.confounded
         if not reason and any(verdict.boots == 1 for verdict in self.verdicts):
             reason = "one boot of the virtual machines: another one may differ"
-        if not reason and any(verdict.pairs < MIN_PAIRS_TO_QUALIFY for verdict in self.verdicts):
+        passed = (verdict for verdict in self.verdicts if verdict.outcome is Outcome.WITHIN)
+        if not reason and any(verdict.pairs < MIN_PAIRS_TO_QUALIFY for verdict in passed):
             reason = f"fewer than {MIN_PAIRS_TO_QUALIFY} pairs can lack rare slow runs"
         return not reason, reason
 

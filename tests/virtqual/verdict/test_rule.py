@@ -186,6 +186,21 @@ def test_an_exchange_cancels_hosts_and_names_them() -> None:
     assert estimate_overhead(exchanged.first(2), Noise([0.01]), convict=True) is None
 
 
+def test_two_pairs_in_fixed_roles_may_be_followed_by_the_exchange() -> None:
+    places = recognise(list("aabb"), list("bbaa"))
+    d = wobble(4, 0.005)
+    first = judged(d[:2], places=recognise(list("aa"), list("bb")))
+    assert (first.outcome.tolist(), first.next_pairs.tolist()) == ([[UNDECIDED]], [[4]])
+    assert judged(d, places=places).outcome.tolist() == [[WITHIN]]
+    assert outcomes(d, places=recognise(list("aaaa"), list("bbbb"))) == [INVALID]
+
+
+def test_a_rotation_is_never_given_up_for_noise() -> None:
+    places = recognise(list("abcd") * 2, list("wxyzxwzy"))
+    d = 0.065 + 0.3 * (places.virtual == places.hosts.index("w"))
+    assert judged(d, places=places).next_pairs.tolist() == [[4]]
+
+
 def test_a_batch_refuses_missing_places_and_values() -> None:
     with pytest.raises(ValueError, match="8 pairs, places of 4"):
         batch(wobble(8, 0.002), places=recognise(["a"] * 4, ["b"] * 4))

@@ -132,6 +132,36 @@ def test_a_class_that_never_qualifies_says_so(case):
     assert judge_session([case(0.0, 4)], hypervisor_class=worded).qualified == (False, "emulated hosts")
 
 
+def test_two_pairs_qualify_no_build(case):
+    few, enough = (
+        judge_session([case(0.0, pairs)], looks=(pairs,), hypervisor_class=KVM) for pairs in (2, 4)
+    )
+    assert (few.outcome, few.qualified) == (
+        Outcome.WITHIN,
+        (False, "fewer than 4 pairs can lack rare slow runs"),
+    )
+    assert enough.qualified == (True, "")
+
+
+def test_one_boot_qualifies_no_build(metrics):
+    for boots, is_qualified in (("aaaa", False), ("aabb", True)):
+        runs = samples_of(metrics["hpl"], [[value] for value in steady(0.0, 4)], boots=list(boots))
+        session = judge_session(
+            [Case(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)], hypervisor_class=KVM
+        )
+        assert session.outcome is Outcome.WITHIN
+        assert session.qualified[0] == is_qualified
+        assert (" of one boot" in session.verdicts[0].message) != is_qualified
+
+
+def test_nothing_is_over_by_fewer_boots_than_can_be_had(metrics):
+    for boots, outcome in (("aaaabbbb", Outcome.UNDECIDED), ("aaaabbcc", Outcome.OVER)):
+        runs = samples_of(metrics["hpl"], [[value] for value in steady(0.5, 8)], boots=list(boots))
+        case = Case(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)
+        assert judge_session([case], recreates_vms=True).outcome is outcome
+        assert judge_session([case]).outcome is Outcome.OVER
+
+
 @pytest.mark.parametrize(
     ("native", "virtual", "bound", "why"),
     [
