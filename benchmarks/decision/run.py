@@ -85,10 +85,11 @@ class Table:
     ) -> draw.Simulated:  # fmt: skip
         """Judge sessions that are drawn, `cells` times as many as a cell has."""
         total = int(self.sessions * cells * (SINGLE if len(overhead) == 1 else 1))
-        parts = [
-            drawing(self.rng, count, overhead, **options).judged(looks=looks, min_pairs=min_pairs)
-            for count in draw.chunks(total, len(overhead))
-        ]
+        parts = []
+        for count in draw.chunks(total, len(overhead)):
+            drawn = drawing(self.rng, count, overhead, **options)
+            pairs = drawn.first(looks[-1] * drawn.width)
+            parts.append(pairs.judged(looks=looks, min_pairs=min_pairs))
         return draw.Simulated(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
     def rate(self, name: str, hits: np.ndarray, goal: float | None = None, *, least: bool = False) -> None:
