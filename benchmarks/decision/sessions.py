@@ -220,11 +220,6 @@ def rotated(
     return Drawn(native, virtual + overhead[:, None], noise, places)
 
 
-def _one_host(boots: np.ndarray) -> Places:
-    hosts = ["host"] * len(boots)
-    return recognise(hosts, hosts, [f"boot {boot}" for boot in boots])
-
-
 def boots_of(boots: int | str, pairs: int = MAX_PAIRS) -> np.ndarray:
     """Return the boot of each pair: ``each look``, ``two``, ``four, then two`` pairs, or so many in turn."""
     index = np.arange(pairs)
@@ -252,7 +247,9 @@ def booted(
     boot = boots_of(boots)
     effect = rng.normal(0, boot_sd, (*drawn.virtual.shape[:2], boot.max() + 1))
     noise = replace(drawn.noise, between=boot_sd if between is None else between, between_df=df)
-    return replace(drawn, virtual=drawn.virtual + effect[..., boot], noise=noise, places=_one_host(boot))
+    host = ["host"] * len(boot)
+    places = recognise(host, host, [f"boot {number}" for number in boot])
+    return replace(drawn, virtual=drawn.virtual + effect[..., boot], noise=noise, places=places)
 
 
 def as_shipped(

@@ -163,8 +163,10 @@ class Batch:
         )
         self.censored: Bools = (virtual >= 2) & (virtual > native)
         if self.earlier is not None:
-            self.earlier = self._cut_to_rounds(self.earlier).append_means()
-            self._widen_margin(len(self.earlier.places.native))
+            earlier_pairs = len(self.earlier.places.native)
+            earlier_pairs -= earlier_pairs % self.earlier.places.width  # whole rounds
+            self.earlier = self.earlier.first(earlier_pairs).append_means()
+            self._widen_margin(earlier_pairs)
         self.outcome = np.full(self.shape, UNDECIDED)
         self.cause = np.full(self.shape, int(Cause.TOO_FEW_PAIRS))
         self.used, self.flagged, self.start, self.next_pairs = np.zeros((4, *self.shape), dtype=np.int64)
@@ -174,11 +176,6 @@ class Batch:
 
     def _broadcast(self, values: ArrayLike, last: int) -> Floats:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), (*self.shape, last))
-
-    @staticmethod
-    def _cut_to_rounds(runs: Runs) -> Runs:
-        pairs = len(runs.places.native)
-        return runs.first(pairs - pairs % runs.places.width)
 
     def _widen_margin(self, earlier_pairs: int) -> None:
         """Widen the margin of a change to what both sessions resolve, up to the widest one.
@@ -269,7 +266,12 @@ class Batch:
     def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
         """Return which series the last look would not answer, for no overhead that is plausible now."""
         limit, margin = np.asarray(self.limit)[rows], np.asarray(self.margin)[rows]
-        self.reach[rows] = reach = self._expect_at_last(estimate, pairs).reach(level)
+        # Mean and spread are taken to stay the same.
+        last = max(LOOKS[-1], pairs)
+        before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
+        shrunk = (1 / last + before) / (1 / pairs + before)
+        at_last = replace(estimate, variance=estimate.variance * shrunk, df=estimate.df + last - pairs)
+        self.reach[rows] = reach = at_last.reach(level)
         plausible = estimate.reach(PLAUSIBLE)
         with np.errstate(invalid="ignore"):  # if nothing bounds a difference of hosts
             can_pass = np.all(estimate.mean - plausible + reach < limit + margin, axis=-1)
@@ -277,13 +279,6 @@ class Batch:
         # Hosts are the sample of a rotation: how their spread will shrink is unknown.
         is_wide = np.any(reach > margin, axis=-1) & (self.runs.places.kind != "rotated")
         return np.asarray(is_wide & (is_last | ~(can_pass | can_fail)))
-
-    def _expect_at_last(self, estimate: Estimate, pairs: int) -> Estimate:
-        """Return the estimate that the last look would have if mean and spread stayed the same."""
-        last = max(LOOKS[-1], pairs)
-        before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
-        shrunk = (1 / last + before) / (1 / pairs + before)
-        return replace(estimate, variance=estimate.variance * shrunk, df=estimate.df + last - pairs)
 
     def conclude(self, looks: Sequence[int]) -> None:
         """Set mean and bounds of every series from all of its pairs, and the pairs of its next look."""
