@@ -19,10 +19,9 @@ from virtqual.verdict.pairs import SIDES
 
 #: The tag of the short checks.
 TAG = "sweep"
-#: Turns of every check: each meets four of the other side's nodes.
+#: Turns of every check, in each of which every node runs it once: fewer do not show that a node is slow in
+#: all of them.
 TURNS = 4
-#: Turns in which every node runs a check once: fewer do not show that a node is slow in each of them.
-ROUNDS = 4
 #: Width of one figure, such as ``+10.3%``.
 _CELL_CHARS = 8
 

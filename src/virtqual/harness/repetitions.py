@@ -16,6 +16,7 @@ from virtqual.references import project_references
 from virtqual.runs import Result
 from virtqual.session.session import Session
 from virtqual.verdict.clock import find_coarse_clock
+from virtqual.verdict.clock_steps import find_steps
 
 #: Each start costs a launch, which takes longer than a program of less than 80 ms does.  The mean of 25 has
 #: a fifth of the noise of one.
@@ -85,7 +86,8 @@ def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -
         if len(values) > 1 and values.min() > 0:
             metric = references.metrics[first.metric]
             budget = references.budget(metric.name, hypervisor_class, first.setting)
-            clock = find_coarse_clock(metric, first.points, values, np.median(values, axis=0), budget)
+            typical = np.median(values, axis=0)
+            clock = find_coarse_clock(metric, first.points, find_steps(values), typical, budget)
             counts.append(clock.repetitions if clock else 1)
     return max(counts)
 

@@ -13,7 +13,7 @@ from scipy import special
 from virtqual.verdict.estimate import CONTRADICTION_ALPHA, MAX_HISTORY_DF, Floats, Ints
 from virtqual.verdict.pairs import Series
 
-MIN_BOOTS = 3
+MIN_RECORDED_BOOTS = 3
 
 UNLIKE_METRIC_ALPHA = 0.1
 """The level at which a metric's own boots contradict those of all metrics. It takes little doubt, since a
@@ -97,7 +97,7 @@ def measure_boots(series: Iterable[Series]) -> Spread | None:
             boot = pair.virtual.boot if pair.virtual else ""
             pairs_by_boot[boot or f"session {number}"].append(float(d))
     boots = [np.array(d) for d in pairs_by_boot.values() if len(d) >= 2]
-    if len(boots) < MIN_BOOTS:
+    if len(boots) < MIN_RECORDED_BOOTS:
         return None
     pairs = np.array([len(d) for d in boots])
     variances = shrink_variances(np.array([d.var(ddof=1) for d in boots]), pairs)

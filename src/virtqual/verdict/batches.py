@@ -77,8 +77,7 @@ class Question:
     def earlier(self) -> Runs | None:
         """The runs of the earlier session; None unless the change is judged."""
         series = self.case.baseline
-        is_used = self.is_change and series is not None
-        return runs_of(series, self.case.earlier_bound) if is_used and series else None
+        return runs_of(series, self.case.earlier_bound) if self.is_change and series else None
 
     @property
     def clock_bias(self) -> Floats:

@@ -1,8 +1,4 @@
-"""The step of the clock behind a metric, as its values show it.
-
-A clock of steps of 0.01 s shows a run of 0.2 s as 0.19, 0.20 or 0.21 s. More runs do not help if all of them
-are rounded in one direction: the step is an error of the value, not noise.
-"""
+"""Clocks whose steps are too coarse for a margin, and how far a clock may move an overhead."""
 
 from __future__ import annotations
 
@@ -12,22 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from virtqual.verdict.budget import Budget
+from virtqual.verdict.clock_steps import HONEST_SHARE
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.outcome import format_value
-from virtqual.verdict.pairs import SIDES, Series
+from virtqual.verdict.pairs import Series
 
 MAX_MARGIN_SHARE = 1 / 3
 """Largest share of its margin that a clock's step may be; two thirds are left for the noise."""
 
 MIN_CLOCK_PAIRS = 4
 """Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
-
-DIGITS = 7
-"""Significant digits of the smallest value that count: further ones come from arithmetic."""
-
-HONEST_SHARE = 1e-3
-"""Share of a value in which it does not repeat unless a clock makes it: runs differ by about as much."""
 
 
 @dataclass(frozen=True)
@@ -73,42 +64,13 @@ class CoarseClock:
         )
 
 
-def find_steps(values: Floats) -> Floats:
-    """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
-
-    The sizes share a clock, whose step divides all values. Many digits of a rate hide the step; values that
-    repeat all the same reveal it: their smallest difference is the step.
-
-    Examples
-    --------
-    >>> find_steps(np.array([[0.39, 2.5], [0.4, 2.5], [0.39, 2.51]])).round(9).tolist()
-    [0.01, 0.01]
-    >>> find_steps(np.array([[2000 / 3], [2000 / 3], [500.0], [500.0]])).round(1).tolist()
-    [166.7]
-    """
-    unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
-    counts = [round(value / unit) for value in values.ravel().tolist()]
-    divisor, width, last_place = math.gcd(*counts), values.shape[1], 1
-    while divisor % (10 * last_place) == 0:
-        last_place *= 10
-    steps = np.full(width, divisor * unit)
-    if last_place >= HONEST_SHARE * min(counts):
-        return steps
-    for column in range(width):
-        distinct = sorted(set(counts[column::width]))
-        if len(distinct) < len(values):
-            steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
-    return steps
-
-
 def find_coarse_clock(
-    metric: Metric, points: tuple[float, ...], values: Floats, native: Floats, budget: Budget
+    metric: Metric, points: tuple[float, ...], steps: Floats, native: Floats, budget: Budget
 ) -> CoarseClock | None:
     """Return the clock of a metric if its step is larger than a third of the margin at some size.
 
-    `values` has a row for each run of either side, and `native` the typical value of a native one.
+    `steps` are those of `find_steps`, and `native` the typical values of a native run.
     """
-    steps = find_steps(values)
     if np.all(steps < HONEST_SHARE * native):
         return None
     sign = 1 if metric.better == "lower" else -1
@@ -122,17 +84,11 @@ def find_coarse_clock(
 
 def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
     """Return the clock of a series if its step is too large."""
-    return find_coarse_clock(
-        series.metric, series.points, _stack_values(series), series.medians("native"), budget
-    )
+    native = series.medians("native")
+    return find_coarse_clock(series.metric, series.points, series.clock_steps, native, budget)
 
 
 def clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
-    steps = find_steps(_stack_values(series))
-    shares = steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+    shares = series.clock_steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
     return np.where(shares < HONEST_SHARE, 0.0, shares)
-
-
-def _stack_values(series: Series) -> Floats:
-    return np.concatenate([series.values(side) for side in SIDES])

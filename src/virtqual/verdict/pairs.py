@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from virtqual.verdict.clock_steps import find_steps
 from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
 
@@ -218,6 +219,11 @@ class Series:
     @cached_property
     def _medians(self) -> dict[Side, Floats]:
         return {side: median(self.values(side), axis=0)[0] for side in SIDES}
+
+    @cached_property
+    def clock_steps(self) -> Floats:
+        """The step of the clock at each size, in the unit, as the values of both sides show it."""
+        return find_steps(np.concatenate([self.values(side) for side in SIDES]))
 
     @cached_property
     def differences(self) -> Floats:

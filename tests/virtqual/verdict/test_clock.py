@@ -6,7 +6,8 @@ from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import clock_bias, find_clock_of, find_steps
+from virtqual.verdict.clock import clock_bias, find_clock_of
+from virtqual.verdict.clock_steps import find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
