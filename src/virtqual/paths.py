@@ -3,6 +3,8 @@
 ``VIRTQUAL_ROOT``
     The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
     directory above ``src/`` of an editable installation, else the working directory.
+``VIRTQUAL_SITE``
+    Directory of what belongs to the centre: system files in ``systems/``.  Default: ``site`` in the root.
 ``VIRTQUAL_STATE``
     Directory of stacks, sessions and the results database.  Default: ``.virtqual`` in the root.  Every node
     of a cluster must see it at the same path.
@@ -21,7 +23,7 @@ import errno
 import os
 from pathlib import Path
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 
 
 def root() -> Path:
@@ -30,6 +32,22 @@ def root() -> Path:
         return Path(root_name).resolve()
     checkout = Path(__file__).resolve().parents[2]
     return checkout if (checkout / "checks").is_dir() else Path.cwd()
+
+
+def site() -> Path:
+    """Return the directory of what belongs to the centre; the default directory may not exist.
+
+    Raises
+    ------
+    UsageError
+        It is no directory.
+    """
+    name = os.environ.get("VIRTQUAL_SITE")
+    directory = Path(name or root() / "site").resolve()
+    if not directory.is_dir() and (name or directory.exists()):
+        reason = "is no directory" if directory.exists() else "does not exist"
+        raise UsageError(f"VIRTQUAL_SITE: {directory} {reason}; `virtqual site init DIRECTORY` makes one")
+    return directory
 
 
 def state() -> Path:

@@ -3,8 +3,8 @@
 import json
 import os
 import re
-import signal
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 

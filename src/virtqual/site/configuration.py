@@ -29,9 +29,10 @@ _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
 
 def find_system_files(directory: Path) -> list[Path]:
-    """Return the system files of the project, then those in ``VIRTQUAL_SYSTEMS`` (separated by colons)."""
+    """Return the system files of the project, then those of the site and in ``VIRTQUAL_SYSTEMS``."""
     extra = [Path(part) for part in os.environ.get("VIRTQUAL_SYSTEMS", "").split(":") if part]
-    return sorted(directory.glob("[a-z]*.py")) + extra
+    systems_of_site = paths.site() / "systems"
+    return [*sorted(directory.glob("[!_.]*.py")), *sorted(systems_of_site.glob("[!_.]*.py")), *extra]
 
 
 def read_systems(directory: Path) -> dict[str, SystemFile]:
