@@ -17,6 +17,7 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding, refusals
+from virtqual.qualify.opening import find_stated_class
 from virtqual.references import project_references
 from virtqual.report import preflight as report
 from virtqual.report.console import verbatim
@@ -91,7 +92,7 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
 def _examine_system(system: str, hypervisor_class: str) -> tuple[str, Sequence[Finding]]:
     """Return the class, and the findings between a node of each partition of a system."""
     site = load_system(system)
-    hypervisor_class = _check_class(hypervisor_class or site.virtual.hypervisor_class)
+    hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
     native, virtual = probe_node(site, "native"), probe_node(site, "virtual")
     return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class)
 

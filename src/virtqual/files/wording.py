@@ -88,6 +88,8 @@ def describe_mistakes(
             names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model and key else "."
             message = f"is not a key of this kind of entry{names}"
         elif kind not in ("value_error", "json_invalid"):
+            # Neither files nor people know tuples.
+            message = message.replace("valid tuple", "list")
             message = f"{message} (found {shorten(repr(mistake['input']), 60)})."
         messages_by_key.setdefault(key, []).append((kind, message))
     mistakes = []

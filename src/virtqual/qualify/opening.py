@@ -25,7 +25,7 @@ from virtqual.qualify.between import check_command
 from virtqual.qualify.checking import check_conclusion
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification
-from virtqual.references import project_references
+from virtqual.references import NoReferenceError, project_references
 from virtqual.report.terminal import Terminal
 from virtqual.session import conclusion, store
 from virtqual.session.judge import admitted_of, policy
@@ -83,7 +83,7 @@ def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualificati
     begun = log.session()
     system = ask_hosts(load_system(begun.system))
     check_command(system)
-    chosen = _choose_class(begun.hypervisor_class, system)
+    chosen = choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
     earlier = _find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"])
@@ -185,7 +185,7 @@ def settle(request: Request, system: System) -> tuple[HypervisorClass, Session |
 
     A session with which later ones will be compared takes four pairs or more.
     """
-    chosen = _choose_class(request.hypervisor_class, system)
+    chosen = choose_class(request.hypervisor_class, system)
     earlier = _find_earlier_or_good(request, system, chosen)
     if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):
         pairs = request.pairs or MIN_PAIRS_TO_QUALIFY
@@ -209,7 +209,7 @@ def open_plain_run(
     loaded = load_system(system)
     if held is not None:
         loaded = ask_hosts(loaded)
-    chosen, earlier = _choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
+    chosen, earlier = choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
     if held is not None:
         held.enter_context(measuring(paths.make(paths.state()), loaded.name, "a plain ReFrame run", say))
         for note in end_leftovers(loaded.name):
@@ -287,10 +287,18 @@ def _make_directory(now: datetime.datetime, system: str) -> Path:
             return directory
 
 
-def _choose_class(name: str, system: System) -> HypervisorClass:
+def find_stated_class(system: System) -> HypervisorClass:
+    """Return the class that a system file states; an unknown one is a `UsageError` with file and key."""
+    try:
+        return project_references().hypervisor_class(system.virtual.hypervisor_class)
+    except NoReferenceError as error:
+        raise UsageError(f"{system.locate('virtual', 'extras.hypervisor_class')}: {error}") from None
+
+
+def choose_class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
     hypervisor = system.virtual.hypervisor
-    stated = project_references().hypervisor_class(system.virtual.hypervisor_class)
+    stated = find_stated_class(system)
     chosen = project_references().hypervisor_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(

@@ -14,6 +14,7 @@ from virtqual.identity import host as host_facts
 from virtqual.identity.rates import LinkRate
 from virtqual.site import host_records
 from virtqual.site.hosts import NodesOfHosts, count_max_nodes
+from virtqual.site.options import Options
 
 #: The build of a hypervisor before `ask_hosts` has brought the records of its hosts.
 BUILD_NOT_ASKED = "not asked yet"
@@ -67,7 +68,7 @@ class PartitionExtras(BaseModel):
     own_scheduler: StrictBool = False
     #: s
     least_time_limit: Count | None = None
-    session_access: tuple[str, ...] = ()
+    session_access: Options = ()
     nodes_of_hosts: NodesOfHosts = {}
     #: For a site's own checks.
     site: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
+from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
@@ -29,13 +30,6 @@ _ORDER_TIMEOUT_S = 300
 _QUESTION_TIMEOUT_S = 20
 #: Slurm's time of submission may differ by so much from ours; numbers of jobs may begin anew.
 _SUBMISSION_TOLERANCE_S = 300
-_LONG_OPTIONS = {
-    "-p": "--partition",
-    "-w": "--nodelist",
-    "-x": "--exclude",
-    "-C": "--constraint",
-    "-F": "--nodefile",
-}
 #: An allocation ends after so long without a sign of life.
 ABANDONED_MINUTES = 20
 #: The script of an allocation's job. A session changes the content of a file every minute. The job ends if
@@ -130,15 +124,7 @@ def names_nodes(partition: Partition) -> bool:
 
 def _parse_options(partition: Partition) -> list[tuple[str, str]]:
     """Return the options of a session's jobs with their values, under their long names."""
-    words = partition.session_options or partition.options
-    options = []
-    for word, next_word in zip(words, [*words[1:], ""], strict=True):
-        if word.startswith("--"):
-            option, equals, value = word.partition("=")
-            options.append((option, value if equals else next_word))
-        elif long_option := _LONG_OPTIONS.get(word[:2]):
-            options.append((long_option, word[2:] or next_word))
-    return options
+    return parse_options(partition.session_options or partition.options)
 
 
 @dataclass(frozen=True)

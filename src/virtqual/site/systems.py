@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import shlex
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NotRequired, Self
 
 from jsonschema import Draft7Validator
 from pydantic import (
@@ -37,8 +36,20 @@ from virtqual.files import reading
 from virtqual.files.wording import Key, describe_mistakes, dotted, suggest
 from virtqual.site.extras import Count, PartitionExtras, VirtualExtras
 from virtqual.site.hosts import count_max_nodes
+from virtqual.site.options import Options, split_words
 
 SIDES = ("native", "virtual")
+#: The beginning of a sentence in place of a value that only people know.
+TODO = "TODO: "
+_TYPE_WORDS = {
+    "array": "a list",
+    "boolean": "True or False",
+    "integer": "a whole number",
+    "null": "None",
+    "number": "a number",
+    "object": "a dictionary",
+    "string": "text",
+}
 # Reasons by which a key of the extras must be the same for both partitions.
 _REASONS_FOR_SAME_KEYS = {
     "llc_bytes": "state what the hardware has, the same for both",
@@ -58,6 +69,7 @@ class Processor(TypedDict):
 
     num_cpus: Count
     num_cpus_per_core: Count
+    num_cpus_per_socket: NotRequired[Count]
     num_sockets: Count
 
 
@@ -75,7 +87,7 @@ class Partition(OtherPartition):
 
     scheduler: str
     launcher: str
-    access: Annotated[tuple[str, ...], Field(min_length=1)]
+    access: Annotated[Options, Field(min_length=1)]
     processor: Processor
     extras: PartitionExtras
 
@@ -98,15 +110,26 @@ class Partition(OtherPartition):
             raise ValueError(f"{value!r} will not do: the checks bind tasks by 'srun' alone: state that")
         return value
 
+    @field_validator("processor")
+    @classmethod
+    def _check_processor(cls, value: Processor) -> Processor:
+        cpus, per_socket = value["num_cpus"], value.get("num_cpus_per_socket")
+        if per_socket is not None and per_socket * value["num_sockets"] != cpus:
+            raise ValueError(
+                f"num_cpus is {cpus}, but {value['num_sockets']} sockets (num_sockets) of {per_socket} CPUs "
+                "(num_cpus_per_socket) have another number: mend one of them"
+            )
+        return value
+
     @property
     def options(self) -> list[str]:
         """Single words of `access`."""
-        return [word for option in self.access for word in shlex.split(option)]
+        return split_words(self.access)
 
     @property
     def session_options(self) -> list[str]:
         """Single words of `extras.session_access`."""
-        return [word for option in self.extras.session_access for word in shlex.split(option)]
+        return split_words(self.extras.session_access)
 
 
 class VirtualPartition(Partition):
@@ -137,6 +160,18 @@ class System(BaseModel):
     hostnames: tuple[str, ...]
     prefix: str = Field(min_length=1)
     partitions: tuple[AnyPartition, ...]
+    _file: str = ""
+
+    @field_validator("prefix")
+    @classmethod
+    def _check_prefix(cls, value: str) -> str:
+        # ReFrame replaces variables of the environment.
+        if not value.startswith(("/", "$")):
+            raise ValueError(
+                f"{value!r} is a relative path: write the whole path of a directory that every node sees, "
+                "such as /scratch/virtqual"
+            )
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -187,9 +222,16 @@ class System(BaseModel):
         shares_host = virtual < native and count_max_nodes(self.virtual.nodes_of_hosts) > 1
         if native != virtual and not shares_host:
             raise ValueError(
-                "the cores of a node (processor.num_cpus / num_cpus_per_core) must be the same for both "
-                "partitions: sizes and ranks follow from them; state what both can give (a VM may have fewer "
-                "cores where extras.nodes_of_hosts says that several share a host)"
+                f"the cores of a node (processor.num_cpus / num_cpus_per_core) are {native} natively and "
+                f"{virtual} in the VM, and must be the same for both partitions: sizes and ranks follow from "
+                f"them. State the number that both have, {min(native, virtual)}: a VM may leave cores to its "
+                "host. If several VMs share a host, name them in extras.nodes_of_hosts"
+            )
+        named = sum(map(len, self.virtual.nodes_of_hosts.values()))
+        if 0 < named < self.virtual.nodes:
+            raise ValueError(
+                f"extras.nodes_of_hosts names {named} of the {self.virtual.nodes} VMs that extras.nodes "
+                f"states: a session would use {named}, and hold the others idle. Name the host of every VM"
             )
         matrix_mib = 8 * self.virtual.hpl.order**2 // 2**20 if self.virtual.hpl else 0
         if matrix_mib > min(self.native.memory_mib, self.virtual.memory_mib):
@@ -201,6 +243,10 @@ class System(BaseModel):
     def partition(self, side: str) -> Partition:
         """Return the native or the virtual partition."""
         return next(p for p in self.partitions if isinstance(p, Partition) and side in p.features)
+
+    def locate(self, side: str, key: str) -> str:
+        """Return the place of a partition's key, as messages name it."""
+        return f"{self._file}: system.partitions[{self.partition(side).name}].{key}"
 
     def cores(self, side: str) -> int:
         """Return the physical cores of a node of one side."""
@@ -234,10 +280,13 @@ def check(raw: Mapping[str, Any], file: str) -> System:
     UsageError
         Keys are missing, unknown or wrong; the message has the file and each key.
     """
-    mistakes = list(_find_reframe_mistakes(raw))
+    # A sentence in place of a value is of another type than the value.
+    mistakes = list(_find_todos(raw)) or list(_find_reframe_mistakes(raw))
     if not mistakes:
         try:
-            return System.model_validate(raw)
+            system = System.model_validate(raw)
+            system._file = file
+            return system
         except ValidationError as error:
             mistakes = describe_mistakes(error, System, raw)
     problems = "; ".join(f"{_format_key(key, raw)}: {message}" for key, message in mistakes)
@@ -275,6 +324,8 @@ def _find_reframe_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
             for name in error.validator_value:
                 if name not in error.instance:
                     yield (*key, name), "is missing."
+        elif error.validator == "type":
+            yield key, _describe_type(error.instance, error.validator_value)
         elif error.validator == "pattern":
             yield (
                 key,
@@ -283,6 +334,27 @@ def _find_reframe_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
             )
         else:
             yield key, shorten(error.message, 120)
+
+
+def _describe_type(value: object, types: str | list[str]) -> str:
+    """Return a message on a value of another type than JSON schema asks for, in the words of Python."""
+    names = [types] if isinstance(types, str) else types
+    wanted = " or ".join(_TYPE_WORDS.get(name, name) for name in names)
+    example = f": write [{value!r}]" if names == ["array"] and isinstance(value, str) else ""
+    return f"{shorten(repr(value), 60)} is not {wanted}{example}"
+
+
+def _find_todos(value: object, key: Key = ()) -> Iterator[tuple[Key, str]]:
+    """Yield the places that `virtqual system init` has left to people, with their sentences."""
+    if isinstance(value, str):
+        if value.startswith(TODO):
+            yield key, value
+    elif isinstance(value, Mapping):
+        for name, content in value.items():
+            yield from _find_todos(content, (*key, str(name)))
+    elif isinstance(value, list | tuple):
+        for index, content in enumerate(value):
+            yield from _find_todos(content, (*key, index))
 
 
 @dataclass(frozen=True)

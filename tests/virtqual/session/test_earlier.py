@@ -90,7 +90,7 @@ def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp
 def test_a_session_with_which_later_ones_are_compared_is_not_fast(
     monkeypatch, against, gate, has_earlier, pairs
 ):
-    monkeypatch.setattr(opening, "_choose_class", lambda *_: Mock(gate=gate))
+    monkeypatch.setattr(opening, "choose_class", lambda *_: Mock(gate=gate))
     earlier = session_of(runs()) if has_earlier else None
     monkeypatch.setattr(opening, "_find_earlier_or_good", lambda *_: earlier)
     request = opening.settle(Request(system="site", against=against, fast=True), Mock())[2]

@@ -81,19 +81,29 @@ def change_key(system, path, value):
         ),
         ({"vm.extras.nodes_of_hosts": {"a": []}}, "extras.nodes_of_hosts.a: "),
         ({"vm.extras.nodes_of_hosts": {"a": ["vm[1-4]"]}}, "nodes_of_hosts.a[0]: "),
-        ({"vm.processor.num_cpus": 32}, "where extras.nodes_of_hosts says that several"),
+        (
+            {"vm.processor.num_cpus": 60, "vm.processor.num_cpus_per_socket": 30},
+            "are 64 natively and 60 in the VM, and must be the same for both partitions",
+        ),
         ({"vm.extras.scale": "small"}, "extras.scale differs"),
         ({"vm.extras.numa_hiden": True}, "[vm].extras.numa_hiden: is not a key"),
         ({"vm.extras.numa_hiden": True}, "did you mean numa_hidden"),
         ({"bare.extras.link_gbits": 100}, "did you mean link_gbit"),
         ({"vm.extras.numa_hidden": "no"}, "[vm].extras.numa_hidden: Input should be a"),
         ({"bare.extras.nodes": "2"}, "[bare].extras.nodes: Input should be a valid integer"),
-        ({"bare.extras.rdma_options": "-d mlx5_0"}, "[bare].extras.rdma_options: "),
+        ({"bare.extras.rdma_options": "-d mlx5_0"}, "rdma_options: Input should be a list (found"),
         ({"bare.extras.hypervisor": {}}, "[bare].extras.hypervisor: is not a key"),
         ({"prefx": 1}, "system.prefx: is not a key of ReFrame's systems: did you mean prefix"),
         ({"vm.env_var": []}, "[vm].env_var: is not a key of ReFrame's systems: did you mean"),
         ({"bare.processor.num_cpu": 4}, "[bare].processor.num_cpu: is not a key of ReFrame's"),
-        ({"bare.max_jobs": "4"}, "[bare].max_jobs: '4' is not of type 'number'"),
+        ({"bare.max_jobs": "4"}, "[bare].max_jobs: '4' is not a number"),
+        ({"bare.access": "-pbare"}, "[bare].access: '-pbare' is not a list: write ['-pbare']"),
+        ({"bare.access": ["-pbare", "--time=8h"]}, "[bare].access: '8h' is no time of Slurm"),
+        ({"vm.extras.session_access": ["-pvm -t 1:x"]}, "[vm].extras.session_access: '1:x' is no time"),
+        ({"prefix": "scratch/virtqual"}, "system.prefix: 'scratch/virtqual' is a relative path"),
+        ({"bare.processor.num_cpus_per_socket": 64}, "[bare].processor: num_cpus is 64, but 2 sockets"),
+        ({"vm.extras.nodes_of_hosts": {"a": ["v1"], "b": ["v2"]}}, "names 2 of the 8 VMs"),
+        ({"vm.extras.hypervisor.build": "TODO: the build"}, "hypervisor.build: TODO: the build (what"),
         ({"hostnames": REMOVED}, "system.hostnames: is missing"),
         ({"name": "../../evil"}, "system.name: '../../evil' is no name"),
         ({"name": "-x"}, "system.name: '-x' is no name"),
@@ -105,7 +115,7 @@ def change_key(system, path, value):
         ({"vm.access": ["--account=hpcops --partition=bare"]}, "access of bare and vm is the same"),
         ({"bare.features": ["native", "virtual"]}, "found bare, vm"),
         ({"bare.features": ["native", "virtual"], "vm.features": ["rdma"]}, "bare has both features"),
-        ({"vm.processor.num_cpus_per_core": 2}, "must be the same for both partitions"),
+        ({"vm.processor.num_cpus_per_core": 2}, "State the number that both have, 32"),
     ],
 )
 def test_a_mistake_names_file_and_key(example, changes, says):
@@ -121,11 +131,12 @@ def test_a_mistake_names_file_and_key(example, changes, says):
 
 def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example):
     bare, vm = example["partitions"]
-    vm["extras"] = {**vm["extras"], "nodes_of_hosts": {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}}
-    vm["processor"] = {**vm["processor"], "num_cpus": 16}
+    hosts = {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}
+    vm["extras"] = {**vm["extras"], "nodes": 5, "nodes_of_hosts": hosts}
+    vm["processor"] = {**vm["processor"], "num_cpus": 16, "num_cpus_per_socket": 8}
     system = systems.check(example, "mysite.py")
     assert placement.read_placement(system)["vms_per_host"] == 4
-    bare["processor"] = {**bare["processor"], "num_cpus": 8}
+    bare["processor"] = {**bare["processor"], "num_cpus": 8, "num_cpus_per_socket": 4}
     with pytest.raises(UsageError, match="must be the same for both partitions"):
         systems.check(example, "mysite.py")
 
@@ -251,6 +262,15 @@ def test_a_command_ends_as_the_error_says_and_never_as_a_system_file_wants(sites
     (sites / "broken.py").write_text("import sys\nsys.exit(0)\n")
     done = CliRunner().invoke(app, ["preflight", "--system", "broken"])
     assert (done.exit_code, "broken.py:2: ends the program" in done.output) == (2, True)
+
+
+def test_an_unknown_class_names_file_and_key(sites, example, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(EXAMPLE.parents[2] / "references"))
+    change_key(example, "vm.extras.hypervisor_class", "esxy")
+    (sites / "right.py").write_text(SITE.format(text=json.dumps({**example, "name": "right"})))
+    done = CliRunner().invoke(app, ["preflight", "--system", "right"], env={"COLUMNS": "500"})
+    key = "right.py: system.partitions[vm].extras.hypervisor_class"
+    assert (done.exit_code, f"{key}: unknown class 'esxy': did you mean esxi?" in done.output) == (2, True)
 
 
 def test_a_system_that_is_unknown_may_be_in_a_file_that_is_broken(sites):

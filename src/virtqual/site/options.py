@@ -1,0 +1,85 @@
+"""Options of Slurm's ``sbatch`` and ``srun``, as `access` and `extras.session_access` state them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_LONG_OPTIONS = {
+    "-p": "--partition",
+    "-w": "--nodelist",
+    "-x": "--exclude",
+    "-C": "--constraint",
+    "-F": "--nodefile",
+    "-A": "--account",
+    "-L": "--licenses",
+    "-q": "--qos",
+    "-t": "--time",
+}
+_NO_LIMIT_WORDS = {"infinite", "unlimited"}
+
+
+def split_words(options: Iterable[str]) -> list[str]:
+    """Return the single words of options."""
+    return [word for option in options for word in shlex.split(option)]
+
+
+def parse_options(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the options with their values, under their long names.
+
+    Examples
+    --------
+    >>> parse_options(["-pvm", "--account", "hpcops", "--time=8:00:00"])
+    [('--partition', 'vm'), ('--account', 'hpcops'), ('--time', '8:00:00')]
+    """
+    options = []
+    for word, next_word in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            options.append((option, value if equals else next_word))
+        elif long_option := _LONG_OPTIONS.get(word[:2]):
+            options.append((long_option, word[2:] or next_word))
+    return options
+
+
+def parse_minutes(time: str) -> float:
+    """Return a time limit of Slurm in minutes, rounded up as Slurm does; infinity if there is no limit.
+
+    Raises
+    ------
+    ValueError
+        Slurm does not take the text for a time.
+
+    Examples
+    --------
+    >>> [parse_minutes(time) for time in ("90", "90:30", "8:00:00", "2-12", "1-00:30:00", "infinite")]
+    [90.0, 91.0, 480.0, 3600.0, 1470.0, inf]
+    """
+    if time.lower() in _NO_LIMIT_WORDS:
+        return float("inf")
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time)
+    if not match:
+        raise ValueError(
+            f"{time!r} is no time of Slurm: write minutes, hours:minutes:seconds (8:00:00) or days-hours"
+        )
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is None and len(numbers) < 3:
+        # One number is minutes, two are minutes and seconds.
+        numbers = [0, *numbers]
+    hours, minutes, seconds = [*numbers, 0, 0][:3]
+    return float(int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0))
+
+
+def _check_times(options: tuple[str, ...]) -> tuple[str, ...]:
+    for option, value in parse_options(split_words(options)):
+        if option == "--time":
+            parse_minutes(value)
+    return options
+
+
+Options = Annotated[tuple[str, ...], AfterValidator(_check_times)]
