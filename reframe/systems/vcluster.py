@@ -123,6 +123,7 @@ def describe_host(state):
         numa_nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     return {
         "source": "the cluster's state file",
+        "build": state.hypervisor.build,
         "kernel": state.guest.kernel if has_emulated_hosts(state) else state.host.kernel,
         "smt": "on" if state.host.cpus_per_core > 1 else "off",
         "numa_nodes": numa_nodes,

@@ -32,6 +32,7 @@ def test_within_budget(site):
     assert abs((begun - datetime.fromisoformat(found["created"])).total_seconds()) <= 1
     assert found["identity"]["virtual"]["features"] == ["virtual"]
     assert found["identity"]["virtual"]["hypervisor"]["build"] == "6.1.0"
+    assert "KVM 6.1.0 (stated)" in done.stdout
     assert [(run["pair"], run["side"]) for run in found["runs"][:4]] == [
         (0, "native"),
         (0, "virtual"),

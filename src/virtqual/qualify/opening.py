@@ -253,6 +253,7 @@ def _open(
         repetitions=repetitions.starts_of(earlier) if earlier else {},
         # A plain run has one round.
         recreates_vms=bool(request and system.virtual.recreate_vms),
+        build_is_stated=system.virtual.is_build_stated,
         request=request,
         provenance=provenance(),
     )

@@ -202,7 +202,7 @@ def describe_head(head: Head) -> dict[str, str]:
     virtual = head.identity["virtual"]
     hypervisor, guest = virtual.get("hypervisor", {}), virtual.get("guest", {})
     facts = {
-        "hypervisor": head.hypervisor,
+        "hypervisor": f"{head.hypervisor}{' (stated)' if head.build_is_stated else ''}",
         "accelerator": hypervisor.get("accelerator", "not stated"),
         "machine": hypervisor.get("machine") or "not stated",
     }

@@ -154,6 +154,8 @@ class Head(BaseModel):
     repetitions: dict[str, int] = {}
     #: The VMs are created anew between rounds.
     recreates_vms: bool = False
+    #: A person typed the hypervisor's build into the system file, and no host reported it.
+    build_is_stated: bool = False
     #: None for a plain ReFrame run, which cannot be resumed.
     request: Request | None = None
     provenance: Provenance | None = None

@@ -149,6 +149,11 @@ class VirtualExtras(PartitionExtras):
             stated["link_gbit"] = self.link_gbit
         return host.model_copy(update=stated)
 
+    @property
+    def is_build_stated(self) -> bool:
+        """Whether the system file alone states the build: no record of a host has it."""
+        return host_records.find_build(self._read_records()) != self.hypervisor.build
+
     def _read_records(self) -> Host:
         if not isinstance(self.host, Path):
             return host_facts.make_host(self.host, "system file")

@@ -1,7 +1,7 @@
 """The records of VMs' hosts: one file a host, in the directory that ``extras.host`` names.
 
-A record is a ``virtqual-host/1`` file (``HOST.json``) or the output of ``virtqual host --script``
-(``HOST.txt``).
+A record is a ``virtqual-host/1`` file (``HOST.json``), or the output of ``virtqual host --script`` or
+of ESXi's ``esxcli`` (``HOST.txt``).
 """
 
 from __future__ import annotations
@@ -64,10 +64,13 @@ def _read_record(path: Path, written_ns: int) -> Host:
     if path.suffix != ".txt":
         return host_facts.load(path)
     text = reading.read_bytes(path).decode("utf-8", "replace")
+    is_script = gather.FIRST_LINE in text.splitlines()
     try:
-        return host_facts.make_host(kvm_host.read_script(gather.parse(text)), str(path))
-    except gather.GatherError as error:
-        raise UsageError(f"{path}: {error}") from error
+        fields = kvm_host.read_script(gather.parse(text)) if is_script else host_facts.read_esxcli(text)
+    except (gather.GatherError, UsageError) as error:
+        other_form = "" if is_script else "is not what `virtqual host --script` printed. "
+        raise UsageError(f"{path}: {other_form}{error}") from None
+    return host_facts.make_host(fields, str(path))
 
 
 def merge(records: Mapping[str, Host]) -> Host:

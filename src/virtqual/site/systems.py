@@ -339,9 +339,9 @@ def _find_reframe_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
 def _describe_type(value: object, types: str | list[str]) -> str:
     """Return a message on a value of another type than JSON schema asks for, in the words of Python."""
     names = [types] if isinstance(types, str) else types
-    wanted = " or ".join(_TYPE_WORDS.get(name, name) for name in names)
+    type_words = " or ".join(_TYPE_WORDS.get(name, name) for name in names)
     example = f": write [{value!r}]" if names == ["array"] and isinstance(value, str) else ""
-    return f"{shorten(repr(value), 60)} is not {wanted}{example}"
+    return f"{shorten(repr(value), 60)} is not {type_words}{example}"
 
 
 def _find_todos(value: object, key: Key = ()) -> Iterator[tuple[Key, str]]:

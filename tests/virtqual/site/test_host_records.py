@@ -58,6 +58,41 @@ def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):
         host_records.read(tmp_path)
 
 
+#: After VMware's public documentation of the three commands; no ESXi host printed it.
+ESXCLI = """   Product: VMware ESXi
+   Version: 8.0.3
+   Build: Releasebuild-24022510
+   Update: 3
+   Patch: 35
+   CPU Packages: 2
+   CPU Cores: 64
+   CPU Threads: 128
+   Hyperthreading Active: true
+   Hyperthreading Supported: true
+   Hyperthreading Enabled: true
+   HV Support: 3
+   HV Replay Capable: true
+   HV Replay Disabled Reasons:
+   Physical Memory: 549655752704 Bytes
+   Reliable Memory: 0 Bytes
+   NUMA Node Count: 2
+"""
+
+
+def test_what_esxcli_printed_on_a_host_is_a_record(tmp_path):
+    for name, build in (("esx01", "24022510"), ("esx02", "24022510"), ("esx03", "24280767")):
+        (tmp_path / f"{name}.txt").write_text(ESXCLI.replace("24022510", build))
+    records = host_records.read(tmp_path, ["esx01", "esx02", "esx03"])
+    assert host_records.find_build(records["esx01"]) == "8.0.3-24022510"
+    assert (records["esx01"].smt, records["esx01"].cpus_per_node) == ("on", 64)
+    assert host_records.find_different_builds(records) == [
+        "build is 8.0.3-24280767 on esx03, and 8.0.3-24022510 on esx01, esx02"
+    ]
+    (tmp_path / "esx01.txt").write_text("ssh: connect to host esx01 port 22: Connection refused\n")
+    with pytest.raises(UsageError, match=r"esx01\.txt: is not what `virtqual .*\. ESXi: "):
+        host_records.read(tmp_path)
+
+
 @pytest.fixture
 def asked(site):
     """Return the site's environment with a command that brings a record of each host."""
@@ -97,6 +132,7 @@ def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked, known):
     session = read_session(directory)
     assert QEMU in session["identity"]["virtual"]["hypervisor"]["build"]
     assert f"{QEMU}, KVM of kernel 6.1" in " ".join(done.stdout.split())
+    assert "(stated)" not in done.stdout
     virtual = next(run for run in session["runs"] if run["side"] == "virtual")
     assert virtual["identity"][virtual["nodes"][0]]["host"]["qemu_package"] == QEMU
 
