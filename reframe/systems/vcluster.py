@@ -67,6 +67,8 @@ def describe_hardware(state, side):
         "llc_bytes": state.host.llc_bytes,
         "scale": "small",
         "own_scheduler": True,
+        # Nothing else runs there: a node that is not free soon will not be.
+        "wait_hours": 0.25,
         # A session holds both sides at once and runs one case at a time: it needs no licence.
         "session_access": [f"--partition={side}"],
         "nodes_of_hosts": {host.name: list(getattr(host, side)) for host in state.hosts},

@@ -39,6 +39,7 @@ from typer.core import TyperGroup
 
 from virtqual import paths
 from virtqual.commands.messages import report_errors
+from virtqual.commands.options import WaitHours
 from virtqual.errors import UsageError
 
 #: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
@@ -156,6 +157,7 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="async: where each run is a job, queue several at once"),
     ] = "serial",
+    wait: WaitHours = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="say what would run, how long and at how many node-hours, and stop")
     ] = False,
@@ -183,9 +185,10 @@ def qualify(
         max_pairs=max_pairs,
         policy=policy,
         fast=fast,
+        wait_hours=wait,
     )
-    if resume is not None and (plan or request != main_job.Request(system=system)):
-        raise UsageError("--resume takes no option but --system: the session has its own")
+    if resume is not None and (plan or request != main_job.Request(system=system, wait_hours=wait)):
+        raise UsageError("--resume takes no option but --system and --wait: the session has its own")
     if not (system or resume):
         raise UsageError("no system is named: --system NAME, a file of site/systems/ or reframe/systems/")
     if only_check:
@@ -193,5 +196,5 @@ def qualify(
     elif plan:
         planned.show(request)
     else:
-        session = main_job.qualify(request) if resume is None else main_job.resume(resume, system)
+        session = main_job.qualify(request) if resume is None else main_job.resume(resume, request)
         raise typer.Exit(session.exit_code)

@@ -48,4 +48,4 @@ def test_nodes_that_the_system_file_leaves_out_are_not_planned_for(site):
 def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):
     done = site.virtqual("qualify", "--system", "testsite", "--plan", "--resume", "last")
     assert done.returncode == 2
-    assert "--resume takes no option but --system" in " ".join(done.stderr.split())
+    assert "--resume takes no option but --system and --wait" in " ".join(done.stderr.split())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -84,10 +85,29 @@ def test_an_allocation_that_never_begins(site):
 def test_a_job_that_waits_says_why(site):
     site.fault("allocation", "PENDING")
     process = site.start(*ON, **HELD)
-    site.until(process, "waiting for the allocation of 2 of 2 partitions (Slurm says: Priority)")
-    (site.path / "slurm/allocation").unlink()
+    site.until(process, "Slurm says Priority: other jobs come first.")
+    site.mend("allocation")
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 0, said
+
+
+def test_two_days_of_queue_in_seconds(site):
+    """The wait is 48 h by the option, or what the system file says, and ends with what Slurm says."""
+    site.fault("allocation", "PENDING|ReqNodeNotAvail,_Reserved_for_maintenance")
+    for partition, extras in HELD.items():
+        site.env[partition] = json.dumps({**json.loads(extras), "wait_hours": 0.0005})
+    done = site.virtqual(*ON)
+    said = site.words(done)
+    assert done.returncode == 5, said
+    assert "not given within 0.0005 h. Slurm says ReqNodeNotAvail, Reserved for maintenance: its time" in said
+    assert "--wait HOURS waits longer" in said
+    process = site.start(*ON, "--wait", "48")
+    site.until(process, "gives up at")
+    site.until(process, "a shorter --time lets it begin before")
+    site.mend("allocation")
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+    assert left(site) == []
 
 
 @pytest.mark.parametrize("why", ["Resources", "QOSMaxNodePerUserLimit"])
@@ -111,13 +131,16 @@ def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
         ),
         watch=SimpleNamespace(working=lambda _: 1, use=lambda side, of, held: used.setdefault(side, of)),
         head=SimpleNamespace(session="s"),
+        request=SimpleNamespace(wait_hours=48),
         screen=SimpleNamespace(note=notes.append),
         log=Log(tmp_path),
         held={},
     )
     job.system.virtual = job.system.native
     if why != "Resources":
-        with pytest.raises(InfrastructureError, match=rf"Slurm says: {why}\).* do not allow an allocation"):
+        with pytest.raises(
+            InfrastructureError, match=f"cannot be held beside those of the other.* {why}: a limit of the QOS"
+        ):
             allocations.hold_allocations(job)
         return
     allocations.hold_allocations(job)
@@ -143,11 +166,18 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
             partition=lambda side: SimpleNamespace(name=side, extras=extras), native=partition
         ),
         screen=SimpleNamespace(note=notes.append),
+        request=SimpleNamespace(wait_hours=48),
+        watch=SimpleNamespace(working=lambda _: 4),
         held={"native": "1", "virtual": "2"},
         rotated={},
     )
     allocations.hold_allocations(job)
-    assert notes == ["waiting for the allocation of 1 of 2 partitions (Slurm says: Priority)"]
+    (note,) = notes
+    assert re.fullmatch(
+        r"waiting for 4 nodes of native since \d\d:\d\d, gives up at \d\d:\d\d on \d{4}-\d\d-\d\d\. "
+        r"Slurm says Priority: other jobs come first\.",
+        note,
+    )
     monkeypatch.setattr(allocations, "CONTROLLER_TIMEOUT_S", -1.0)
     monkeypatch.setattr(slurm, "list_waiting_jobs", Mock(side_effect=silent))
     with pytest.raises(slurm.SilentError):

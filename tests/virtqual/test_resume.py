@@ -140,7 +140,7 @@ def test_what_cannot_go_on_is_said(site):
     assert "is concluded (WITHIN): there is nothing left of it to run" in site.words(done)
     done = site.virtqual("qualify", "--resume", site.directory().name, "--full")
     assert done.returncode == 2
-    assert "--resume takes no option but --system" in site.words(done)
+    assert "--resume takes no option but --system and --wait" in site.words(done)
     done = site.virtqual("qualify", "--resume", site.directory().name, "--system", "other")
     assert done.returncode == 2
     assert "is of system 'testsite', not of 'other'" in site.words(done)

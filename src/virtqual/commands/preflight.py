@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
+from virtqual.commands.options import WaitHours
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
 from virtqual.identity import Identity
@@ -24,6 +25,7 @@ from virtqual.report.console import verbatim
 from virtqual.session import judge, store
 from virtqual.site.configuration import load_system
 from virtqual.site.probe import probe_node
+from virtqual.site.systems import SIDES
 
 
 def command(
@@ -38,6 +40,7 @@ def command(
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class that says what refuses (default: the system's or session's)")
     ] = "",
+    wait: WaitHours = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Say what makes native and virtual differ besides the hypervisor, and what to do about it.
@@ -52,7 +55,7 @@ def command(
     if len(names) == 1:
         hypervisor_class, findings, canaries = _examine_session(names[0], hypervisor_class)
     elif system:
-        hypervisor_class, findings = _examine_system(system, hypervisor_class)
+        hypervisor_class, findings = _examine_system(system, hypervisor_class, wait)
     else:
         hypervisor_class = _check_class(hypervisor_class)
         native, virtual = map(_load_identity, names)
@@ -89,11 +92,15 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
     return hypervisor_class, session.preflight, ()
 
 
-def _examine_system(system: str, hypervisor_class: str) -> tuple[str, Sequence[Finding]]:
+def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> tuple[str, Sequence[Finding]]:
     """Return the class, and the findings between a node of each partition of a system."""
     site = load_system(system)
     hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
-    native, virtual = probe_node(site, "native"), probe_node(site, "virtual")
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
     return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class)
 
 

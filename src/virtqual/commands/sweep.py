@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
+from virtqual.commands.options import WaitHours
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.session.session import Session
@@ -31,6 +32,7 @@ def command(
     name: Annotated[
         list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
     ] = None,
+    wait: WaitHours = None,
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
 
@@ -39,7 +41,13 @@ def command(
     it out.
     """
     request = main_job.Request(
-        system=system, names=tuple(name or ()), tags=(TAG,), label=TAG, pairs=TURNS, max_pairs=TURNS
+        system=system,
+        names=tuple(name or ()),
+        tags=(TAG,),
+        label=TAG,
+        pairs=TURNS,
+        max_pairs=TURNS,
+        wait_hours=wait,
     )
     session = main_job.qualify(request)
     _show(session, verbatim())

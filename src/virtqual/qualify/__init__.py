@@ -30,10 +30,10 @@ def qualify(request: Request) -> Session:
         return _run(prepare(request, Terminal(), lock))
 
 
-def resume(name: str, system: str) -> Session:
-    """Run a session that has ended too early to its end; its `system` may be empty."""
+def resume(name: str, request: Request) -> Session:
+    """Run a session that has ended too early to its end, by a request of a system (or none) and a wait."""
     with ExitStack() as lock:
-        return _run(opening.resume(name, system, Terminal(), lock))
+        return _run(opening.resume(name, request, Terminal(), lock))
 
 
 def _run(job: Qualification) -> Session:

@@ -11,12 +11,14 @@ from functools import partial
 
 from virtqual.errors import InfrastructureError
 from virtqual.files.records import write_file
+from virtqual.files.wording import pluralize
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import are_separate, find_hosts
 from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
+from virtqual.site.waiting import Wait, explain_reason
 
 #: Time between two looks at the queue of a scheduler of our own.
 OWN_QUEUE_INTERVAL_S = 0.5
@@ -24,7 +26,6 @@ OWN_QUEUE_INTERVAL_S = 0.5
 QUEUE_INTERVAL_S = 4.0
 #: Time between two attempts to reach a controller that does not answer.
 RETRY_INTERVAL_S = 5.0
-ALLOCATION_TIMEOUT_S = 24 * 3600.0
 #: Time that the nodes of one side may stand idle, held, while the session waits for those of the other.
 MAX_IDLE_S = 3600.0
 #: Slurm's reasons of jobs that wait for a limit of the account or its QOS begin with these words.
@@ -87,33 +88,38 @@ def hold_allocations(job: Qualification) -> None:
 
 def _wait(job: Qualification) -> None:
     """Wait until all allocations have begun."""
-    began, last_note, idle, interval = time.monotonic(), "", 0.0, QUEUE_INTERVAL_S / 2
+    wait = Wait(job.request.wait_hours or job.system.native.wait_hours, job.screen.note)
+    idle, interval = 0.0, QUEUE_INTERVAL_S / 2
     # A controller that is away for a while ends no waiting.
     while reasons := ask_patiently(lambda: slurm.list_waiting_jobs(job.held.values())):
-        # Slurm needs a moment to find out why a job waits, and the job may wait for ever.
-        shown = ", ".join(sorted({reason for reason in reasons.values() if reason != "None"}))
-        note = f"waiting for the allocation of {len(reasons)} of {len(job.held)} partitions"
-        if shown:
-            note += f" (Slurm says: {shown})"
-        if note != last_note:
-            job.screen.note(note)
-            last_note = note
-        if time.monotonic() - began > ALLOCATION_TIMEOUT_S:
-            raise InfrastructureError(f"{note} for {ALLOCATION_TIMEOUT_S / 3600:.0f} h: giving up")
+        nodes = _describe_nodes(job, reasons)
+        wait.note(nodes, reasons.values())
         # Free nodes are given within seconds; later the wait may take hours.
         interval = (
             OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE_INTERVAL_S)
         )
         idle = idle + interval if len(reasons) < len(job.held) else 0.0
         if idle > MAX_IDLE_S and any(reason.startswith(LIMIT_REASONS) for reason in reasons.values()):
+            limits = "; ".join(sorted(map(explain_reason, reasons.values())))
             raise InfrastructureError(
-                f"{note}: the limits of the account or its QOS do not allow an allocation of each side at "
-                "once; ask for fewer nodes (extras.nodes), or by another QOS (extras.session_access)"
+                f"{nodes} cannot be held beside those of the other partition. Slurm says {limits} "
+                "(extras.session_access)."
             )
         if idle > MAX_IDLE_S:
             _request_again(job, reasons)
             idle = 0.0
         time.sleep(interval)
+
+
+def _describe_nodes(job: Qualification, waiting: Container[str]) -> str:
+    """Return the nodes of the allocations that wait, such as ``8 nodes of bare and 8 of vm``."""
+    counts = {
+        partition.name: job.watch.working(side)
+        for side, partition in ((side, job.system.partition(side)) for side in SIDES)
+        if job.held.get(partition.name) in waiting
+    }
+    first, *others = counts.items()
+    return " and ".join([f"{pluralize(first[1], 'node')} of {first[0]}", *(f"{n} of {p}" for p, n in others)])
 
 
 def ask_patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:

@@ -77,9 +77,10 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
 
 
-def resume(name: str, on: str, screen: Terminal, held: ExitStack) -> Qualification:
-    """Take up a session that has ended too early, on the same system (`on`, empty for any) and build."""
-    log, request = _find_resumable(name, on)
+def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) -> Qualification:
+    """Take up a session that has ended too early, on the same system (empty for any) and build."""
+    log, request = _find_resumable(name, resumed_by.system)
+    request = request.model_copy(update={"wait_hours": resumed_by.wait_hours or request.wait_hours})
     begun = log.session()
     system = ask_hosts(load_system(begun.system))
     check_command(system)
@@ -378,7 +379,16 @@ def probe_nodes(job: Qualification) -> Session | None:
     names = {side: job.system.partition(side).name for side in systems.SIDES}
     if not (job.held or job.system.native.own_scheduler):
         job.screen.note("a short job looks at a node of each partition first")
-    nodes = {side: probe.probe_node(job.system, side, job.held.get(names[side])) for side in systems.SIDES}
+    nodes = {
+        side: probe.probe_node(
+            job.system,
+            side,
+            job.screen.note,
+            allocation=job.held.get(names[side]),
+            wait_hours=job.request.wait_hours,
+        )
+        for side in systems.SIDES
+    }
     native, virtual = nodes["native"], nodes["virtual"]
     job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
     findings = compare(native, virtual, policy(), job.head.hypervisor_class)

@@ -132,6 +132,8 @@ class Request(BaseModel):
     policy: str = "serial"
     #: Two pairs can acquit a metric, and no build is qualified.
     fast: bool = False
+    #: How long to wait for nodes; None for what the system file says.
+    wait_hours: float | None = None
 
 
 class Head(BaseModel):

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.identity import Identity, gather, readers
 from virtqual.site import slurm
+from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
+from virtqual.site.waiting import Wait
 
-# Time until a node is free, on a scheduler of our own and on one that others use.
-OWN_QUEUE_TIMEOUT_S, SITE_QUEUE_TIMEOUT_S = 900, 24 * 3600
 # The probe takes less than a second, on emulated CPUs too.
 PROBE_TIME_LIMIT_MINUTES = 5
 
 
-def probe_node(system: System, side: str, allocation: str | None = None) -> Identity:
+def probe_node(
+    system: System,
+    side: str,
+    say: Callable[[str], None],
+    *,
+    allocation: str | None = None,
+    wait_hours: float | None = None,
+) -> Identity:
     """Return the identity of a node of one partition, in an allocation or in a job of its own.
+
+    Parameters
+    ----------
+    say
+        Shows a sentence to the person who waits for the node.
+    wait_hours
+        How long to wait for the node (default: what the system file says).
 
     Raises
     ------
     InfrastructureError
         The node could not be probed.
     """
-    partition = system.partition(side)
+    partition, wait = system.partition(side), Wait(wait_hours or system.native.wait_hours, say)
     # The probe sees only the CPUs that a check on both sides would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
-    timeout = OWN_QUEUE_TIMEOUT_S if system.native.own_scheduler else SITE_QUEUE_TIMEOUT_S
+    timeout, name = wait.seconds, f"virtqual-probe-{os.getpid()}"
     if allocation:
         place = [f"--jobid={allocation}", "--overlap"]
     else:
         # After the timeout srun takes its job out of the queue.
         place = [*partition.options, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
     command = [
-        *("srun", *place, "--job-name=virtqual-probe"),
+        *("srun", *place, f"--job-name={name}"),
         *("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}", "sh", "-c", gather.script()),
     ]
     failure = f"cannot examine a node of partition {partition.name}"
     try:
-        completed = execute.run(
-            command, env=slurm.environment(), seconds=timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
-        )
+        with wait.following(
+            f"1 node of {partition.name}",
+            lambda: slurm.list_pending_reasons(name),
+            OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S,
+        ):
+            completed = execute.run(
+                command, env=slurm.environment(), seconds=timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
+            )
     except InfrastructureError as error:
         raise InfrastructureError(f"{failure}: {error}") from None
     try:

@@ -197,6 +197,12 @@ def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
     return waiting
 
 
+def list_pending_reasons(name: str) -> list[str]:
+    """Return why this user's jobs of a name have not begun yet, in Slurm's words."""
+    rows = _list_rows("squeue", "%T|%r", "--me", f"--name={name}", "--states=PENDING,CONFIGURING")
+    return [reason for state, reason in rows if state in ("PENDING", "CONFIGURING")]
+
+
 def list_job_nodes(job: str) -> list[str]:
     """Return the names of a running job's nodes, in Slurm's order.
 

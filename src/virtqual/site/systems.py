@@ -59,6 +59,7 @@ _REASONS_FOR_SAME_KEYS = {
     "run_seconds": "both sides start a program equally often in a run",
     "mpi_options": "programs that are started otherwise are no pair",
     "own_scheduler": "both partitions are of one scheduler",
+    "wait_hours": "a session waits for the nodes of both",
 }
 
 

@@ -9,8 +9,10 @@ from virtqual.errors import InfrastructureError
 from virtqual.site import probe
 
 
-@pytest.mark.parametrize(("own", "hours"), [(True, 0.25), (False, 24)])
-def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_gives_up(monkeypatch, own, hours):
+@pytest.mark.parametrize(("asked_hours", "hours"), [(None, 24), (0.25, 0.25)])
+def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_gives_up(
+    monkeypatch, asked_hours, hours
+):
     asked = []
 
     def run(line, *, env, seconds):
@@ -21,12 +23,33 @@ def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_give
 
     monkeypatch.setattr(probe.execute, "run", run)
     partition = SimpleNamespace(
-        name="native", options=["-pnative"], processor={"num_cpus": 64}, own_scheduler=own
+        name="native",
+        options=["-pnative"],
+        processor={"num_cpus": 64},
+        own_scheduler=False,
+        wait_hours=24,
     )
     system = SimpleNamespace(native=partition, partition=lambda side: partition)
     with pytest.raises(InfrastructureError, match="partition native: srun: error: Unable to allocate"):
-        probe.probe_node(system, "native")
+        probe.probe_node(system, "native", print, wait_hours=asked_hours)
     ((line, seconds),) = asked
     assert f"--immediate={hours * 3600:.0f}" in line
     assert "-pnative" in line
     assert seconds > hours * 3600 + 300
+
+
+def test_preflight_says_for_what_it_waits(site):
+    site.fault("queued.cloud", "Priority")
+    process = site.start("preflight", "--system", "testsite", "--wait", "1")
+    said = site.until(process, "waiting for 1 node of cloud since")
+    assert "of bare" not in said
+    site.mend("queued.cloud")
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+    site.fault("queued.bare", "QOSMaxJobsPerUserLimit")
+    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0.0005")
+    assert done.returncode == 5
+    assert "cannot examine a node of partition bare: srun: error: Unable to allocate" in site.words(done)
+    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0")
+    assert done.returncode == 2
+    assert "--wait 0: name hours, more than 0" in site.words(done)

@@ -1,0 +1,27 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from virtqual.errors import UsageError
+from virtqual.site.waiting import MAX_WAIT_HOURS
+
+
+def _check_hours(hours: float | None) -> float | None:
+    if hours is not None and not 0 < hours <= MAX_WAIT_HOURS:
+        raise UsageError(f"--wait {hours:g}: name hours, more than 0 and at most {MAX_WAIT_HOURS}")
+    return hours
+
+
+WaitHours = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="HOURS",
+        help="how long to wait for nodes (default: the system file's wait_hours, else 24)",
+        callback=_check_hours,
+    ),
+]
