@@ -47,7 +47,7 @@ from virtqual.errors import UsageError
 HEADINGS = {
     "Sessions": "sweep judge show list report compare history status record check repair",
     "Nodes": "preflight identity host",
-    "Set-up and files": "setup stack inputs schema",
+    "Set-up and files": "system setup stack inputs schema",
 }
 COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
 

@@ -294,7 +294,8 @@ def find_stated_class(system: System) -> HypervisorClass:
     try:
         return project_references().hypervisor_class(system.virtual.hypervisor_class)
     except NoReferenceError as error:
-        raise UsageError(f"{system.locate('virtual', 'extras.hypervisor_class')}: {error}") from None
+        key = system.name_key("virtual", "extras.hypervisor_class")
+        raise UsageError(f"{system.file}: {key}: {error}") from None
 
 
 def choose_class(name: str, system: System) -> HypervisorClass:

@@ -154,7 +154,7 @@ class VirtualExtras(PartitionExtras):
 
     @property
     def is_build_stated(self) -> bool:
-        """Whether the system file alone states the build: no record of a host has it."""
+        """A person typed the build into the system file, and no record of a host has it."""
         return host_records.find_build(self._read_records()) != self.hypervisor.build
 
     def _read_records(self) -> Host:

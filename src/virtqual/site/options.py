@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -37,7 +38,7 @@ def parse_options(words: Sequence[str]) -> list[tuple[str, str]]:
     [('--partition', 'vm'), ('--account', 'hpcops'), ('--time', '8:00:00')]
     """
     options = []
-    for word, next_word in zip(words, [*words[1:], ""], strict=True):
+    for word, next_word in zip_longest(words, words[1:], fillvalue=""):
         if word.startswith("--"):
             option, equals, value = word.partition("=")
             options.append((option, value if equals else next_word))
@@ -73,6 +74,19 @@ def parse_minutes(time: str) -> float:
         numbers = [0, *numbers]
     hours, minutes, seconds = [*numbers, 0, 0][:3]
     return float(int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0))
+
+
+def format_minutes(minutes: float) -> str:
+    """Return a time limit as Slurm takes it.
+
+    Examples
+    --------
+    >>> format_minutes(90), format_minutes(float("inf"))
+    ('1:30:00', 'UNLIMITED')
+    """
+    if minutes == float("inf"):
+        return "UNLIMITED"
+    return f"{int(minutes) // 60}:{int(minutes) % 60:02}:00"
 
 
 def _check_times(options: tuple[str, ...]) -> tuple[str, ...]:

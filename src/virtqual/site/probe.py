@@ -1,13 +1,14 @@
-"""Probe one node of each partition before the first run."""
+"""Probe one node of a partition: before the first run, and for its system file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.identity import Identity, gather, readers
+from virtqual.identity.gather import NodeFiles
 from virtqual.site import slurm
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
@@ -42,32 +43,58 @@ def probe_node(
     partition, wait = system.partition(side), Wait(wait_hours or system.native.wait_hours, say)
     # The probe sees only the CPUs that a check on both sides would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
+    place = [f"--jobid={allocation}", "--overlap"] if allocation else partition.options
+    interval = OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
+    identity = readers.read(run_script(partition.name, place, wait, cpus=cpus, interval=interval))
+    return identity.on(system.virtual.read_host()) if side == "virtual" else identity
+
+
+def run_script(
+    partition: str,
+    place: Sequence[str],
+    wait: Wait,
+    *,
+    cpus: int = 1,
+    interval: float = GLANCE_INTERVAL_S,
+    commands: str = "",
+) -> NodeFiles:
+    """Return the files that a node of a partition prints, in an allocation or in a short job.
+
+    Parameters
+    ----------
+    place
+        Options of ``srun`` that choose the allocation or the partition.
+    cpus
+        Number of CPUs that the script may use.
+    interval
+        Time between two questions about a job that waits, s.
+    commands
+        Further shell commands, as for `virtqual.identity.gather.script`.
+
+    Raises
+    ------
+    InfrastructureError
+        No node was free for so long, or the script failed.
+    """
     timeout, name = wait.seconds, f"virtqual-probe-{os.getpid()}"
-    if allocation:
-        place = [f"--jobid={allocation}", "--overlap"]
-    else:
+    if not any(option.startswith("--jobid=") for option in place):
         # After the timeout srun takes its job out of the queue.
-        place = [*partition.options, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
+        place = [*place, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
     command = [
         *("srun", *place, f"--job-name={name}"),
-        *("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}", "sh", "-c", gather.script()),
+        *("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}", "sh", "-c", gather.script(then=commands)),
     ]
-    failure = f"cannot examine a node of partition {partition.name}"
+    failure = f"cannot examine a node of partition {partition}"
     try:
-        with wait.following(
-            f"1 node of {partition.name}",
-            lambda: slurm.list_pending_reasons(name),
-            OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S,
-        ):
+        with wait.following(f"1 node of {partition}", lambda: slurm.list_pending_reasons(name), interval):
             completed = execute.run(
                 command, env=slurm.environment(), seconds=timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
             )
     except InfrastructureError as error:
         raise InfrastructureError(f"{failure}: {error}") from None
     try:
-        identity = readers.read(gather.parse(completed.stdout))
+        return gather.parse(completed.stdout)
     except ValueError as error:
         # srun's other lines report on the queue.
         lines = [line for line in completed.stderr.splitlines() if "error:" in line]
         raise InfrastructureError(f"{failure}: {lines[-1] if lines else error}") from None
-    return identity.on(system.virtual.read_host()) if side == "virtual" else identity

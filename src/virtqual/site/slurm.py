@@ -144,6 +144,34 @@ def list_node_states(*partitions: str) -> dict[str, NodeState]:
     return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
 
+def list_partitions() -> list[str]:
+    """Return the names of all partitions."""
+    return sorted({name for (name,) in _list_rows("sinfo", "%R", "--all")})
+
+
+def list_nodes(partition: str) -> list[list[str]]:
+    """Return name, CPUs, sockets, cores of a socket, and memory (MiB) of each node of a partition."""
+    return _list_rows("sinfo", "%N|%c|%X|%Y|%m", "--Node", "-p", partition)
+
+
+def read_partition_settings(partition: str) -> dict[str, str]:
+    """Return what Slurm's configuration says of a partition, by Slurm's names."""
+    return dict(re.findall(r"\b(\w+)=(\S+)", _ask(["scontrol", "-o", "show", "partition", partition])))
+
+
+def list_licenses() -> list[str]:
+    """Return the names of all licences."""
+    return re.findall(r"\bLicenseName=(\S+)", _ask(["scontrol", "-o", "show", "licenses"]))
+
+
+def has_accounting() -> bool:
+    """Return whether an accounting database keeps the jobs, so that `sacct` answers."""
+    match = re.search(
+        r"^AccountingStorageType\s*=\s*(\S+)", _ask(["scontrol", "show", "config"]), re.MULTILINE
+    )
+    return bool(match and not match[1].endswith("/none"))
+
+
 def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
     """Ask for nodes of a partition for a whole session, and return the job's id.
 

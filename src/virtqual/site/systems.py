@@ -63,6 +63,14 @@ _REASONS_FOR_SAME_KEYS = {
 }
 
 
+class SystemFileError(UsageError):
+    """Keys of a system file are missing, unknown or wrong: a sentence for each."""
+
+    def __init__(self, file: str, mistakes: list[str]) -> None:
+        super().__init__(f"{file}: {'; '.join(mistakes)} (what a system file must say: docs/system-file.md)")
+        self.file, self.mistakes = file, mistakes
+
+
 class Processor(TypedDict):
     """The processor of a node as ReFrame describes it: the part that decides sizes and ranks."""
 
@@ -245,9 +253,14 @@ class System(BaseModel):
         """Return the native or the virtual partition."""
         return next(p for p in self.partitions if isinstance(p, Partition) and side in p.features)
 
-    def locate(self, side: str, key: str) -> str:
-        """Return the place of a partition's key, as messages name it."""
-        return f"{self._file}: system.partitions[{self.partition(side).name}].{key}"
+    @property
+    def file(self) -> str:
+        """The file that defines the system."""
+        return self._file
+
+    def name_key(self, side: str, key: str) -> str:
+        """Return a key of a partition as messages name it."""
+        return f"system.partitions[{self.partition(side).name}].{key}"
 
     def cores(self, side: str) -> int:
         """Return the physical cores of a node of one side."""
@@ -278,7 +291,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
 
     Raises
     ------
-    UsageError
+    SystemFileError
         Keys are missing, unknown or wrong; the message has the file and each key.
     """
     # A sentence in place of a value is of another type than the value.
@@ -290,8 +303,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
             return system
         except ValidationError as error:
             mistakes = describe_mistakes(error, System, raw)
-    problems = "; ".join(f"{_format_key(key, raw)}: {message}" for key, message in mistakes)
-    raise UsageError(f"{file}: {problems} (what a system file must say: docs/system-file.md)")
+    raise SystemFileError(file, [f"{_format_key(key, raw)}: {message}" for key, message in mistakes])
 
 
 def _format_key(key: Key, raw: Mapping[str, Any]) -> str:

@@ -1,0 +1,143 @@
+"""Find what a system file states otherwise than Slurm and the nodes show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from virtqual.files.wording import list_names, node_sort_key, suggest
+from virtqual.identity import seen
+from virtqual.site import slurm
+from virtqual.site.hosts import shorten
+from virtqual.site.observed import Fact, Observed, reconcile
+from virtqual.site.options import format_minutes, parse_minutes, parse_options
+from virtqual.site.partitions import SlurmPartition, read_partition
+from virtqual.site.systems import SIDES, System
+
+MAX_NODES_SHOWN = 4
+
+
+def find_wrong_options(partition: SlurmPartition, words: list[str]) -> Iterator[str]:
+    """Yield a sentence for each option by which a partition takes no job."""
+    options = dict(parse_options(words))
+    for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
+        if names is not None and options.get(option) not in names:
+            stated = options.get(option, "none")
+            allowed = ", ".join(sorted(names))
+            yield f"states {option}={stated}, but partition {partition.name} takes {allowed} alone: state one"
+    if "--time" in options and parse_minutes(options["--time"]) > partition.max_minutes:
+        limit = format_minutes(partition.max_minutes)
+        yield f"states --time={options['--time']}, but MaxTime of partition {partition.name} is {limit}"
+    if "--licenses" in options:
+        licenses = slurm.list_licenses()
+        for name in options["--licenses"].split(","):
+            if (name := name.partition(":")[0]) not in licenses:
+                yield f"states a licence {name!r} that Slurm does not have: {suggest(name, licenses)}"
+
+
+def compare_with_slurm(system: System) -> Iterator[str]:
+    """Yield a sentence for each value that does not agree with Slurm's configuration, with its key.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm does not answer.
+    """
+    names = slurm.list_partitions()
+    for side in SIDES:
+        partition = system.partition(side)
+        of_session = partition.session_options
+        for key, words in (("access", partition.options), ("extras.session_access", of_session)):
+            if not words:
+                continue
+            place = system.name_key(side, key)
+            name = dict(parse_options(words)).get("--partition")
+            if name is None:
+                yield f"{place}: names no partition of Slurm: add --partition=NAME"
+            elif name not in names:
+                yield f"{place}: Slurm has no partition {name!r}: {suggest(name, names)}"
+            else:
+                in_slurm = read_partition(name)
+                yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, words))
+                if key == ("extras.session_access" if of_session else "access"):
+                    yield from _compare_sizes(system, side, in_slurm)
+
+
+def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Iterator[str]:
+    """Yield a sentence for each number that the nodes of a session's jobs do not have by Slurm."""
+    partition = system.partition(side)
+    nodes = sorted(slurm.select_nodes(partition, in_slurm.sizes), key=node_sort_key)
+    if len(nodes) < partition.extras.nodes:
+        yield (
+            f"{system.name_key(side, 'extras.nodes')}: states {partition.extras.nodes}, but partition "
+            f"{in_slurm.name} has {len(nodes)} nodes that the options of jobs allow"
+        )
+    for key, field, stated in (
+        ("processor.num_cpus", "cpus", partition.processor["num_cpus"]),
+        ("extras.memory_mib", "memory_mib", partition.extras.memory_mib),
+    ):
+        smaller = [node for node in nodes if getattr(in_slurm.sizes[node], field) < stated]
+        if smaller:
+            size = min(getattr(in_slurm.sizes[node], field) for node in smaller)
+            shown = list_names(smaller, MAX_NODES_SHOWN)
+            yield f"{system.name_key(side, key)}: states {stated}, but Slurm has {size} for {shown}"
+    named = [vm for vms in partition.extras.nodes_of_hosts.values() for vm in vms]
+    if unknown := [vm for vm in named if shorten(vm) not in map(shorten, in_slurm.sizes)]:
+        place = system.name_key(side, "extras.nodes_of_hosts")
+        shown = list_names(unknown, MAX_NODES_SHOWN)
+        yield f"{place}: names {shown}, which partition {in_slurm.name} has not"
+
+
+def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> Iterator[str]:
+    """Yield a sentence for each value that a node of either partition shows otherwise, with its key."""
+    for side, observed in zip(SIDES, reconcile(native, virtual), strict=True):
+        partition = system.partition(side)
+        extras = partition.extras
+        stated = {**partition.processor, "llc_bytes": extras.llc_bytes, "numa_nodes": extras.numa_nodes}
+        if extras.link_gbit is not None:
+            stated["link_gbit"] = extras.link_gbit
+        facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
+        facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
+        for key, fact in facts.items():
+            value = stated.get(key.rpartition(".")[2])
+            if value is not None and value != fact.value:
+                yield f"{system.name_key(side, key)}: {_format_difference(value, fact)}"
+        yield from _compare_memory(system, side, observed)
+        yield from _compare_rdma(system, side, observed)
+    yield from _compare_hypervisor(system, virtual)
+
+
+def _format_difference(value: object, fact: Fact) -> str:
+    return f"states {value}, but it is {fact.value} ({fact.source} {fact.place}{fact.note})"
+
+
+def _compare_memory(system: System, side: str, observed: Observed) -> Iterator[str]:
+    stated, total = system.partition(side).extras.memory_mib, observed.identity.memory.total_mib
+    if seen(total) and stated > total:
+        place = system.name_key(side, "extras.memory_mib")
+        yield f"{place}: states {stated}, but {observed.node} has {total} MiB: state less, for its system"
+
+
+def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str]:
+    partition = system.partition(side)
+    if "rdma" not in partition.features:
+        return
+    if "rdma_options" not in observed.extras:
+        place = system.name_key(side, "features")
+        yield f"{place}: states 'rdma', but {observed.node} has no active RDMA port"
+    options = [*partition.extras.rdma_options, ""]
+    devices = [hca.name for hca in observed.identity.hcas]
+    if "-d" in options and (device := options[options.index("-d") + 1]) not in devices:
+        place = system.name_key(side, "extras.rdma_options")
+        has_not = f"but {observed.node} has no such device"
+        yield f"{place}: states {device!r}, {has_not}: {suggest(device, devices)}"
+
+
+def _compare_hypervisor(system: System, virtual: Observed) -> Iterator[str]:
+    if virtual.identity.hypervisor.present is False:
+        place = system.name_key("virtual", "features")
+        yield f"{place}: states 'virtual', but {virtual.node} runs under no hypervisor"
+    stated: Mapping[str, object] = system.virtual.hypervisor.model_dump()
+    for key, fact in virtual.hypervisor.items():
+        if stated[key] != fact.value:
+            place = system.name_key("virtual", f"extras.hypervisor.{key}")
+            yield f"{place}: {_format_difference(repr(stated[key]), fact)}"

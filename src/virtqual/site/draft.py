@@ -1,0 +1,197 @@
+"""The text of a system file, made of what Slurm and a node of each partition show."""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from virtqual.files.wording import list_names
+from virtqual.identity import seen
+from virtqual.site.observed import Fact, Observed
+from virtqual.site.options import format_minutes
+from virtqual.site.systems import TODO
+
+#: The time limit of a session's job, if the partition allows it.
+SESSION_MINUTES = 480
+MAX_VMS_SHOWN = 16
+#: OpenBLAS's kernels by a feature of the processor and its vendor, the best first.
+_CORETYPES = (("avx512f", "", "SkylakeX"), ("avx2", "AuthenticAMD", "Zen"), ("avx2", "", "Haswell"))
+#: Required values that a node may not show.
+_REQUIRED = {
+    "processor": {"num_sockets": "the number of sockets of a node"},
+    "extras": {
+        "memory_mib": "the memory of a node that a check may use, MiB",
+        "llc_bytes": "all last-level caches of a node together, bytes",
+    },
+}
+Group = Literal["processor", "extras"]
+_RDMA_KEYS = {"rdma_options", "link_gbit"}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A system file to be written.
+
+    Attributes
+    ----------
+    native, virtual
+        Both sides, after `virtqual.site.observed.reconcile`.
+    options
+        Options of Slurm for both partitions, such as ``--account=hpcops``.
+    prefix
+        The directory for staging, which both nodes see; None if one does not see it.
+    has_accounting
+        Whether `sacct` answers.
+    """
+
+    name: str
+    native: Observed
+    virtual: Observed
+    options: Sequence[str]
+    prefix: Path | None
+    has_accounting: bool
+
+    def compose(self) -> str:
+        """Return the text of the file."""
+        prefix = _todo("a directory that all nodes of both partitions see at the same path")
+        if self.prefix:
+            prefix = f"{json.dumps(str(self.prefix))},  # {self.native.node} and {self.virtual.node} see it"
+        lines = [
+            f'"""System {self.name}, written by `virtqual system init`: docs/system-file.md has every key.',
+            "",
+            f"`virtqual system check {self.name}` names what is missing or untrue.",
+            '"""',
+            "",
+            "PROCESSOR = {",
+            f'    "arch": "{platform.machine()}",',
+            *_format_facts(self._find_shared("processor"), 4),
+            "}",
+            "HARDWARE = {",
+            *_format_facts(self._find_shared("extras"), 4),
+            "}",
+            "",
+            "system = {",
+            f'    "name": "{self.name}",',
+            f'    "hostnames": ["^{socket.gethostname().partition(".")[0]}$"],',
+            f'    "prefix": {prefix}',
+            '    "modules_system": "nomod",',
+            '    "partitions": [',
+            *self._compose_partition("native", self.native, self.virtual),
+            *self._compose_partition("virtual", self.virtual, self.native),
+            "    ],",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _compose_partition(self, side: str, observed: Observed, other: Observed) -> Iterator[str]:
+        partition = observed.partition
+        access = [f"--partition={partition.name}", *self.options]
+        if partition.other_nodes:
+            access.append(f"--exclude={','.join(partition.other_nodes)}")
+        minutes = min(SESSION_MINUTES, partition.max_minutes)
+        session_access = [*access, f"--time={format_minutes(minutes)}"]
+        entries = [
+            f'"name": "{partition.name}",',
+            '"scheduler": "slurm",' if self.has_accounting else '"scheduler": "squeue",  # there is no sacct',
+            '"launcher": "srun",',
+            *["# The nodes that are left out have another size than most."] * bool(partition.other_nodes),
+            f'"access": {json.dumps(access)},',
+            f'"features": {json.dumps([side, *["rdma"] * self._has_rdma])},',
+            *self._format_group("processor", "PROCESSOR", observed, other),
+            *self._choose_coretype(),
+            '"extras": {',
+            "    **HARDWARE,",
+            *_format_facts(self._find_different("extras", observed, other), 4),
+            f"    # scontrol: MaxTime of {partition.name} is {format_minutes(partition.max_minutes)}.",
+            f'    "session_access": {json.dumps(session_access)},',
+            *(_describe_hypervisor(observed) if side == "virtual" else ()),
+            "},",
+        ]
+        yield "        {"
+        yield from (f"{' ' * 12}{entry}" for entry in entries)
+        yield "        },"
+
+    @property
+    def _has_rdma(self) -> bool:
+        return all("rdma_options" in side.extras for side in (self.native, self.virtual))
+
+    def _list_facts(self, group: Group, observed: Observed) -> dict[str, Fact]:
+        """Return the facts of one side, with a sentence for each required one that the node does not show."""
+        facts = {
+            **getattr(observed, group),
+            **{
+                key: Fact(f"{TODO}{sentence}", "", "")
+                for key, sentence in _REQUIRED[group].items()
+                if key not in getattr(observed, group)
+            },
+        }
+        return {key: fact for key, fact in facts.items() if self._has_rdma or key not in _RDMA_KEYS}
+
+    def _find_shared(self, group: Group) -> dict[str, Fact]:
+        native, virtual = self._list_facts(group, self.native), self._list_facts(group, self.virtual)
+        shared = {}
+        for key, fact in native.items():
+            if key in virtual and virtual[key].value == fact.value:
+                places = list(dict.fromkeys((fact.place, virtual[key].place)))
+                shared[key] = Fact(fact.value, fact.source, " and ".join(places), fact.note, fact.code)
+        return shared
+
+    def _find_different(self, group: Group, observed: Observed, other: Observed) -> dict[str, Fact]:
+        facts, other_facts = (self._list_facts(group, side) for side in (observed, other))
+        return {
+            key: fact
+            for key, fact in facts.items()
+            if key not in other_facts or other_facts[key].value != fact.value
+        }
+
+    def _format_group(self, group: Group, name: str, observed: Observed, other: Observed) -> list[str]:
+        different = self._find_different(group, observed, other)
+        if not different:
+            return [f'"{group}": {name},']
+        return [f'"{group}": {{', f"    **{name},", *_format_facts(different, 4), "},"]
+
+    def _choose_coretype(self) -> list[str]:
+        """Return the variables of a partition: OpenBLAS would choose by CPUID, which a guest may hide."""
+        cpus = [side.identity.cpu for side in (self.native, self.virtual)]
+        features = [set(cpu.features.split()) if seen(cpu.features) else set() for cpu in cpus]
+        signature = cpus[0].signature if seen(cpus[0].signature) else ""
+        for feature, vendor, coretype in _CORETYPES:
+            if all(feature in names for names in features) and signature.startswith(vendor):
+                return [f'"env_vars": [["OPENBLAS_CORETYPE", "{coretype}"]],  # both show {feature}']
+        return []
+
+
+def _todo(sentence: str) -> str:
+    return f"{json.dumps(TODO + sentence)},"
+
+
+def _format_facts(facts: Mapping[str, Fact], indent: int) -> Iterator[str]:
+    for key, fact in facts.items():
+        comment = f"  # {fact.source} {fact.place}{fact.note}" if fact.source else ""
+        yield f'{" " * indent}"{key}": {fact.code or json.dumps(fact.value)},{comment}'
+
+
+def _describe_hypervisor(observed: Observed) -> Iterator[str]:
+    """Yield the keys of the virtual partition that mostly people know alone."""
+    shown, vendor = observed.hypervisor, observed.identity.hypervisor.vendor
+    hint = f" ({observed.node} shows {vendor})" if seen(vendor) else ""
+    sentences = {
+        "vendor": f"the hypervisor, such as VMware ESXi or KVM{hint}",
+        "build": "its exact build, such as 8.0.3-24022510; results are kept by it",
+        "accelerator": "kvm, esxi, xen, hyperv or tcg",
+    }
+    yield '    "hypervisor": {'
+    facts = {key: shown.get(key, Fact(f"{TODO}{text}", "", "")) for key, text in sentences.items()}
+    yield from _format_facts(facts, 8)
+    yield "    },"
+    classes = "kvm, esxi, or production, which is stricter"
+    yield f'    "hypervisor_class": {_todo(f"the class of budgets: {classes}")}'
+    vms = [node for node in observed.partition.sizes if node not in observed.partition.other_nodes]
+    yield f"    # The VMs: {list_names(vms, MAX_VMS_SHOWN)}."
+    example = f"{{'host01': ['{vms[0]}'], ...}}"
+    yield f'    "nodes_of_hosts": {_todo(f"the machine of each VM, {example}; no key if unknown")}'
