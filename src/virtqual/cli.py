@@ -39,8 +39,9 @@ from typer.core import TyperGroup
 
 from virtqual import paths
 from virtqual.commands.messages import report_errors
-from virtqual.commands.options import WaitHours
+from virtqual.commands.options import NODES_HELP, WaitHours
 from virtqual.errors import UsageError
+from virtqual.site.held import DEFAULT_NODES
 
 #: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
 #: since code that judges takes a second to import.
@@ -157,6 +158,7 @@ def qualify(
         Literal["serial", "async"],
         typer.Option(help="async: where each run is a job, queue several at once"),
     ] = "serial",
+    nodes: Annotated[int, typer.Option(min=1, help=NODES_HELP)] = DEFAULT_NODES,
     wait: WaitHours = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="say what would run, how long and at how many node-hours, and stop")
@@ -186,8 +188,10 @@ def qualify(
         policy=policy,
         fast=fast,
         wait_hours=wait,
+        nodes=nodes,
     )
-    if resume is not None and (plan or request != main_job.Request(system=system, wait_hours=wait)):
+    resumed_by = main_job.Request(system=system, wait_hours=wait, nodes=DEFAULT_NODES)
+    if resume is not None and (plan or request != resumed_by):
         raise UsageError("--resume takes no option but --system and --wait: the session has its own")
     if not (system or resume):
         raise UsageError("no system is named: --system NAME, a file of site/systems/ or reframe/systems/")

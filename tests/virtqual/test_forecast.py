@@ -49,3 +49,14 @@ def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):
     done = site.virtqual("qualify", "--system", "testsite", "--plan", "--resume", "last")
     assert done.returncode == 2
     assert "--resume takes no option but --system and --wait" in " ".join(done.stderr.split())
+
+
+def test_a_session_uses_eight_nodes_of_forty_unless_more_are_asked_for(site):
+    hosts = {f"host-{k}": [f"cloud-{k}"] for k in range(1, 41)}
+    cloud = {"session_access": ["--partition=cloud"], "nodes_of_hosts": hosts}
+    env = {**ON_TWO, "FAKE_NODES": "40", "FAKE_EXTRAS_cloud": json.dumps(cloud)}
+    assert "80 runs in the first round with its warm-ups" in planned(site, **env)
+    assert "120 runs in the first round" in planned(site, "--nodes", "12", **env)
+    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--nodes", "41", **env)
+    assert done.returncode == 2
+    assert "--nodes 41: system 'testsite' states 40 nodes of each side (extras.nodes)" in site.words(done)

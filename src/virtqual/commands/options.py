@@ -16,6 +16,8 @@ def _check_hours(hours: float | None) -> float | None:
     return hours
 
 
+NODES_HELP = "use at most so many nodes of each side"
+
 WaitHours = Annotated[
     float | None,
     typer.Option(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.options import WaitHours
+from virtqual.commands.options import NODES_HELP, WaitHours
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.session.session import Session
@@ -32,6 +32,7 @@ def command(
     name: Annotated[
         list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
     ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help=f"{NODES_HELP} (default: all)")] = None,
     wait: WaitHours = None,
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
@@ -48,6 +49,7 @@ def command(
         pairs=TURNS,
         max_pairs=TURNS,
         wait_hours=wait,
+        nodes=nodes,
     )
     session = main_job.qualify(request)
     _show(session, verbatim())

@@ -61,6 +61,7 @@ def forecast(request: Request) -> Forecast:
     plan.check_pairs(request)
     system, stack = load_system(request.system), opening.find_stack(request.stack)
     chosen, _, request = opening.settle(request, system)
+    system = system.use_nodes(request.nodes)
     looks, turns = plan.look_schedule(request, chosen)
     entries = _list_checks(request)
     features = {feature for program in stack.programs for feature in program.features}
@@ -96,7 +97,8 @@ def _list_checks(request: Request) -> tuple[Entry, ...]:
         file = Path(directory) / catalogue.FILE
         scope = "full" if request.full else "quick"
         line = [*process.reframe_command(request.system), "-l", "-S", f"scope={scope}"]
-        done = execute.run(line, env={**environment(), "VIRTQUAL_CATALOGUE": str(file)})
+        nodes = held.environment(request.system, {}, 0, of=request.nodes)
+        done = execute.run(line, env={**environment(), **nodes, "VIRTQUAL_CATALOGUE": str(file)})
         if not file.is_file():
             raise process.output_error(done.stdout + done.stderr)
         return catalogue.read(file)

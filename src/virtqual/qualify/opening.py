@@ -45,6 +45,7 @@ from virtqual.session.session import (
 from virtqual.session.summary import find_for, find_good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
+from virtqual.site.held import DEFAULT_NODES
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S, Watch
 from virtqual.site.slurm import cancel_jobs
 from virtqual.site.systems import System
@@ -69,10 +70,13 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
             "nodes (extras.session_access), and decides itself what runs when"
         )
     chosen, earlier, request = settle(request, system)
+    stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
     stack = find_stack(request.stack)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
+    if system.native.nodes < stated_nodes:
+        notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
     pairs = plan.look_schedule(request, chosen)
     return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
 
@@ -82,7 +86,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     log, request = _find_resumable(name, resumed_by.system)
     request = request.model_copy(update={"wait_hours": resumed_by.wait_hours or request.wait_hours})
     begun = log.session()
-    system = ask_hosts(load_system(begun.system))
+    system = ask_hosts(load_system(begun.system)).use_nodes(request.nodes)
     check_command(system)
     chosen = choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
@@ -186,6 +190,13 @@ def settle(request: Request, system: System) -> tuple[HypervisorClass, Session |
 
     A session with which later ones will be compared takes four pairs or more.
     """
+    if request.nodes and request.nodes > DEFAULT_NODES:
+        stated_nodes = min(system.native.nodes, system.virtual.nodes)
+        if request.nodes > stated_nodes:
+            raise UsageError(
+                f"--nodes {request.nodes}: system {system.name!r} states {stated_nodes} nodes of each side "
+                "(extras.nodes)"
+            )
     chosen = choose_class(request.hypervisor_class, system)
     earlier = _find_earlier_or_good(request, system, chosen)
     if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):

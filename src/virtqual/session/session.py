@@ -134,6 +134,8 @@ class Request(BaseModel):
     fast: bool = False
     #: How long to wait for nodes; None for what the system file says.
     wait_hours: float | None = None
+    #: At most so many nodes of each side; None for all that the system file states.
+    nodes: int | None = None
 
 
 class Head(BaseModel):

@@ -133,6 +133,8 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
         reason = str(file.content).removeprefix(f"system {file.name!r}: ")
         return {"name": file.name, "descr": reason, "hostnames": ["$^"], "partitions": [absent]}
     raw, system = file.content
+    if in_session := system.name == held.read_system():
+        system = system.use_nodes(held.read_nodes())
     environments = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
     for keys, partition in zip(raw["partitions"], system.partitions, strict=True):
@@ -142,8 +144,9 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 **keys,
                 "features": systems.list_features(partition.features, partition.extras),
                 "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
+                "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }
-            if system.name == held.read_system():
+            if in_session:
                 keys |= held.list_changed_keys(partition.name)
         partitions.append(keys)
     return {**raw, "partitions": partitions}

@@ -2,7 +2,8 @@
 
 The variable ``VIRTQUAL_ALLOCATIONS`` is JSON: ``system``; ``jobs``, the id of the allocation's job by
 partition (empty if each run is a job); ``round``, the number of the session's round; ``rotated``, by
-partition the nodes among which runs rotate (empty if they do not); ``of``, how many there were at first.
+partition the nodes among which runs rotate (empty if they do not); ``of``, how many nodes of each side the
+session uses.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ ALLOCATIONS_VARIABLE = "VIRTQUAL_ALLOCATIONS"
 STEP = "step"
 #: The scheduler takes all cases at once, and starts each when its nodes are free.
 MAX_WAITING_CASES = 10_000
+#: How many nodes of each side a session uses unless ``--nodes`` says otherwise: no check takes more.
+DEFAULT_NODES = 8
 
 Nodes = Mapping[str, Sequence[str]]
 
@@ -41,11 +44,16 @@ class Rotation(NamedTuple):
 
 
 def environment(
-    system: str, allocations: Mapping[str, str], number: int, rotated: Nodes | None = None, of: int = 1
+    system: str,
+    allocations: Mapping[str, str],
+    number: int,
+    rotated: Nodes | None = None,
+    of: int | None = None,
 ) -> dict[str, str]:
-    """Return the variable that hands allocations to ReFrame, for the round of a number."""
-    if not (allocations or rotated):
-        return {}
+    """Return the variable that hands allocations to ReFrame, for the round of a number.
+
+    A session uses `of` nodes of each side; None for all that the system file states.
+    """
     content = {
         "system": system,
         "round": str(number),
@@ -93,14 +101,12 @@ def rotate(rotated: Nodes, of: int, nodes: int) -> Rotation:
 
 def read_rotation(nodes: int) -> Rotation:
     """Return the rotation of a case on so many nodes, in a ReFrame that a session started."""
-    content = _read_variable()
-    return rotate(content.get("rotated", {}), content.get("of", 1), nodes)
+    return rotate(_read_variable().get("rotated", {}), read_nodes() or 1, nodes)
 
 
 def list_widths() -> list[int]:
     """Return all widths that a case may have in a ReFrame that a session started; see `Rotation`."""
-    content = _read_variable()
-    count = content.get("of", 1) if content.get("rotated") else 1
+    count = (read_nodes() or 1) if _read_variable().get("rotated") else 1
     return sorted({count // nodes for nodes in range(1, count + 1)}, reverse=True)
 
 
@@ -114,6 +120,11 @@ def list_places(partition: str, nodes: int) -> list[list[str]]:
 def read_system() -> str | None:
     """Return the system of the session that started this process; None without such a session."""
     return _read_variable().get("system")
+
+
+def read_nodes() -> int | None:
+    """Return how many nodes of each side the session uses; None for all that the system file states."""
+    return _read_variable().get("of")
 
 
 def has_steps() -> bool:

@@ -262,6 +262,27 @@ class System(BaseModel):
         """Return a key of a partition as messages name it."""
         return f"system.partitions[{self.partition(side).name}].{key}"
 
+    def use_nodes(self, count: int | None) -> Self:
+        """Return the system with at most so many nodes of each side; None for all that it states.
+
+        All VMs are used if several share a host.
+        """
+        if count is None or count_max_nodes(self.virtual.nodes_of_hosts) > 1:
+            return self
+        partitions = [
+            partition.model_copy(
+                update={
+                    "extras": partition.extras.model_copy(
+                        update={"nodes": min(partition.extras.nodes, count)}
+                    )
+                }
+            )
+            if isinstance(partition, Partition)
+            else partition
+            for partition in self.partitions
+        ]
+        return self.model_copy(update={"partitions": tuple(partitions)})
+
     def cores(self, side: str) -> int:
         """Return the physical cores of a node of one side."""
         processor = self.partition(side).processor

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
-from virtqual.site import configuration, placement, systems
+from virtqual.site import configuration, held, placement, systems
 from virtqual.site.extras import HplSize
 
 EXAMPLE = Path(__file__).parents[3] / "reframe/systems/example.py"
@@ -323,3 +323,22 @@ def test_a_state_directory_that_cannot_be_written_is_named(sites, tmp_path, monk
         monkeypatch.setenv("VIRTQUAL_STATE", str(state))
         with pytest.raises(InfrastructureError, match=rf"{state}/log: .*VIRTQUAL_STATE"):
             configuration.configuration(sites)
+
+
+def test_the_nodes_that_a_session_uses_are_those_that_the_checks_see(sites, monkeypatch):
+    def count_nodes():
+        listed = {system["name"]: system for system in configuration.configuration(sites)["systems"]}
+        return [partition["extras"]["nodes"] for partition in listed["right"]["partitions"]]
+
+    assert count_nodes() == [8, 8]
+    for name, value in held.environment("right", {}, 1, of=2).items():
+        monkeypatch.setenv(name, value)
+    assert count_nodes() == [2, 2]
+
+
+def test_vms_that_share_a_host_are_all_used(example):
+    """Their jobs name VMs of one host, and Slurm would choose others."""
+    system = systems.check(example, "example.py")
+    assert [system.use_nodes(count).virtual.nodes for count in (None, 4, 99)] == [8, 4, 8]
+    example["partitions"][1]["extras"]["nodes_of_hosts"] = {"esx": [f"vm{k}" for k in range(8)]}
+    assert systems.check(example, "example.py").use_nodes(4).virtual.nodes == 8
