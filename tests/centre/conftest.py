@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import first_day
 import pytest
 from at_centre import HERE, Site
 
@@ -22,6 +23,7 @@ def centre(shape, tmp_path_factory):
     if lacking:
         pytest.skip(f"the rehearsed centre needs Debian's packages {', '.join(lacking)}")
     with rehearsed.Centre(shape, tmp_path_factory.mktemp("centre")) as up:
+        first_day.write_system_file(up, shape)
         yield up
         left = up.run("squeue", "--noheader").stdout
         assert left == "", "no job may be left behind"

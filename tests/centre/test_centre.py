@@ -60,7 +60,7 @@ def test_all_nodes_work_and_slurm_is_asked_seldom(site):
 
 def test_where_long_jobs_are_forbidden_each_run_is_a_job_that_accounting_knows(site):
     site.plant()
-    site.env |= {"CENTRE_HELD": "no", "CENTRE_SCHEDULER": "slurm"}
+    site.env["CENTRE_HELD"] = "no"
     done, session = site.qualify("-n", "^lammps%")
     assert done.returncode == 0, done.stdout + done.stderr
     assert outcome(session, "lammps_loop_time") == {"WITHIN"}

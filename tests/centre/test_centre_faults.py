@@ -116,7 +116,7 @@ def test_accounting_that_is_down_is_not_noticed(site):
 def test_an_account_that_may_not_compute_there_is_named_in_slurms_words(site):
     """Expected: exit code 5, nothing measured, and how to say which account, QOS and reservation it is."""
     site.plant()
-    site.env["CENTRE_WHO"] = "--account=teaching --qos=qualification"
+    site.env["CENTRE_ACCOUNT"] = "teaching"
     done = site.centre.run("virtqual", "qualify", "--system", "centre", *ON, **site.env)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 5, said

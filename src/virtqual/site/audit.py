@@ -17,13 +17,12 @@ MAX_NODES_SHOWN = 4
 
 
 def find_wrong_options(partition: SlurmPartition, words: list[str]) -> Iterator[str]:
-    """Yield a sentence for each option by which a partition takes no job."""
+    """Yield a sentence for each option by which a partition takes no job; Slurm knows defaults of others."""
     options = dict(parse_options(words))
     for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
-        if names is not None and options.get(option) not in names:
-            stated = options.get(option, "none")
-            allowed = ", ".join(sorted(names))
-            yield f"states {option}={stated}, but partition {partition.name} takes {allowed} alone: state one"
+        if names is not None and option in options and options[option] not in names:
+            allowed = " or ".join(sorted(names))
+            yield f"states {option}={options[option]}, but partition {partition.name} takes {allowed} alone"
     if "--time" in options and parse_minutes(options["--time"]) > partition.max_minutes:
         limit = format_minutes(partition.max_minutes)
         yield f"states --time={options['--time']}, but MaxTime of partition {partition.name} is {limit}"
@@ -75,11 +74,12 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
         ("processor.num_cpus", "cpus", partition.processor["num_cpus"]),
         ("extras.memory_mib", "memory_mib", partition.extras.memory_mib),
     ):
-        smaller = [node for node in nodes if getattr(in_slurm.sizes[node], field) < stated]
+        configured = {node: getattr(in_slurm.sizes[node], field) for node in nodes}
+        smaller = {node: size for node, size in configured.items() if size is not None and size < stated}
         if smaller:
-            size = min(getattr(in_slurm.sizes[node], field) for node in smaller)
-            shown = list_names(smaller, MAX_NODES_SHOWN)
-            yield f"{system.name_key(side, key)}: states {stated}, but Slurm has {size} for {shown}"
+            nodes_shown = list_names(list(smaller), MAX_NODES_SHOWN)
+            in_config = f"Slurm has {min(smaller.values())} for {nodes_shown}"
+            yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
     named = [vm for vms in partition.extras.nodes_of_hosts.values() for vm in vms]
     if unknown := [vm for vm in named if shorten(vm) not in map(shorten, in_slurm.sizes)]:
         place = system.name_key(side, "extras.nodes_of_hosts")

@@ -83,11 +83,11 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     return Observed(partition, node, identity, processor, extras, _observe_hypervisor(identity, node))
 
 
-def _observe_memory(identity: Identity, node: str, slurm_mib: int) -> dict[str, Fact]:
+def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dict[str, Fact]:
     facts, topology = {}, identity.topology
     if seen(total := identity.memory.total_mib):
         # Slurm's configuration may give jobs less than there is.
-        usable, share = min(total, slurm_mib), 1 - SYSTEM_MEMORY_SHARE
+        usable, share = min(total, slurm_mib or total), 1 - SYSTEM_MEMORY_SHARE
         note = f"; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
         facts["memory_mib"] = Fact(int(usable * share), f"{share:.0%} of the {usable} MiB of", node, note)
     if seen(topology.numa):

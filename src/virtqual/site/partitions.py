@@ -14,11 +14,11 @@ from virtqual.site.options import parse_minutes
 
 
 class NodeSize(NamedTuple):
-    """The size of a node; memory in MiB."""
+    """The size of a node; memory in MiB, None if Slurm's configuration has none."""
 
     cpus: int
     cores: int
-    memory_mib: int
+    memory_mib: int | None
 
     @property
     def cpus_per_core(self) -> int:
@@ -70,7 +70,9 @@ def read_partition(name: str) -> SlurmPartition:
     sizes = {}
     for node, *columns in slurm.list_nodes(name):
         cpus, sockets, cores_per_socket, memory_mib = (int(column) for column in columns)
-        sizes[node] = NodeSize(cpus, sockets * cores_per_socket, memory_mib)
+        # RealMemory is 1 where it is not configured.
+        configured_mib = memory_mib if memory_mib > 1 else None
+        sizes[node] = NodeSize(cpus, sockets * cores_per_socket, configured_mib)
     if not sizes:
         raise UsageError(
             f"Slurm has no node of a partition {name!r}: {suggest(name, slurm.list_partitions())}"

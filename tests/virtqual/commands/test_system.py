@@ -80,6 +80,8 @@ def test_only_what_people_know_is_left_to_be_written(centre):
 
 def test_both_sides_state_the_cores_that_both_have(centre):
     show(centre, "cloud", "guest.look", "6 1 3 190000")
+    # Memory that is not configured is 1.
+    show(centre, "bare", "bare.look", "8 2 2 1")
     assert centre.virtqual(*INIT).returncode == 0
     file = complete(centre)
     assert '"num_cpus": 6,  # sinfo: CPUS of cloud-1; bare-1 has 8, and both use what both have' in (
@@ -87,6 +89,7 @@ def test_both_sides_state_the_cores_that_both_have(centre):
     )
     system = systems.read(file).load()
     assert (system.cores("native"), system.cores("virtual")) == (3, 3)
+    assert system.native.memory_mib == int(0.9 * (197000000 // 1024))
     assert centre.virtqual("system", "check", "mysite", "--on-nodes").returncode == 0
 
 
@@ -110,7 +113,7 @@ def test_an_existing_file_is_compared_and_stays(centre):
         (("testsite", "--native", "bare", "--virtual", "cloud"), "is defined by "),
         (("mysite", "--native", "bare", "--virtual", "clod"), "did you mean cloud?"),
         (("mysite", "--native", "bare", "--virtual", "bare"), "name two partitions"),
-        (("mysite", "--native", "bare", "--virtual", "cloud", "--account", "x"), "takes hpc, ops alone"),
+        (("mysite", "--native", "bare", "--virtual", "cloud", "--account", "x"), "takes hpc or ops alone"),
     ],
 )
 def test_no_node_is_asked_for_by_what_cannot_be_written(centre, options, says):
