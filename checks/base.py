@@ -175,6 +175,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         self.executable = str(self.program["path"])
         # Variables that the partition sets for its hardware stay as they are.
         site = self.current_partition.local_env.env_vars
+        self.modules = self.program["modules"]
         self.env_vars = {name: value for name, value in self.program["env"].items() if name not in site}
         # Before every run: an input may have changed since the last one.
         self.fetched = {name: fetched.verify_for_run(declarations.find_input(name)) for name in self.inputs}

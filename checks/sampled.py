@@ -6,6 +6,7 @@ of a check that others wrote.
 
 import math
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from virtqual.site.hosts import find_hosts
 
 from .selection import Selection
 
+# The shell's exit code for a program with an instruction that the processor lacks.
+SIGILL_CODE = 128 + signal.SIGILL
 JOB_FILES = Path(virtqual.job.__file__).parent
 
 
@@ -146,7 +149,8 @@ class Sampled(Selection):
         if reason := end_by_slurm(self.job):
             raise SanityError(reason)
         if self.job.exitcode != 0:
-            raise SanityError(f"job exited with exit code {self.job.exitcode}")
+            hint = " (SIGILL: docs/preflight.md, stack-target)" if self.job.exitcode == SIGILL_CODE else ""
+            raise SanityError(f"job exited with exit code {self.job.exitcode}{hint}")
         host = None
         if self.slot.side == "virtual":
             host = VirtualExtras.from_reframe(self.partition_extras).read_host()

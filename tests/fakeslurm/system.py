@@ -50,7 +50,7 @@ system = {
     "descr": "a site that exists only in tests",
     "hostnames": ["$^"],
     "prefix": os.environ["FAKE_SLURM"] + "/reframe",
-    "modules_system": "nomod",
+    "modules_system": os.environ.get("FAKE_MODULES_SYSTEM", "nomod"),
     "partitions": [
         partition("bare"),
         partition(

@@ -26,6 +26,7 @@ from virtqual.session import judge, store
 from virtqual.site.configuration import load_system
 from virtqual.site.probe import probe_node
 from virtqual.site.systems import SIDES
+from virtqual.stack import manifest
 
 
 def command(
@@ -101,7 +102,9 @@ def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> t
         typer.echo(text, err=True)
 
     native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
-    return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class)
+    # A session takes the first stack if none is named.
+    targets = next((stack.targets for stack in manifest.load_all(paths.stacks())), ())
+    return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class, targets)
 
 
 def _check_class(name: str) -> str:

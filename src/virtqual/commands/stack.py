@@ -1,4 +1,4 @@
-"""`virtqual stack`: register a Spack environment, and check the registered stacks."""
+"""`virtqual stack`: register installed programs, and check the registered stacks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, RefusedError
+from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.report.console import verbatim
 from virtqual.stack import manifest
+from virtqual.stack import modules as module_stack
 from virtqual.stack import spack as spack_stack
+from virtqual.stack.manifest import Manifest
 
-app = typer.Typer(help="Register a Spack environment, and check the registered stacks.", no_args_is_help=True)
+app = typer.Typer(help="Register installed programs, and check the registered stacks.", no_args_is_help=True)
 _console = verbatim(soft_wrap=True)
 
 
@@ -23,13 +25,35 @@ def register(
         Path | None,
         typer.Option(help="directory of the installed Spack environment (default: the checkout)"),
     ] = None,
+    modules: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of the modules that provide programs which are installed already"),
+    ] = None,
 ) -> None:
-    """Write the manifest of the programs that a Spack environment has installed."""
-    environment = (spack or paths.root()).resolve()
-    stack = spack_stack.register(environment, paths.stacks() / spack_stack.NAME)
-    _console.print(f"Spack stack {stack.hash}:")
+    """Write the manifest of installed programs, and say which checks they let run."""
+    if spack and modules:
+        raise UsageError("--spack and --modules are two stacks: register one after the other")
+    if modules:
+        stack = module_stack.register(modules, paths.stacks())
+    else:
+        environment = (spack or paths.root()).resolve()
+        stack = spack_stack.register(environment, paths.stacks() / spack_stack.NAME)
+    _console.print(f"stack {stack.name} {stack.hash}:")
     for program in stack.programs:
         _console.print(f"  {program.name} {program.version} ({program.origin})")
+    _show_checks(stack)
+
+
+def _show_checks(stack: Manifest) -> None:
+    """Show which checks the programs of a stack let run, and which checks lack a program."""
+    checks = manifest.load_recipe("programs.yaml")["checks"]
+    for what, features in (
+        ("checks that have a program", [feature for feature in checks if feature in stack.features]),
+        ("checks without a program", [feature for feature in checks if feature not in stack.features]),
+    ):
+        _console.print(f"{what}:{'' if features else ' none'}")
+        for feature in features:
+            _console.print(f"  {feature}: {', '.join(checks[feature])}")
 
 
 @app.command()

@@ -13,6 +13,8 @@ from pathlib import Path
 from virtqual.errors import InfrastructureError
 from virtqual.files.records import open_no_link
 
+#: Variables that any program may need; the jobs of checks begin with these.
+BASE_VARIABLES = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"})
 #: Time for a program to end after SIGTERM, before SIGKILL.
 TERMINATION_WAIT_S = 10
 # pip, apt and git begin the line with the reason so, after the lines of every attempt.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.preflight.compare import check_runs, compare_runs, rank
+from virtqual.preflight.compare import check_runs, check_transport, compare_runs, rank
 from virtqual.preflight.finding import Finding, refusals
 from virtqual.preflight.policy import Policy
 from virtqual.preflight.software import other_answers, other_inputs, other_software
@@ -44,6 +44,7 @@ def admit(
     hypervisor_class: str,
     failed: Iterable[tuple[str, str]] = (),
     earlier: Sequence[Run] = (),
+    rdma_sides: Collection[str] = (),
 ) -> Admitted:
     """Admit the runs of a session: preflight, load, impossible values, same software, inputs and answers.
 
@@ -53,6 +54,8 @@ def admit(
         Checks of which a case failed, with the reasons: a pair that is missing may be the slow one.
     earlier
         The runs of the session that this one is compared with: a run that repeats one of them is a copy.
+    rdma_sides
+        The sides whose partition has the feature ``rdma``.
     """
     checked_runs, run_findings = check_runs(runs, policy, hypervisor_class, earlier)
     findings = compare_runs(runs, policy, hypervisor_class)
@@ -60,7 +63,16 @@ def admit(
     refused = [(check, reason) for check in dict.fromkeys(run.check for run in runs) for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.
     refused += [*other_software(runs), *other_answers(runs), *other_inputs(runs)]
-    return Admitted(checked_runs, _collect([*refused, *failed]), tuple(rank([*findings, *run_findings])))
+    transport_findings = check_transport(runs, policy, hypervisor_class, rdma_sides)
+    for side, finding in transport_findings.items():
+        checks = dict.fromkeys(run.check for run in runs if run.side == side and _has_mpi_between_nodes(run))
+        refused += [(check, reason) for check in checks for reason in refusals([finding])]
+    all_findings = rank([*findings, *run_findings, *transport_findings.values()])
+    return Admitted(checked_runs, _collect([*refused, *failed]), tuple(all_findings))
+
+
+def _has_mpi_between_nodes(run: Run) -> bool:
+    return len(run.nodes) > 1 and any("mpi" in software.says for software in run.software)
 
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:

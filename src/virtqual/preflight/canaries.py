@@ -32,8 +32,6 @@ MAX_RISE = 1.10
 MIN_COUNTS, MIN_COUNT_RANGE = 4, 16
 # Share of the pairs that must agree with the medians.
 MIN_AGREEMENT = 0.75
-# MPI over RDMA takes less time for a small message between two native nodes; over TCP it takes more.
-MAX_RDMA_LATENCY_US = 6.0
 # True if more time for small messages counts, by metric and setting; with MPI it may be the IOMMU's (R08).
 DOORBELL_METRICS = {
     ("rdma_send_latency", ""): True,
@@ -66,8 +64,11 @@ class Canary(BaseModel):
         return f"{self.answer}: {self.evidence}"
 
 
-def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series]) -> tuple[Canary, ...]:
-    """Return the answers of all canaries for a session's admitted runs and their series."""
+def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series], max_rdma_us: float) -> tuple[Canary, ...]:
+    """Return the answers of all canaries for a session's admitted runs and their series.
+
+    MPI whose native messages all take longer than `max_rdma_us` did not go over RDMA.
+    """
     checks = {result.series: run.check for run in runs for result in run.results}
     vms = {run.check: vm for run in runs if run.side == "virtual" for vm in run.identity.values()}
     doorbells, buffers = [], []
@@ -75,9 +76,9 @@ def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series]) -> tuple[Can
         vm = vms.get(checks[series.id])
         for (metric, setting), offset in DOORBELL_METRICS.items():
             if series.metric.name == metric and series.setting.startswith(setting):
-                doorbells.append(_ask(partial(write_combining, offset=offset), series, vm))
+                doorbells.append(_ask(partial(write_combining, offset=offset), series, vm, max_rdma_us))
         if series.metric.name == "rdma_buffers":
-            buffers.append(_ask(iommu_large_pages, series, vm))
+            buffers.append(_ask(iommu_large_pages, series, vm, max_rdma_us))
     metrics = ", ".join(f"{metric} {setting}".rstrip() for metric, setting in DOORBELL_METRICS)
     return (
         Canary(
@@ -105,13 +106,15 @@ def _summarise(answers: Iterable[Answer | None], why_none: str) -> dict[str, Any
     return {"state": worst, "evidence": "; ".join(evidence[worst]) or why_none}
 
 
-def _ask(ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None) -> Answer | None:
+def _ask(
+    ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None, max_rdma_us: float
+) -> Answer | None:
     """Ask a canary about the medians over the pairs; three of four pairs must agree with the answer."""
     native, virtual = series.values("native"), series.values("virtual")
     count = len(series.valid)
     if not count:
         return None
-    if reason := _explain_unobservable(series, vm):
+    if reason := _explain_unobservable(series, vm, max_rdma_us):
         return "unknown", f"{series.id}: {reason}"
 
     def ask_rows(rows: slice) -> Answer:
@@ -129,7 +132,7 @@ def _ask(ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | N
     return state, evidence
 
 
-def _explain_unobservable(series: Series, vm: Identity | None) -> str | None:
+def _explain_unobservable(series: Series, vm: Identity | None, max_rdma_us: float) -> str | None:
     if vm is None:
         return "its runs do not say what the VM's adapters are"
     if not vm.hcas:
@@ -137,7 +140,7 @@ def _explain_unobservable(series: Series, vm: Identity | None) -> str | None:
     if all(hca.kind == "software" for hca in vm.hcas):
         return "the VM's RDMA adapter is software and has no doorbells"
     latency = series.medians("native").min()
-    if series.metric.name == "osu_latency" and latency > MAX_RDMA_LATENCY_US:
+    if series.metric.name == "osu_latency" and latency > max_rdma_us:
         return f"{latency:.1f} us natively: MPI did not go over RDMA"
     return None
 

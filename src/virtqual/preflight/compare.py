@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from virtqual.identity.record import Identity, seen
@@ -12,11 +12,24 @@ from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.preflight.rules import RULES, Scope, Studied, UnseenError
 from virtqual.runs import Run
+from virtqual.stack.manifest import Target
 
 
-def compare(native: Identity, virtual: Identity, policy: Policy, hypervisor_class: str) -> list[Finding]:
-    """Return all differences of a virtual node from a native one, those that refuse first."""
-    return rank(apply_rules("nodes", policy, hypervisor_class, native, virtual))
+def compare(
+    native: Identity,
+    virtual: Identity,
+    policy: Policy,
+    hypervisor_class: str,
+    targets: Sequence[Target] = (),
+) -> list[Finding]:
+    """Return all differences of a virtual node from a native one, those that refuse first.
+
+    With the `targets` of a stack, the processors that cannot run its programs are returned as well.
+    """
+    findings = apply_rules("nodes", policy, hypervisor_class, native, virtual)
+    if targets:
+        findings += apply_rules("stack", policy, hypervisor_class, native, virtual, targets)
+    return rank(findings)
 
 
 def apply_rules(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
@@ -83,6 +96,21 @@ def check_runs(
         _summarise(findings, f"{len(findings)} of {run_counts[side]} {side} runs")
         for (_, side, _), findings in findings_by_item.items()
     ]
+
+
+def check_transport(
+    runs: Sequence[Run], policy: Policy, hypervisor_class: str, sides: Collection[str]
+) -> dict[str, Finding]:
+    """Return by side a finding for the runs whose messages did not go over the RDMA of their partition."""
+    findings_by_side: dict[str, list[Finding]] = {side: [] for side in sides}
+    for run in runs:
+        if run.side in findings_by_side:
+            findings_by_side[run.side] += apply_rules("rdma", policy, hypervisor_class, run)
+    return {
+        side: findings[0].model_copy(update={"reason": f"{side}: {findings[0].reason}"})
+        for side, findings in findings_by_side.items()
+        if findings
+    }
 
 
 def _check_among_runs(

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 from virtqual.identity.record import Identity, NotObservable, PcieLink, seen
 from virtqual.preflight.rules import Found, Limits, differs, rule, sides
+from virtqual.runs import Run
+
+#: Metrics of half a round trip, us.
+MPI_LATENCIES = ("mpi_latency", "osu_latency")
 
 
 @rule("nodes", "nic-emulated")
@@ -134,3 +138,17 @@ def write_combining(native: Identity, virtual: Identity, limits: Limits) -> Foun
     accelerator, vendor = virtual.hypervisor.accelerator, virtual.cpu.signature
     if virtual.hcas and accelerator == "esxi" and seen(vendor) and not vendor.startswith("GenuineIntel"):
         yield f"ESXi on {vendor.split()[0]} with an RDMA device: the study's write combining is Intel only"
+
+
+@rule("rdma", "mpi-transport", "latency_us")
+def mpi_transport(run: Run, limits: Limits) -> Iterator[str]:
+    """A small message that takes too long for RDMA went over TCP: on both sides alike, it would pass."""
+    nodes = run.identity.values()
+    has_adapters = bool(nodes) and all(any(hca.kind != "software" for hca in node.hcas) for node in nodes)
+    for result in run.results:
+        is_between_nodes = result.metric in MPI_LATENCIES and result.setting.startswith("two nodes")
+        if is_between_nodes and has_adapters and min(result.values) > limits["latency_us"]:
+            yield (
+                f"MPI went over TCP: a message takes {min(result.values):.3g} us at least ({result.series}), "
+                f"and over RDMA less than {limits['latency_us']:g} us"
+            )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from virtqual.files.wording import list_names
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
 from virtqual.preflight.rules import Found, Limits, differs, report_unseen, require, rule, sides
+from virtqual.stack.manifest import Target
 
 
 @rule("nodes", "hypervisor-stated")
@@ -67,6 +69,21 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
             yield f"the VM's CPU lacks {names}"
         if names := usable(virtual_names - native_names):
             yield f"the VM's CPU has {names}, which the native CPU lacks"
+
+
+@rule("stack", "stack-target")
+def stack_target(
+    native: Identity, virtual: Identity, targets: Sequence[Target], limits: Limits
+) -> Iterator[str | NotObservable]:
+    """A program ends by SIGILL at the first instruction that the processor lacks."""
+    for side, node in sides(native, virtual):
+        features = require(node.cpu.features).split()
+        for target in targets:
+            if lacking := sorted(set(target.features) - set(features)):
+                yield (
+                    f"{side} node {node.node} ({node.cpu.model}) cannot run the stack's programs for "
+                    f"{target.name}: it lacks {list_names(lacking, 4)}"
+                )
 
 
 @rule("nodes", "cpu-count")

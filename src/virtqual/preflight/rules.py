@@ -16,10 +16,10 @@ from virtqual.runs import Run
 Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
 FoundRuns = Iterator[tuple[Run, str]]
-#: The arguments of a rule before its limits: a native and a virtual node; the load of a node during a run;
-#: a run; a run and the metrics; all runs of a check (the rule yields each sentence with its run); VMs of one
-#: host and the native node of their peer.
-Scope = Literal["nodes", "load", "run", "metrics", "among", "shares"]
+#: The arguments of a rule before its limits: a native and a virtual node; both and the targets of a stack;
+#: the load of a node during a run; a run; a run whose partition has RDMA; a run and the metrics; all runs of
+#: a check (the rule yields each sentence with its run); VMs of one host and the native node of their peer.
+Scope = Literal["nodes", "stack", "load", "run", "rdma", "metrics", "among", "shares"]
 T = TypeVar("T")
 CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns])
 

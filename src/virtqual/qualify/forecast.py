@@ -59,7 +59,8 @@ class Forecast:
 def forecast(request: Request) -> Forecast:
     """Return what `virtqual qualify` would run; only Slurm is asked which nodes there are."""
     plan.check_pairs(request)
-    system, stack = load_system(request.system), opening.find_stack(request.stack)
+    system = load_system(request.system)
+    stack = opening.find_stack(request.stack, system)
     chosen, _, request = opening.settle(request, system)
     system = system.use_nodes(request.nodes)
     looks, turns = plan.look_schedule(request, chosen)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from virtqual import paths
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.files.records import sync_directory
-from virtqual.files.wording import printable
+from virtqual.files.wording import list_names, printable
 from virtqual.harness import repetitions
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
@@ -71,7 +71,7 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
         )
     chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
-    stack = find_stack(request.stack)
+    stack = find_stack(request.stack, system)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
@@ -91,7 +91,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     chosen = choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
     earlier = _find_earlier(begun.against or "", system)
-    stack = find_stack(begun.stack["name"])
+    stack = find_stack(begun.stack["name"], system)
     if changed := _find_changes(begun, _identity(system), _stack_facts(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
@@ -232,7 +232,7 @@ def open_plain_run(
         # The environment of a site's own check may be none of our stacks.
         stack: StackFacts = {"name": name, "hash": "none", "programs": []}
         if name in installed:
-            stack = _stack_facts(find_stack(name))
+            stack = _stack_facts(find_stack(name, loaded))
         logs[name] = _open(loaded, chosen, stack, earlier, None)[1]
     return logs, earlier
 
@@ -372,8 +372,8 @@ def _find_earlier(against: str, system: System) -> Session | None:
     return earlier
 
 
-def find_stack(name: str) -> Manifest:
-    """Return the software stack of a name, or else the first that is set up, as it was recorded."""
+def find_stack(name: str, system: System) -> Manifest:
+    """Return the stack of a name for a system, or else the first that is set up, as it was recorded."""
     stacks = {stack.name: stack for stack in manifest.load_all(paths.stacks())}
     if not stacks:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
@@ -383,6 +383,12 @@ def find_stack(name: str) -> Manifest:
     if changed := list(stack.find_changes()):
         again = manifest.name_setup(stack.name)
         raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
+    modules = sorted({module for program in stack.programs for module in program.modules})
+    if modules and system.modules_system == "nomod":
+        raise UsageError(
+            f"stack {stack.name!r} loads modules ({list_names(modules, 3)}), and the file of system "
+            f"{system.name!r} has no key modules_system. Write 'lmod', or 'envmod' for Environment Modules"
+        )
     return stack
 
 
@@ -403,7 +409,8 @@ def probe_nodes(job: Qualification) -> Session | None:
     }
     native, virtual = nodes["native"], nodes["virtual"]
     job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
-    findings = compare(native, virtual, policy(), job.head.hypervisor_class)
+    stack = manifest.load(paths.stacks() / job.head.stack["name"] / manifest.FILE)
+    findings = compare(native, virtual, policy(), job.head.hypervisor_class, stack.targets)
     if reasons := refusals(findings):
         session = job.log.session()
         session.preflight = findings

@@ -121,7 +121,9 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
     """
     failed = [(failure.check, failure.why) for failure in session.failures]
     chosen = hypervisor_class or session.hypervisor_class
-    return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else ())
+    partitions = {"native": session.identity["native"], "virtual": session.identity["virtual"]}
+    rdma_sides = [side for side, facts in partitions.items() if "rdma" in facts.get("features", ())]
+    return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else (), rdma_sides)
 
 
 def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
@@ -155,4 +157,6 @@ def _has_lost_node(session: Session, run: Run) -> bool:
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:
     """Return the answer of each canary on admitted runs; disturbed runs do not count."""
-    return ask_canaries(runs, series_of(runs, project_references()).values())
+    max_rdma_us = policy().items["mpi-transport"].limits["latency_us"]
+    assert isinstance(max_rdma_us, float)
+    return ask_canaries(runs, series_of(runs, project_references()).values(), max_rdma_us)

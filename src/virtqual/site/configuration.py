@@ -98,6 +98,7 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "topology_prefix": str(state / "topology"),
             },
             *_configure_polling(files),
+            *_configure_modules(files),
         ],
         # All cases: `reframe --mode=full` (see checks/guarded.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
@@ -116,6 +117,18 @@ def _configure_polling(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
     ]
     # ReFrame's own rate falls, and a case of a few seconds would wait for it.
     return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": polled}] if polled else []
+
+
+def _configure_modules(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
+    """Return settings by which job scripts are login shells, in which `module` is defined."""
+    names = [
+        file.name
+        for file in files
+        if not isinstance(file.content, VirtqualError) and file.content[1].modules_system != "nomod"
+    ]
+    # ReFrame would load modules in its own process, to find conflicts in the environment of this shell.
+    settings = {"use_login_shell": True, "resolve_module_conflicts": False}
+    return [{**settings, "target_systems": names}] if names else []
 
 
 def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
 CLUSTER_VARIABLES = {"SLURM_CONF"}
-#: Variables that any program may need.
-BASE_VARIABLES = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"}
+BASE_VARIABLES = execute.BASE_VARIABLES
 #: Variables of a shell that change the filters, columns and times that Slurm's commands print.
 _OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
 #: Times as numbers: when clocks go back, an hour comes twice.

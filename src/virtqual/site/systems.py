@@ -168,6 +168,8 @@ class System(BaseModel):
     name: str
     hostnames: tuple[str, ...]
     prefix: str = Field(min_length=1)
+    #: ReFrame's name of what loads modules, such as ``lmod``.
+    modules_system: str = "nomod"
     partitions: tuple[AnyPartition, ...]
     _file: str = ""
 

@@ -89,6 +89,11 @@ class SoftwareDifference:
     second: str
 
 
+def is_decisive(feature: str) -> bool:
+    """Return whether compilers and libraries choose their code by a feature of the processor."""
+    return _DECISIVE_FEATURES.match(feature) is not None
+
+
 def parse(text: str, node: str) -> LoadedSoftware:
     """Read the output of ``seen.sh`` on a node; raise IncompleteRecordError if it is not complete."""
     sections: dict[str, list[str]] = {"head": []}
@@ -106,7 +111,7 @@ def parse(text: str, node: str) -> LoadedSoftware:
             files=_parse_files(head["program"], sections),
             says=_parse_answers(sections["says"]),
             coretype=head.get("coretype", ""),
-            cpu=frozenset(flag for flag in head["flags"].split() if _DECISIVE_FEATURES.match(flag)),
+            cpu=frozenset(filter(is_decisive, head["flags"].split())),
             environment=_parse_environment(sections["environment"]),
         )
     except (KeyError, ValueError) as error:

@@ -19,10 +19,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files import records
+from virtqual.files import execute, records
 
 FILE = "manifest.json"
 NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
+
+
+class Target(BaseModel):
+    """The processors that a program was compiled for: Spack's name, and instructions that they must have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    features: tuple[str, ...]  # the kernel's names
 
 
 class Program(BaseModel):
@@ -43,8 +52,10 @@ class Program(BaseModel):
     mpi: str | None = None  # name and version of its MPI library
     launch: tuple[str, ...] = ()  # options of srun that its MPI library needs
     env: dict[str, str] = {}  # variables of its runs, equal on both partitions
+    modules: tuple[str, ...] = ()  # environment modules that its runs load, in this order
     data: dict[str, Path] = {}  # other programs, input files and directories by name
     sums: dict[str, str] = {}  # checksums of `data` by the same names
+    target: Target | None = None  # None if it is not known
     purl: str | None = None  # the package URL of its package
 
     @classmethod
@@ -88,6 +99,11 @@ class Manifest(BaseModel):
     def features(self) -> list[str]:
         """The features of all programs, sorted."""
         return sorted({feature for program in self.programs for feature in program.features})
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The known targets of its programs, each once."""
+        return tuple(dict.fromkeys(program.target for program in self.programs if program.target))
 
     @property
     def hash(self) -> str:
@@ -145,7 +161,7 @@ def find_stacks(stacks: Path) -> list[str]:
 def name_setup(stack: str) -> str:
     """Return the command that sets up a stack, for people."""
     commands = {"registry": "ci/setup --stack registry", "spack": "ci/build-stack"}
-    return commands.get(stack, "the script that registered it (docs/licensed-application.md)")
+    return commands.get(stack, "`virtqual stack register --modules FILE`")
 
 
 def sha256(path: Path) -> str:
@@ -161,6 +177,16 @@ def checksum(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     lines = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def find_libraries(program: Path, env: Mapping[str, str]) -> list[Path]:
+    """Return the real paths of a program's shared libraries; refuse one that the linker does not find."""
+    libraries = []
+    for line in execute.run(["ldd", program], env=env).stdout.splitlines():
+        if "not found" in line:
+            raise InfrastructureError(f"{program}: the library {line.split()[0]} is not found (ldd)")
+        libraries += [Path(word).resolve() for word in line.split() if word.startswith("/")]
+    return list(dict.fromkeys(libraries))
 
 
 def is_same_version(first: str, second: str) -> bool:

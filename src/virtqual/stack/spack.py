@@ -14,7 +14,8 @@ from typing import Any
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
-from virtqual.stack.manifest import Manifest, Program, load_recipe
+from virtqual.stack.loaded import is_decisive
+from virtqual.stack.manifest import Manifest, Program, Target, find_libraries, load_recipe
 
 NAME, FILE = "spack", "programs.yaml"
 
@@ -151,10 +152,12 @@ def _describe_program(
             f"(spack-build-out.txt.gz). Correct it, run `spack uninstall /{root.hash[:7]}`, and install again"
         )
     mpi = _find_mpi(root, packages)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
+    libraries, target = find_libraries(path, env), _find_target(root.node["arch"]["target"])
     needs = load_recipe(FILE)["mpi"][mpi.name] if mpi else {}
     return Program.from_files(
         path,
-        libraries=find_libraries(path),
+        libraries=libraries,
         data=dict(_find_data(entry.get("data", {}), root.prefix)),
         name=name,
         version=root.version,
@@ -162,9 +165,25 @@ def _describe_program(
         features=tuple(entry["features"]),
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
         launch=tuple(needs.get("launch", ())),
-        env={**needs.get("env", {}), **entry.get("env", {})},
+        env={**needs.get("env", {}), **entry.get("env", {}), **_choose_openblas_kernel(libraries, target)},
+        target=target,
         purl=sbom.purl("generic", root.name, root.version),
     )
+
+
+def _find_target(target: str | dict[str, Any]) -> Target:
+    """Return a package's target: Spack describes one of a vendor, and only names x86_64_v3 and the like."""
+    if isinstance(target, str):
+        return Target(name=target, features=load_recipe(FILE)["targets"].get(target, ()))
+    return Target(name=target["name"], features=tuple(filter(is_decisive, target["features"])))
+
+
+def _choose_openblas_kernel(libraries: Iterable[Path], target: Target) -> dict[str, str]:
+    """Return the variable that selects OpenBLAS's kernel for a target's instructions, if there is one."""
+    if not any(library.name.startswith("libopenblas") for library in libraries):
+        return {}
+    kernels = load_recipe(FILE)["openblas_kernels"].items()
+    return next(({"OPENBLAS_CORETYPE": name} for feature, name in kernels if feature in target.features), {})
 
 
 def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
@@ -195,14 +214,3 @@ def _find_data(patterns: dict[str, str], prefix: Path) -> Iterator[tuple[str, Pa
             yield from ((file.name, file) for file in sorted(path.parent.glob(path.name)) if file.is_file())
         elif path.exists():
             yield name, path
-
-
-def find_libraries(program: Path) -> list[Path]:
-    """Return the real paths of a program's shared libraries; refuse one that the linker does not find."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
-    libraries = []
-    for line in execute.run(["ldd", program], env=env).stdout.splitlines():
-        if "not found" in line:
-            raise InfrastructureError(f"{program}: the library {line.split()[0]} is not found (ldd)")
-        libraries += [Path(word).resolve() for word in line.split() if word.startswith("/")]
-    return list(dict.fromkeys(libraries))

@@ -8,6 +8,7 @@ from virtqual.identity import host as hosts
 from virtqual.preflight.compare import apply_rules, compare, compare_runs
 from virtqual.preflight.rules import RULES
 from virtqual.session import judge as judging
+from virtqual.stack.manifest import Target, load_recipe
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
 ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
@@ -221,6 +222,27 @@ def test_hidden_nodes_that_are_stated_are_reported():
     actions = {one.action for one in found if one.item in ("numa-hidden", "vm-size")}
     assert "refuse" not in actions
     assert "report" in actions
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "target", "says"),
+    [
+        ("x86_64_v4", "x86_64_v4", "x86_64_v4", []),
+        ("x86_64_v3", "x86_64_v4", "x86_64_v3", []),
+        ("x86_64_v4", "x86_64_v3", "x86_64_v4", ["virtual node", "for x86_64_v4: it lacks avx512bw, avx"]),
+        ("x86_64_v2", "x86_64_v2", "x86_64_v3", ["native node", "it lacks abm, avx, avx2", "virtual node"]),
+    ],
+)
+def test_programs_that_a_processor_cannot_run_are_refused(native, virtual, target, says):
+    features = load_recipe("programs.yaml")["targets"]
+    flags = [{r"(flags\t\t:).*": rf"\1 {' '.join(features[level])}"} for level in (native, virtual)]
+    nodes = node("bare", **flags[0]), node("guest", **flags[1])
+    targets = [Target(name=target, features=features[target])]
+    findings = compare(*nodes, judging.policy(), "emulated", targets)
+    refusals = [finding for finding in findings if finding.item == "stack-target"]
+    assert {finding.action for finding in refusals} == ({"refuse"} if says else set())
+    text = " ".join(finding.text for finding in refusals)
+    assert [words for words in says if words not in text] == []
 
 
 def test_what_is_not_so_on_all_nodes_is_said_with_their_names():

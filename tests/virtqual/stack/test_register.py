@@ -1,12 +1,14 @@
 """A Spack environment becomes a manifest; packages that cannot be measured are refused."""
 
+from pathlib import Path
+
 import pytest
 from fakespack import FakeSpack
 from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.stack import manifest
+from virtqual.stack import manifest, spack
 from virtqual.stack.spack import register
 
 
@@ -28,6 +30,22 @@ def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
     assert manifest.load_all(tmp_path / "stacks") == [stack]
     files = {file.name for file in (tmp_path / "stacks/spack").iterdir()}
     assert files == {"manifest.json", "sbom.cdx.json", "spack.lock", "spack.yaml"}
+
+
+def test_the_target_says_which_instructions_are_needed(fake, environment, tmp_path, monkeypatch):
+    monkeypatch.setattr(spack, "find_libraries", lambda *_: [Path("/bin/libopenblas.so.0")])
+    monkeypatch.setattr(manifest, "sha256", lambda _: "0" * 64)
+    features = ["avx", "avx2", "avx512f", "clzero", "mwaitx"]
+    fake.nodes[2]["arch"]["target"] = {"name": "zen4", "vendor": "AuthenticAMD", "features": features}
+    fake.write()
+    stack = register(environment, tmp_path / "stack")
+    stream, osu = find_program(stack, "stream"), find_program(stack, "osu")
+    assert stream.target == manifest.Target(name="zen4", features=("avx", "avx2", "avx512f"))
+    assert osu.target.name == "x86_64_v3"
+    assert {"avx2", "fma"} < set(osu.target.features)
+    kernels = [program.env["OPENBLAS_CORETYPE"] for program in (stream, osu)]
+    assert kernels == ["SkylakeX", "Haswell"]
+    assert stack.targets == (stream.target, osu.target)
 
 
 def test_a_changed_program_of_the_same_package_is_refused(fake, environment, tmp_path):

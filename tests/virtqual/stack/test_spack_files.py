@@ -1,5 +1,6 @@
 """The project's own files for Spack: `spack.yaml`, its lock and its configuration."""
 
+import ast
 import json
 from pathlib import Path
 
@@ -41,6 +42,28 @@ def test_the_lock_is_of_these_specs_and_holds_nothing_of_one_machine():
     packages = lock["concrete_specs"].values()
     assert {package["arch"]["target"] for package in packages} == {"x86_64_v3"}
     assert {package["external"]["path"] for package in packages if "external" in package} == {"/usr"}
+
+
+def test_every_check_is_listed_under_its_feature():
+    """`virtqual stack register` lists the checks by feature."""
+    features, checks = {}, {}
+    for file in sorted((ROOT / "checks").glob("[a-z]*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            own = [
+                line.value.value
+                for line in node.body
+                if ast.unparse(line).startswith("feature = ") and isinstance(line.value, ast.Constant)
+            ]
+            inherited = [features[base] for base in map(ast.unparse, node.bases) if base in features]
+            if own or inherited:
+                features[node.name] = [*own, *inherited][0]
+            if "overhead.simple_test" in map(ast.unparse, node.decorator_list):
+                checks.setdefault(features[node.name], []).append(node.name)
+    assert {name: sorted(names) for name, names in load_recipe("programs.yaml")["checks"].items()} == {
+        name: sorted(names) for name, names in checks.items()
+    }
 
 
 def test_the_target_is_stated_once_and_hidden_by_nothing():
