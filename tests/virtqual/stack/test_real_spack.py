@@ -123,7 +123,9 @@ def test_the_overlay_recipes_pass_spacks_own_checks(ask, spack, tmp_path):
     for name in RECIPES:
         # Outside its own directory Spack knows a recipe, which imports all of spack.package, by this name.
         recipe = tmp_path / f"{name}-ci-package.py"
-        shutil.copy(ROOT / f"config/repo/spack_repo/virtqual/packages/{name.replace('-', '_')}/package.py", recipe)
+        shutil.copy(
+            ROOT / f"config/repo/spack_repo/virtqual/packages/{name.replace('-', '_')}/package.py", recipe
+        )
         command = [spack, "style", "--tool", "import", recipe]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert "import checks were clean" in done.stdout + done.stderr
