@@ -176,8 +176,8 @@ def judge(
     better
         Better direction of each performance variable, by name: ``"higher"`` or ``"lower"``.
     budget, margin
-        Of these variables: by which factor virtual may be worse than native (1.05: a time of 1.05x, a rate
-        of 0.95x), and how far above it an overhead may hide (0.03).
+        Of these variables: how much slower than native virtual may be (``"5%"``), and how far above that an
+        overhead may hide (``"3%"``).
     metrics
         By name of performance variable: its metric in ``references/metrics/``, which has budget and margin.
     units
@@ -256,7 +256,7 @@ def _find_metrics(check, better, budget, margin, metrics):
             f"{check}: name the performance variables that are judged, in `better` or in `metrics`"
         )
     if better and (budget is None or margin is None):
-        raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as 1.05) and `margin` (0.03)")
+        raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as '5%') and `margin` ('3%')")
     reviewed = project_metrics()
     names = {variable: reviewed[metric].name for variable, metric in metrics.items()}
     declared = {}

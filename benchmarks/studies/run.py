@@ -34,7 +34,7 @@ from virtqual.references.published import (
 )
 from virtqual.verdict import Case, Outcome, Verdict, first_of, judge_sessions
 from virtqual.verdict.noise import Prior
-from virtqual.verdict.outcome import format_ratio
+from virtqual.verdict.notation import format_ratio
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
 # A native value that is farther from its own reference is not compared with.

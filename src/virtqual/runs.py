@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
 from virtqual.stack.loaded import LoadedSoftware
+from virtqual.verdict.notation import PERCENT, read_budget
 
 Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
@@ -51,10 +52,10 @@ class Declared(BaseModel):
 
     unit: str = Field(min_length=1)
     better: Literal["lower", "higher"]
-    #: Factor by which virtual may be worse than native: with 1.05 a time may be 1.05x, a rate 0.95x.
-    budget: float = Field(ge=1, lt=2)
-    #: How far above its budget an overhead may hide, as a fraction, such as 0.03.
-    margin: float = Field(gt=0, lt=1)
+    #: 1 + the fraction by which virtual may be slower than native; ``5%`` and 0.05 are read as 1.05.
+    budget: Annotated[float, Field(ge=1, lt=2), BeforeValidator(lambda value: 1 + read_budget(value))]
+    #: How far above its budget an overhead may hide, as a fraction; ``3%`` is read as 0.03.
+    margin: Annotated[float, Field(gt=0, lt=1), PERCENT]
 
 
 class Result(BaseModel):

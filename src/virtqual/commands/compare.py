@@ -18,7 +18,6 @@ from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
-from virtqual.verdict.outcome import format_ratio
 
 _say = verbatim()
 
@@ -64,8 +63,8 @@ def command(
     _say.print(overview, differ, sep="\n")
     _say.print(_table(rows, names))
     _say.print(
-        "Ratios of medians, with the overhead's interval; native/A and virtual/A: that side of a session "
-        "against the native side of A, - where A did not measure the series.",
+        "Medians, with the overhead's interval (minus is faster). The last two columns compare a side with "
+        "the native side of A; - if A did not measure the series.",
         style="dim",
     )
     _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
@@ -75,14 +74,13 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold", max_width=24)
     table.add_column("")
-    for title in ("virtual/native", "", f"native/{names[0]}", f"virtual/{names[0]}", ""):
+    for title in ("virtual is", f"native vs {names[0]}", f"virtual vs {names[0]}", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for series, group in groupby(rows, key=attrgetter("series")):
         # One row a series, so that its name may take several lines.
         lines = []
         for row in group:
-            ratios = (row.overhead, row.native, row.virtual)
-            overhead, *sides = ("-" if x is None else format_ratio(x) for x in ratios)
-            lines.append((names[row.session], overhead, row.interval, *sides, row.mark))
+            texts = row.overhead_text, row.native_text, row.virtual_text
+            lines.append((names[row.session], *texts, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table

@@ -101,5 +101,5 @@ def _make_table(place: Place) -> Table:
     table.add_column("changes", no_wrap=True)
     for metric in place.metrics:
         first, last = metric.levels[0], metric.levels[-1]
-        table.add_row(metric.name, str(len(metric.sessions)), first.text, last.text, metric.outcome)
+        table.add_row(metric.name, str(len(metric.sessions)), first.estimate, last.estimate, metric.outcome)
     return table

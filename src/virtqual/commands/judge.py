@@ -24,8 +24,16 @@ from virtqual.session.measured import read_series
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
 from virtqual.verdict.budget import BudgetError
+from virtqual.verdict.notation import read_budget
 
 _NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
+
+
+def _parse_budget(text: str) -> float:
+    try:
+        return read_budget(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def command(
@@ -35,10 +43,19 @@ def command(
     ] = "",
     budget: Annotated[
         float | None,
-        typer.Option(help="of all other metrics: 1.05 allows a time 1.05x, a rate 0.95x of native"),
+        typer.Option(
+            parser=_parse_budget,
+            metavar="PERCENT",
+            help="of all other metrics: how much slower than native, such as 5%",
+        ),
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(help="how far above its budget an overhead may hide, such as 0.03")
+        float | None,
+        typer.Option(
+            parser=_parse_budget,
+            metavar="PERCENT",
+            help="how far above its budget an overhead may hide, such as 3%",
+        ),
     ] = None,
     against: Annotated[
         str | None,
@@ -55,11 +72,9 @@ def command(
     3 undecided, else 0; 2 usage.
     """
     if (budget is None) != (margin is None):
-        raise UsageError("--budget and --margin belong together, such as --budget 1.05 --margin 0.03")
-    if budget is not None and not 1 <= budget < 2:
-        raise UsageError(f"--budget {budget:g} lies outside 1 to 2: 1.05 allows a time 1.05x, a rate 0.95x")
-    if margin is not None and not 0 < margin < 1:
-        raise UsageError(f"--margin {margin:g} lies outside 0 to 1: 0.03 is 3 % above the budget")
+        raise UsageError("--budget and --margin belong together, such as --budget 5% --margin 3%")
+    if margin == 0:
+        raise UsageError("--margin 0 would take infinitely many pairs: state one such as 3%")
     if against == "":
         raise UsageError("--against names no session; leave it out to compare with none")
     allowed = Allowed(project_references(), hypervisor_class, budget, margin)

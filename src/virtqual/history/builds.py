@@ -20,7 +20,7 @@ from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.outcome import format_range, format_ratio
+from virtqual.verdict.notation import Direction, describe_slowdown, format_percent
 from virtqual.verdict.waiver import Waiver
 
 #: Prefix of the facts that define a build.
@@ -42,14 +42,18 @@ class Level:
     build: int
     log: float
     error: float
-    better: str
+    better: Direction
 
     @property
     def text(self) -> str:
-        """The ratio with its interval of 95 %, such as ``1.05x (1.03-1.07)``."""
-        sign = 1 if self.better == "lower" else -1
-        ends = sorted(math.exp(sign * (self.log + side * 1.96 * self.error)) for side in (-1, 1))
-        return f"{format_ratio(math.exp(sign * self.log))} ({format_range(*ends)})"
+        """The overhead with its interval of 95 %, such as ``5.0% slower (3.0% to 7.0%)``."""
+        reach = 1.96 * self.error
+        return describe_slowdown(self.log, self.better, (self.log - reach, self.log + reach))
+
+    @property
+    def estimate(self) -> str:
+        """The overhead such as ``5.0% slower``."""
+        return describe_slowdown(self.log, self.better)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class MetricHistory:
 
     metric: str
     setting: str
-    better: str
+    better: Direction
     sessions: tuple[Summary, ...]
     history: History
     changes: Changes
@@ -98,7 +102,7 @@ class MetricHistory:
         """The summary of changes, or the smallest step that the history would show."""
         if not self.summary and self.changes.least > MAX_DETECTABLE_LOG:
             return "too few sessions"
-        return self.summary or f"none >= {format_ratio(math.exp(self.changes.least), short=True)}x"
+        return self.summary or f"none above {format_percent(round(math.expm1(self.changes.least), 3))}"
 
     @property
     def largest_change(self) -> float:
@@ -306,14 +310,15 @@ def _describe_steps(
         notes.append(
             "test next: a build from between these two, if there is one; else what changed, one at a time"
         )
-    return ChangeText(where, tuple((metric.name, _format_size(step)) for metric, step in steps), tuple(notes))
+    return ChangeText(
+        where, tuple((metric.name, _format_size(step, metric.better)) for metric, step in steps), tuple(notes)
+    )
 
 
-def _format_size(step: Step) -> str:
-    """Return the ratio of a step with its interval of 95 %, such as ``1.22x slower (1.20-1.24)``."""
-    size, reach = abs(step.size), 1.96 * step.error
-    ends = format_range(math.exp(size - reach), math.exp(size + reach))
-    return f"{format_ratio(math.exp(size))} {'slower' if step.size > 0 else 'faster'} ({ends})"
+def _format_size(step: Step, better: Direction) -> str:
+    """Return a step with its interval of 95 %, such as ``22.0% slower (20.0% to 24.0%)``."""
+    reach = 1.96 * step.error
+    return describe_slowdown(step.size, better, (step.size - reach, step.size + reach))
 
 
 def describe_notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.outcome import format_ratio
+from virtqual.verdict.notation import describe_slowdown
 
 #: A metric that is undecided in so many nights in a row gives a notice.
 UNDECIDED_NIGHTS = 3
@@ -167,7 +167,7 @@ def _find_metric_changes(history: Sequence[Standing]) -> Iterator[Notice]:
         # Metric, kind of the change, text, and the session at which the state began.
         changes: list[tuple[str, Kind, str, Summary]] = []
         for name in over - before:
-            changes.append((name, "over", f"newly over budget{_format_factor(verdicts.get(name))}", night))
+            changes.append((name, "over", f"newly over budget{_format_slowdown(verdicts.get(name))}", night))
         for name in before - over:
             verdict_now = verdicts.get(name)
             if not verdict_now:
@@ -175,7 +175,7 @@ def _find_metric_changes(history: Sequence[Standing]) -> Iterator[Notice]:
             else:
                 is_waived = verdict_now.outcome is Outcome.OVER
                 text = "accepted by a waiver" if is_waived else "within budget again"
-            changes.append((name, "resolved", f"{text}{_format_factor(verdict_now)}", night))
+            changes.append((name, "resolved", f"{text}{_format_slowdown(verdict_now)}", night))
         for name, verdict in verdicts.items():
             in_a_row = [*undecided.get(name, ()), night] if verdict.outcome is Outcome.UNDECIDED else []
             undecided[name] = in_a_row
@@ -192,8 +192,8 @@ def _make_notice(kind: Kind, night: Summary, subject: str, text: str, *, is_firs
     return Notice(kind, *place, subject, night.session, night.created, text, is_first)
 
 
-def _format_factor(verdict: Verdict | None) -> str:
-    return f" ({format_ratio(verdict.judged.ratio)})" if verdict and verdict.judged else ""
+def _format_slowdown(verdict: Verdict | None) -> str:
+    return f" ({describe_slowdown(verdict.judged.log, verdict.better)})" if verdict and verdict.judged else ""
 
 
 def _find_gaps(nights: Sequence[Summary], expected: timedelta, now: datetime) -> Iterator[Notice]:

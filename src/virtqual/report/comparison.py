@@ -5,7 +5,6 @@ Sessions are not paired in time with each other, so a comparison across them get
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,13 +17,13 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Verdict
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.outcome import format_range
+from virtqual.verdict.notation import Direction, describe_slowdown_briefly
 from virtqual.verdict.pairs import Series
 
 
 @dataclass(frozen=True)
 class ComparedSeries:
-    """One series in one session; each ratio is the geometric mean over the sizes of a curve.
+    """One series in one session; each number is the mean over the sizes of a curve.
 
     Attributes
     ----------
@@ -33,9 +32,10 @@ class ComparedSeries:
     session
         Number of the session, from 0.
     overhead
-        Virtual against native in this session.
+        Virtual against native in this session, as ln(ratio), positive is worse.
     native, virtual
-        Either side against the native side of the first session; None if that did not measure the series.
+        The same of either side against the native side of the first session; None if that did not measure
+        the series.
     verdict
         The session's verdict on the overhead, if it has one.
     mark
@@ -44,6 +44,7 @@ class ComparedSeries:
 
     series: str
     session: int
+    better: Direction
     overhead: float
     native: float | None
     virtual: float | None
@@ -51,12 +52,21 @@ class ComparedSeries:
     mark: str = ""
 
     @property
-    def interval(self) -> str:
-        """The ends of the overhead's interval; empty if there is none."""
+    def overhead_text(self) -> str:
+        """The overhead in words, with its interval if there is one."""
         overhead = self.verdict.overhead if self.verdict else None
-        if overhead is None or overhead.low is None or overhead.high is None:
-            return ""
-        return format_range(overhead.low, overhead.high)
+        bounds = overhead.bounds if overhead else None
+        return describe_slowdown_briefly(self.overhead, self.better, bounds)
+
+    @property
+    def native_text(self) -> str:
+        """The native side against that of the first session, in words; ``-`` if it is unknown."""
+        return "-" if self.native is None else describe_slowdown_briefly(self.native, self.better)
+
+    @property
+    def virtual_text(self) -> str:
+        """The virtual side against the native side of the first session, in words; ``-`` if it is unknown."""
+        return "-" if self.virtual is None else describe_slowdown_briefly(self.virtual, self.better)
 
 
 def letters(count: int) -> list[str]:
@@ -78,13 +88,14 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
         for number, (session, measured) in enumerate(zip(sessions, series_by_session, strict=True)):
             if (series := measured.get(name)) is None:
                 continue
+            better = series.metric.better
             sides = series.medians("native"), series.medians("virtual")
             native = virtual = None
             if first and first.points == series.points:
-                native, virtual = (_ratio(values, first.medians("native")) for values in sides)
+                native, virtual = (_find_cost(values, first.medians("native"), better) for values in sides)
             verdicts = (v for v in session.verdicts if v.series == name and v.overhead)
-            overhead = _ratio(sides[1], sides[0])
-            rows.append(ComparedSeries(name, number, overhead, native, virtual, next(verdicts, None)))
+            overhead = _find_cost(sides[1], sides[0], better)
+            rows.append(ComparedSeries(name, number, better, overhead, native, virtual, next(verdicts, None)))
         compared += _mark_extremes(rows)
     return compared
 
@@ -108,8 +119,9 @@ def _read_series(session: Session) -> dict[str, Series]:
     return {name: series for name, series in series_by_name.items() if series.valid}
 
 
-def _ratio(values: Floats, base: Floats) -> float:
-    return math.exp(float(np.mean(np.log(values / base))))
+def _find_cost(values: Floats, base: Floats, better: Direction) -> float:
+    """Return ln(values/base), positive is worse; of a curve the mean over its sizes."""
+    return (1 if better == "lower" else -1) * float(np.mean(np.log(values / base)))
 
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:

@@ -17,7 +17,7 @@ from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.outcome import format_ratio, format_value
+from virtqual.verdict.notation import format_value
 from virtqual.verdict.pairs import SIDES
 
 #: Labels and value.
@@ -61,8 +61,8 @@ def markdown_of(session: Session) -> str:
     lines = [f"**{_escape(session.outcome)}**: {_escape(session.message)}", ""]
     lines += [f"Qualified: {_escape(session.qualified)}. {about}", ""]
     if verdicts:
-        lines += ["| metric | native | virtual | unit | virtual/native | budget | verdict | pairs |"]
-        lines += ["|---|---:|---:|---|---:|---|---|---:|"]
+        lines += ["| metric | native | virtual | unit | virtual is | budget | verdict | pairs |"]
+        lines += ["|---|---:|---:|---|---|---|---|---:|"]
         lines += [_format_row(verdict) for verdict in verdicts]
     for verdict in verdicts:
         if not verdict.passes and verdict.outcome is not Outcome.BASELINE:
@@ -71,14 +71,18 @@ def markdown_of(session: Session) -> str:
 
 
 def _format_row(verdict: Verdict) -> str:
-    estimate = verdict.estimate
-    ratio = format_ratio(estimate.ratio) if estimate else "-"
-    if estimate and estimate.bounds:
-        ratio += f" ({estimate.bounds})"
     values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
     waived = " waived" if verdict.waived else ""
     outcome = verdict.outcome.value + waived
-    cells = (verdict.name, *values, verdict.unit, ratio, verdict.budget, outcome, str(verdict.pairs))
+    cells = (
+        verdict.name,
+        *values,
+        verdict.unit,
+        verdict.text,
+        verdict.budget,
+        outcome,
+        str(verdict.pairs),
+    )
     return f"| {' | '.join(map(_escape, cells))} |"
 
 

@@ -39,7 +39,7 @@ from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.outcome import format_ratio, format_value
+from virtqual.verdict.notation import Direction, describe_slowdown, format_value
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.rule import LOOKS
 
@@ -156,7 +156,6 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_finalize,
     )
-    environment.filters["ratio"] = lambda value: "-" if value is None else format_ratio(value)
     environment.filters["value"] = lambda value: "-" if value is None else format_value(value)
     environment.filters["time"] = _format_time
     return environment
@@ -197,11 +196,11 @@ class Row:
 
     @property
     def smallest_over(self) -> str:
-        """The smallest ratio that would have been OVER."""
+        """The smallest overhead that would have been OVER."""
         log = self.verdict.smallest_over
         if log is None or not math.isfinite(log) or log > MAX_SEEN_LOG:
             return "-"
-        return format_ratio(math.exp(log if self.verdict.better == "lower" else -log))
+        return describe_slowdown(log, self.verdict.better)
 
 
 def _content(session: Session) -> dict[str, Any]:
@@ -249,7 +248,7 @@ def _make_row(
     number: int, verdict: Verdict, series: Series | None, check: str, bar: plots.Bar | None, began: float
 ) -> Row:
     claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
-    described = [_describe_claim(*entry) for entry in claims]
+    described = [_describe_claim(*entry, verdict.better) for entry in claims]
     if series is None or not series.pairs:
         return Row(number, verdict, check, bar, None, None, None, "", "", described)
     curve, ratios = None, None
@@ -277,13 +276,14 @@ def _load_claims() -> list[tuple[Study, Claim, PublishedCase]]:
     return [(study, claim, case) for study in studies for claim in study.claims for case in claim.cases]
 
 
-def _describe_claim(study: Study, claim: Claim, case: PublishedCase) -> str:
+def _describe_claim(study: Study, claim: Claim, case: PublishedCase, better: Direction) -> str:
     """Return the claim of a study on a metric, in a line."""
     reference, candidate = case.values
+    log = math.log(candidate / reference) * (1 if better == "lower" else -1)
     source = study.study
     sizes = f", {format_value(min(case.sizes))} to {format_value(max(case.sizes))}" if case.sizes else ""
     return (
-        f"{format_ratio(candidate / reference)}{sizes}: {case.setting} ({claim.id}; {source.title}, "
+        f"{describe_slowdown(log, better)}{sizes}: {case.setting} ({claim.id}; {source.title}, "
         f"{source.publisher}, {source.date}){'; ' + case.assumption if case.assumption else ''}"
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from virtqual.verdict import Verdict
-from virtqual.verdict.outcome import format_value
+from virtqual.verdict.notation import format_value
 
 #: Steps of ratios at which an axis may have ticks, the finest first.
 _RATIO_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

@@ -19,7 +19,7 @@ from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site.placement import format_setting
 from virtqual.verdict import Interval, Outcome, Verdict
-from virtqual.verdict.outcome import format_range, format_ratio, format_value
+from virtqual.verdict.notation import format_value
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 
@@ -234,7 +234,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     for title in ("native", "virtual"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
-    table.add_column("change" if only_change else "virtual/native", justify="right", no_wrap=True)
+    table.add_column("change" if only_change else "virtual is", justify="right", no_wrap=True)
     for title in ("verdict", "pairs"):
         table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
     for verdict in verdicts:
@@ -245,9 +245,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
 
 def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
-    shown = format_ratio(estimate.ratio, short=True) if estimate else "-"
-    if estimate and estimate.lower is not None:
-        shown += f" ({format_range(estimate.low, estimate.high)})"
+    shown = estimate.brief_text(verdict.better) if estimate else "-"
     outcome = verdict.outcome.value
     word = Text(outcome + (" waived" if verdict.waived else ""), style=_STYLE[outcome])
     if beside:

@@ -21,7 +21,7 @@ from virtqual.verdict.pairs import PairingError, Series
 
 #: Values that repeat to the last digit have noise, too.
 MIN_EARLIER_NOISE = 0.002
-_STATE_BUDGET = "state it by --budget 1.05 --margin 0.03, or give the metric a budget under references/."
+_STATE_BUDGET = "state it by --budget 5% --margin 3%, or give the metric a budget under references/."
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Allowed:
 
     references: References
     hypervisor_class: str = ""
-    #: Limits as factor and fraction, such as 1.05 and 0.03; None if not stated.
+    #: Fractions of the native value; None if not stated.
     budget: float | None = None
     margin: float | None = None
 
@@ -39,7 +39,7 @@ class Allowed:
         if self.budget is None or self.margin is None:
             return None
         return Budget.build(
-            self.budget - 1,
+            self.budget,
             margin=self.margin,
             reason="stated on the command line",
             hypervisor_class=self.hypervisor_class,

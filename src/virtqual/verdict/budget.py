@@ -11,10 +11,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from virtqual.files.datafile import DataModel
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target, Text
+from virtqual.verdict.notation import PERCENT, format_percent
 
 Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]
-Fraction = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
 WhichPart = Literal["larger", "smaller"]
 
 MAX_CHANGE_MARGIN = 0.05
@@ -113,7 +114,7 @@ class Term(Target):
     Attributes
     ----------
     relative, absolute
-        Allowed fraction (0.05 is latency <= 1.05x, bandwidth >= 0.95x), and difference in the metric's unit.
+        Allowed fraction of native's value (``5%`` or 0.05), and difference in the metric's unit.
     both
         Whether the larger or the smaller of a relative and an absolute part is allowed.
     at_most
@@ -126,12 +127,12 @@ class Term(Target):
     """
 
     sizes: Sizes | None = None
-    relative: NotNegative | None = None
+    relative: Annotated[NotNegative | None, PERCENT] = None
     absolute: Quantity | None = None
     both: WhichPart | None = None
     at_most: Fraction | None = None
-    margin: Positive | Quantity
-    margin_up_to: Positive | None = None
+    margin: Annotated[Positive | Quantity, PERCENT]
+    margin_up_to: Annotated[Positive | None, PERCENT] = None
     reason: BudgetReason
 
     @model_validator(mode="after")
@@ -182,22 +183,24 @@ class Term(Target):
 
     def text(self, metric: Metric) -> str:
         """Return the budget with its margin as people read it."""
-        is_lower = metric.better == "lower"
-        sign = 1 if is_lower else -1
         parts = []
         if self.relative is not None:
-            parts.append(f"{'<=' if is_lower else '>='} {1 + sign * self.relative:g}x")
+            parts.append(f"{format_percent(self.relative)} slower")
         if self.absolute is not None:
-            bound = ""
-            if self.at_most is not None:
-                bound = f" {'up' if is_lower else 'down'} to {1 + sign * self.at_most:g}x"
-            parts.append(f"{'+' if is_lower else '-'}{self.absolute}{bound}")
-        budget = f" or {'less' if self.both == 'smaller' else 'more'}, ".join(parts)
-        margin = str(self.margin) if isinstance(self.margin, Quantity) else f"{self.margin:g}"
-        if isinstance(self.margin, Quantity) and self.at_most is not None:
-            margin += f", {self.at_most:g} at most"
+            parts.append(f"{self.absolute} {'more' if metric.better == 'lower' else 'less'}")
+        budget = f"at most {' or '.join(parts)}"
+        if self.both is not None:
+            budget += f", whichever is {self.both}"
+        if self.absolute is not None and self.at_most is not None:
+            budget += f", up to {format_percent(self.at_most)}"
+        if not isinstance(self.margin, Quantity):
+            margin = format_percent(self.margin)
+        elif self.at_most is not None:
+            margin = f"{self.margin}, up to {format_percent(self.at_most)}"
+        else:
+            margin = str(self.margin)
         if self.margin_up_to is not None:
-            margin += f" to {self.margin_up_to:g}"
+            margin += f" to {format_percent(self.margin_up_to)}"
         return f"{budget} (margin {margin})"
 
 

@@ -11,7 +11,7 @@ from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock_steps import HONEST_SHARE
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.outcome import format_value
+from virtqual.verdict.notation import format_value
 from virtqual.verdict.pairs import Series
 
 MAX_MARGIN_SHARE = 1 / 3

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataModel
 from virtqual.files.wording import suggest
+from virtqual.verdict.notation import Direction
 
-Direction = Literal["lower", "higher"]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

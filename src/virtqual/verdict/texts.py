@@ -12,8 +12,9 @@ import numpy as np
 from virtqual.verdict.batches import Question
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.outcome import Outcome, format_ratio, format_value
-from virtqual.verdict.pairs import Pair, Series
+from virtqual.verdict.notation import describe_slowdown, format_percent, format_value
+from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.pairs import Series
 from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, Cause
 from virtqual.verdict.verdict import Interval, Verdict
 
@@ -33,16 +34,16 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
         estimate = " " + " and ".join(finding.text for finding in verdict.findings)
         native, virtual = verdict.findings[0].native, verdict.findings[0].virtual
     elif judged := verdict.estimate:
-        estimate = f" {judged.text}"
+        estimate = f" {judged.text(metric.better)}"
         if verdict.points:
             worst = max(verdict.points, key=lambda point: point.judged.log - (point.limit or 0.0))
             size = f"{format_value(worst.size)} {metric.axis_unit}"
-            ratio = format_ratio(worst.judged.ratio)
-            estimate += f" over {len(verdict.points)} sizes, worst {ratio} at {size}"
+            slowdown = describe_slowdown(worst.judged.log, metric.better)
+            estimate += f" over {len(verdict.points)} sizes, worst {slowdown} at {size}"
     is_baseline = verdict.outcome is Outcome.BASELINE
-    subject = "baseline recorded, overhead" if is_baseline else "overhead"
+    subject = "baseline recorded, virtual is" if is_baseline else "virtual is"
     if verdict.change is not None:
-        subject = "change of the overhead since the earlier session"
+        subject = "change of the overhead since the earlier session:"
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
     values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
@@ -62,12 +63,12 @@ def budget_text(budget: Budget, metric: Metric) -> str:
 
 
 def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str:
-    """Return such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``; of a scalar without sizes."""
+    """Return such as ``22.0% slower (17.0% to 27.0%) from 16 to 128 B``; of a scalar without sizes."""
     if not points:
-        return judged.text
+        return judged.text(metric.better)
     low, high = format_value(points[0]), format_value(points[-1])
     sizes = f"at {low}" if len(points) == 1 else f"from {low} to {high}"
-    return f"{judged.text} {sizes} {metric.axis_unit}"
+    return f"{judged.text(metric.better)} {sizes} {metric.axis_unit}"
 
 
 def margin_note(question: Question) -> str:
@@ -78,7 +79,7 @@ def margin_note(question: Question) -> str:
         return ""
     sign = 1 if question.case.series.metric.better == "lower" else -1
     widest = np.max(sign * (np.exp(sign * (limit + used)) - np.exp(sign * limit)))
-    return f", here {widest:.2g} against {len(baseline.valid)} earlier pairs"
+    return f", here {format_percent(round(widest, 3))} against {len(baseline.valid)} earlier pairs"
 
 
 def too_few(pairs: int, needed: int) -> str:
@@ -89,7 +90,7 @@ def too_few(pairs: int, needed: int) -> str:
 def left_out(series: Series) -> tuple[str, ...]:
     """Return which pairs do not count, and why; reasons that differ only in numbers stand together.
 
-    If no pair counts, the median ratio of all pairs is added.
+    If no pair counts, the median overhead of all pairs is added.
     """
     groups: dict[str, list[tuple[int, str]]] = {}
     for pair in series.pairs:
@@ -103,18 +104,20 @@ def left_out(series: Series) -> tuple[str, ...]:
         if len(pairs) > 1:
             subject = f"pairs {numbers} left out, the first of them"
         texts.append(f"{subject}: {pairs[0][1]}")
-    if texts and not series.valid and (ratio := _median_ratio(series.pairs)) is not None:
-        texts.append(f"the pairs left out show {format_ratio(ratio)}, whose cause is unknown")
+    if texts and not series.valid and (cost := _median_cost(series)) is not None:
+        slowdown = describe_slowdown(cost, series.metric.better)
+        texts.append(f"virtual is {slowdown} in the pairs left out, and the cause is unknown")
     return tuple(texts)
 
 
-def _median_ratio(pairs: Sequence[Pair]) -> float | None:
-    """Return the median of virtual/native of all pairs with two positive values, valid or not."""
+def _median_cost(series: Series) -> float | None:
+    """Return the median of ln(virtual/native), positive is worse, of all pairs with two positive values."""
     logs = []
-    for pair in pairs:
+    for pair in series.pairs:
         if pair.native and pair.virtual and pair.native.has_values and pair.virtual.has_values:
             logs.append(float(np.log(np.divide(pair.virtual.values, pair.native.values)).mean()))
-    return math.exp(median(logs)) if logs else None
+    sign = 1 if series.metric.better == "lower" else -1
+    return sign * median(logs) if logs else None
 
 
 def reasons_of(question: Question) -> tuple[str, ...]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.budget import Gate
-from virtqual.verdict.outcome import Outcome, format_ratio
-
-Better = Literal["lower", "higher"]
+from virtqual.verdict.notation import (
+    Bounds,
+    Direction,
+    describe_slowdown,
+    describe_slowdown_briefly,
+    exp_or_inf,
+)
+from virtqual.verdict.outcome import Outcome
 
 
 class _Stored(BaseModel):
@@ -37,34 +41,31 @@ class Interval(_Stored):
     high: float | None
 
     @classmethod
-    def build(cls, log: float, lower: float, upper: float, better: Better) -> Interval:
+    def build(cls, log: float, lower: float, upper: float, better: Direction) -> Interval:
         """Return the interval of a metric of which lower or higher values are better."""
         ends = (lower, upper) if better == "lower" else (-upper, -lower)
-        low, high = (finite_or_none(_exp(end)) for end in ends)
+        low, high = (finite_or_none(exp_or_inf(end)) for end in ends)
         return cls(
             log=rounded(log),
             lower=finite_or_none(lower),
             upper=finite_or_none(upper),
-            ratio=rounded(_exp(log if better == "lower" else -log)),
+            ratio=rounded(exp_or_inf(log if better == "lower" else -log)),
             low=low,
             high=high,
         )
 
     @property
-    def bounds(self) -> str | None:
-        """The ends such as ``1.17x to 1.27x``; None if they are unknown."""
-        if self.lower is None or self.upper is None:
-            return None
-        low, high = (math.inf if end is None else end for end in (self.low, self.high))
-        return f"{format_ratio(low)} to {format_ratio(high)}"
+    def bounds(self) -> Bounds | None:
+        """Lower and upper bound; None if they are unknown."""
+        return None if self.lower is None or self.upper is None else (self.lower, self.upper)
 
-    @property
-    def text(self) -> str:
-        """The estimate such as ``1.22x worse (1.17x to 1.27x)``."""
-        is_equal = round(self.ratio, 3) == 1
-        word = "" if is_equal else " worse" if self.log > 0 else " better"
-        ends = f" ({self.bounds})" if self.bounds else ""
-        return f"{format_ratio(self.ratio)}{word}{ends}"
+    def text(self, better: Direction) -> str:
+        """Return the estimate such as ``22.0% slower (17.0% to 27.0%)``."""
+        return describe_slowdown(self.log, better, self.bounds)
+
+    def brief_text(self, better: Direction) -> str:
+        """Return the estimate such as ``22% slower (17 to 27%)``."""
+        return describe_slowdown_briefly(self.log, better, self.bounds)
 
 
 class Point(_Stored):
@@ -92,7 +93,7 @@ class OverRange(_Stored):
     judged, limit, native, virtual
         Means over the range; the limit in log units.
     text
-        Such as ``1.22x worse (1.17x to 1.27x) from 16 to 128 B``.
+        Such as ``22.0% slower (17.0% to 27.0%) from 16 to 128 B``.
     """
 
     low: float | None
@@ -142,7 +143,7 @@ class Verdict(_Stored, frozen=False):
     gate: Gate
     outcome: Outcome
     unit: str
-    better: Better
+    better: Direction
     native: float | None = None
     virtual: float | None = None
     overhead: Interval | None = None
@@ -191,6 +192,11 @@ class Verdict(_Stored, frozen=False):
         return self.judged or self.overhead
 
     @property
+    def text(self) -> str:
+        """The estimate in words; ``-`` without one."""
+        return self.estimate.text(self.better) if self.estimate else "-"
+
+    @property
     def worst(self) -> Interval | None:
         """The largest overhead among the findings; without findings, the judged interval."""
         return max((f.judged for f in self.findings), key=lambda judged: judged.log, default=self.judged)
@@ -221,8 +227,3 @@ def finite_or_none(value: float) -> float | None:
 def rounded(value: float) -> float:
     """Return a number with the digits that are stored."""
     return float(f"{value:.7g}")
-
-
-def _exp(log: float) -> float:
-    """Return e to the power of `log`; infinity if a float holds no such number."""
-    return math.exp(log) if log < 700 else math.inf

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Annotated
+from typing import Annotated, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from virtqual.files.datafile import DataModel
 from virtqual.verdict.budget import Gate
 from virtqual.verdict.metric import Metric, Positive, Text
+from virtqual.verdict.notation import format_percent, read_percent
+
+Percent = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 
 class Waiver(DataModel):
@@ -21,8 +24,8 @@ class Waiver(DataModel):
     setting
         None for every setting.
     up_to
-        The worst accepted ratio, virtual/native or for a change the ratio of two overheads: below 1 for
-        rates, above 1 for times.
+        The worst that is accepted: ``8%`` slower than native (or than the earlier overhead), or that ratio
+        itself, 1.08 for times and 0.92 for rates.
     expires
         The last day on which it holds.
     """
@@ -32,7 +35,7 @@ class Waiver(DataModel):
     metric: Text
     setting: Text | None = None
     gate: Gate
-    up_to: Positive
+    up_to: Positive | Percent
     hypervisor_class: Annotated[Text, Field(alias="class")]
     build: Text
     owner: Text
@@ -51,8 +54,14 @@ class Waiver(DataModel):
 
     def covers(self, log: float, metric: Metric) -> bool:
         """Return whether a log difference (positive is worse) is no worse than what is accepted."""
-        worst = math.log(self.up_to) if metric.better == "lower" else -math.log(self.up_to)
-        return log <= worst
+        return log <= (math.log1p(self.slower) if metric.better == "lower" else -math.log1p(-self.slower))
+
+    @property
+    def slower(self) -> float:
+        """The worst accepted difference, as a fraction of native's value."""
+        if isinstance(self.up_to, str):
+            return cast(float, read_percent(self.up_to))
+        return abs(self.up_to - 1)
 
     def holds(self, today: date) -> bool:
         """Return whether it has not expired."""
@@ -68,8 +77,8 @@ class Waiver(DataModel):
 
     @property
     def accepted(self) -> str:
-        """The accepted ratio, its owner and its last day: ``0.92x by ops until 2026-06-01``."""
-        return f"{self.up_to:g}x by {self.owner} until {self.expires}"
+        """What is accepted, its owner and its last day: ``8% slower by ops until 2026-06-01``."""
+        return f"{format_percent(self.slower)} slower by {self.owner} until {self.expires}"
 
     @property
     def place(self) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from virtqual.session import measured
 from virtqual.session.measured import COLUMNS
 from virtqual.verdict import Verdict
 
-STATED = ("--budget", "1.05", "--margin", "0.03")
+STATED = ("--budget", "5%", "--margin", "3%")
 SERIES_KEYS = {"schema", "kind", "session", "ratio", "low", "high", "nodes", *Verdict.model_fields}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
 SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "factor", "found", "text"}
@@ -153,7 +153,7 @@ def test_each_session_is_judged_for_itself_in_the_order_of_the_file(judge):
 
 def test_the_table_says_what_the_lines_say(judge):
     done = judge(rows(1.3, sizes=("16", "256")) + rows(setting="[b]x[/b]", metric="scalar"), *STATED)
-    assert "OVER elapsed@small: overhead 1.3" in " ".join(done.stdout.split())
+    assert "OVER elapsed@small: virtual is 29.9% slower" in " ".join(done.stdout.split())
     assert "[b]x[/b]" in done.stdout
     assert "a file of pairs is not the checks that a class asks for" in " ".join(done.stdout.split())
 
@@ -233,7 +233,7 @@ def test_reviewed_budgets_come_before_stated_ones(judge):
     done = judge(known + other, "--class", "kvm")
     assert done.exit_code == 2
     assert "pairs.csv:38: metric: mine: class 'kvm' knows no such metric" in done.output
-    assert "state it by --budget 1.05 --margin 0.03" in done.output
+    assert "state it by --budget 5% --margin 3%" in done.output
     assert "pairs.csv:2: metric: namd_elapsed: nothing says what is allowed" in judge(known).output
     done = judge(rows(metric="namd_elapsed", unit="ms", better="higher"), "--class", "kvm")
     assert "pairs.csv:2: unit: is ms for namd_elapsed, and s in references/metrics" in done.output
@@ -423,9 +423,9 @@ def test_of_many_mistakes_the_first_are_told_and_the_others_counted(judge):
     ("options", "says"),
     [
         (("--budget", "1.05"), "belong together"),
-        (("--budget", "5", "--margin", "0.03"), "--budget 5 lies outside 1 to 2"),
-        (("--budget", "1.05", "--margin", "3"), "--margin 3 lies outside 0 to 1"),
-        (("--budget", "nan", "--margin", "0.03"), "--budget nan lies outside"),
+        (("--budget", "5", "--margin", "0.03"), "5 is no budget or margin: write 5%"),
+        (("--budget", "1.05", "--margin", "3"), "3 is no budget or margin: write 5%"),
+        (("--budget", "nan", "--margin", "0.03"), "nan is no budget or margin"),
         (("--class", "kvn"), "unknown class 'kvn': did you mean kvm"),
     ],
 )

@@ -109,7 +109,9 @@ def test_a_budget_knows_its_class_gate_reason_and_place(tree):
     assert (budget.hypervisor_class, budget.gate) == ("good", "overhead")
     (term,), (of_speed,) = budget.terms, references.budget("speed", "good").terms
     assert (str(term.reason), str(of_speed.reason)) == ("published claim A1", "policy: ours")
-    assert term.text(references.metrics["delay"]) == "<= 1.05x or more, +0.1 us up to 1.2x (margin 0.1)"
+    assert term.text(references.metrics["delay"]) == (
+        "at most 5% slower or 0.1 us more, whichever is larger, up to 20% (margin 10%)"
+    )
     assert references.classes["good"].qualifies
     assert references.classes["good"].accelerators == ("kvm",)
 

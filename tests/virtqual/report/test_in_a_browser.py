@@ -67,6 +67,6 @@ def test_it_is_read_where_no_network_is(tmp_path):
 
 def test_what_a_study_claims_stands_beside_what_was_measured():
     text = page.render(of_curves(1.2))
-    assert "1.2x" in text
+    assert "20.0% slower, 2 to 128: ESXi 6.0u1" in text
     assert "ESXi 6.0u1 build 2781041 (R08; RDMA and HPC applications in virtual machines" in text
     assert '<polyline class="study"' in text

@@ -82,26 +82,26 @@ US, GFLOPS = Quantity(value=2, unit="us"), Quantity(value=2, unit="GFLOP/s")
 @pytest.mark.parametrize(
     ("term", "metric", "text"),
     [
-        ({"relative": 0.05}, "mpi_latency", "<= 1.05x (margin 0.1)"),
-        ({"relative": 0.05}, "hpl", ">= 0.95x (margin 0.1)"),
-        ({"absolute": US, "margin": US}, "mpi_latency", "+2 us (margin 2 us)"),
-        ({"absolute": GFLOPS}, "hpl", "-2 GFLOP/s (margin 0.1)"),
+        ({"relative": 0.05}, "mpi_latency", "at most 5% slower (margin 10%)"),
+        ({"relative": 0.05}, "hpl", "at most 5% slower (margin 10%)"),
+        ({"absolute": US, "margin": US}, "mpi_latency", "at most 2 us more (margin 2 us)"),
+        ({"absolute": GFLOPS}, "hpl", "at most 2 GFLOP/s less (margin 10%)"),
         (
             {"relative": 0.1, "absolute": US, "both": "smaller"},
             "mpi_latency",
-            "<= 1.1x or less, +2 us (margin 0.1)",
+            "at most 10% slower or 2 us more, whichever is smaller (margin 10%)",
         ),
         (
             {"relative": 0.1, "absolute": US, "both": "larger", "at_most": 0.2},
             "mpi_latency",
-            "<= 1.1x or more, +2 us up to 1.2x (margin 0.1)",
+            "at most 10% slower or 2 us more, whichever is larger, up to 20% (margin 10%)",
         ),
         (
             {"absolute": GFLOPS, "at_most": 0.2, "margin": GFLOPS},
             "hpl",
-            "-2 GFLOP/s down to 0.8x (margin 2 GFLOP/s, 0.2 at most)",
+            "at most 2 GFLOP/s less, up to 20% (margin 2 GFLOP/s, up to 20%)",
         ),
-        ({"relative": 0.02, "margin_up_to": 0.12}, "mpi_latency", "<= 1.02x (margin 0.1 to 0.12)"),
+        ({"relative": 0.02, "margin_up_to": 0.12}, "mpi_latency", "at most 2% slower (margin 10% to 12%)"),
     ],
 )
 def test_budgets_as_people_read_them(metrics, term, metric, text):

@@ -318,7 +318,7 @@ def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(judged_cur
     assert finding.judged.log == pytest.approx(np.log(1.2), abs=0.01)
     assert finding.judged.lower > finding.limit
     assert verdict.worst == finding.judged
-    assert "overhead 1.20x worse" in verdict.message
+    assert "virtual is 20.0% slower" in verdict.message
     assert "from 16 to 128 B" in verdict.message
 
 
@@ -352,7 +352,7 @@ def test_a_clean_curve_is_within_and_names_its_worst_size(judged_curve):
     verdict = judged_curve(rows, Budget.build(0.05, margin=0.2), stated(0.03))
     assert verdict.outcome is Outcome.WITHIN
     assert verdict.findings == ()
-    assert "worst 1.030x at 64 B" in verdict.message
+    assert "worst 3.0% slower at 64 B" in verdict.message
     assert len(verdict.points) == 23
 
 
@@ -619,7 +619,7 @@ def test_the_margin_of_a_change_follows_from_known_noise_and_earlier_pairs(widen
     assert quiet.margin == pytest.approx(np.log(0.98 / 0.95))
     wild = widening(4, prior=stated(0.5))
     assert wild.margin == pytest.approx(np.log(0.98 / 0.86))
-    assert ">= 0.98x (margin 0.03 to 0.12), here 0.12 against 4 earlier pairs; 4 pairs" in wild.message
+    assert "at most 2% slower (margin 3% to 12%), here 12% against 4 earlier pairs; 4 pairs" in wild.message
 
 
 def test_a_loud_session_does_not_widen_its_own_margin(widening):

@@ -9,7 +9,7 @@ from made_series import FIVE, PRIOR, alone, budget_of, samples_of, stated
 
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.budget import Budget, Quantity
-from virtqual.verdict.outcome import format_value
+from virtqual.verdict.notation import format_value
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.texts import range_text
 
@@ -23,27 +23,27 @@ SIZES = tuple(2.0**i for i in range(12))
         (
             "memory_triad",
             [0.3] * 8,
-            "OVER memory_triad@here: overhead 0.74x worse (0.73x to 0.77x); native 10, virtual 7.408 MB/s; "
-            "budget >= 0.95x (margin 0.05); 4 pairs",
+            "OVER memory_triad@here: virtual is 25.9% slower (22.6% to 26.9%); native 10, virtual 7.408 "
+            "MB/s; budget at most 5% slower (margin 5%); 4 pairs",
         ),
         (
             "lammps_loop_time",
             [0.0] * 4,
-            "WITHIN lammps_loop_time@here: overhead 1.000x (0.968x to 1.026x); native 10, virtual 10 s; "
-            "budget <= 1.05x (margin 0.05); 4 pairs",
+            "WITHIN lammps_loop_time@here: virtual is 0.0% slower (3.2% faster to 2.6% slower); native "
+            "10, virtual 10 s; budget at most 5% slower (margin 5%); 4 pairs",
         ),
         (
             "lammps_loop_time",
             [0.1],
-            "UNDECIDED lammps_loop_time@here: overhead 1.105x worse; native 10, virtual 11.05 s; "
-            "budget <= 1.05x (margin 0.05); 1 pair\n1 of the 2 pairs that the first decision needs",
+            "UNDECIDED lammps_loop_time@here: virtual is 10.5% slower; native 10, virtual 11.05 s; "
+            "budget at most 5% slower (margin 5%); 1 pair\n1 of the 2 pairs that the first decision needs",
         ),
         # More pairs may not be run: the message says what is needed, and promises nothing.
         (
             "hpl",
             [0.3] * 2,
-            "UNDECIDED hpl@here: overhead 0.74x worse (0.71x to 0.78x); native 10, virtual 7.408 GFLOP/s; "
-            "budget >= 0.95x (margin 0.05); 2 pairs\nthe next decision needs 4 pairs",
+            "UNDECIDED hpl@here: virtual is 25.9% slower (21.5% to 29.1%); native 10, virtual 7.408 "
+            "GFLOP/s; budget at most 5% slower (margin 5%); 2 pairs\nthe next decision needs 4 pairs",
         ),
         ("hpl", [], "UNDECIDED hpl@here: 0 of the 2 pairs that the first decision needs"),
     ],
@@ -58,9 +58,9 @@ def test_what_was_left_out_as_a_whole_is_shown_all_the_same(metrics):
     refused = [replace(one, invalid=("steal",)) if one.side == "virtual" else one for one in samples]
     series = pair_up(metrics["lammps_loop_time"], "here", (), refused)
     text = alone(series, FIVE, PRIOR).message
-    assert text.endswith("the pairs left out show 1.99x, whose cause is unknown")
+    assert text.endswith("virtual is 99.4% slower in the pairs left out, and the cause is unknown")
     some = pair_up(metrics["lammps_loop_time"], "here", (), [*refused[:2], *samples[2:]])
-    assert "left out show" not in alone(some, FIVE, PRIOR).message
+    assert "in the pairs left out" not in alone(some, FIVE, PRIOR).message
 
 
 def test_a_curve_with_a_finding(metrics, make):
@@ -68,14 +68,14 @@ def test_a_curve_with_a_finding(metrics, make):
     budget = budget_of(relative=0.05, absolute=Quantity(value=0.1, unit="us"), both="larger", margin=0.1)
     text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), budget, PRIOR).message
     assert text == (
-        "OVER mpi_latency@here: overhead 1.35x worse (1.27x to 1.37x) from 4 to 8 B; native 10, "
-        "virtual 13.5 us; budget <= 1.05x or more, +0.1 us (margin 0.1); 4 pairs"
+        "OVER mpi_latency@here: virtual is 35.0% slower (27.5% to 36.9%) from 4 to 8 B; native 10, "
+        "virtual 13.5 us; budget at most 5% slower or 0.1 us more, whichever is larger (margin 10%); 4 pairs"
     )
 
 
 def test_too_good_to_be_true(metrics, make):
     text = alone(make(metrics["hpl"], [-0.3] * 4), FIVE, PRIOR).message
-    assert text.startswith("INVALID hpl@here: overhead 1.35x better (1.32x to 1.39x); native 10")
+    assert text.startswith("INVALID hpl@here: virtual is 35.0% faster (31.6% to 39.4%); native 10")
     assert text.endswith(
         "; 4 pairs\nfaster than native by more than 10%, which is too good to be true: look for a guest "
         "clock that runs slow, a wrong unit, or a native side that something slows down"
@@ -96,51 +96,58 @@ def test_an_earlier_session_that_is_too_short(metrics, make):
 def test_a_clean_curve(metrics, make):
     rows = [[0.0, 0.0, 0.02, 0.0]] * 4
     text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, PRIOR).message
-    assert text.startswith("WITHIN mpi_latency@here: overhead 1.005x worse (")
-    assert ") over 4 sizes, worst 1.020x at 4 B; native 10, virtual 10.05 us; budget" in text
+    assert text.startswith("WITHIN mpi_latency@here: virtual is 0.5% slower (")
+    assert ") over 4 sizes, worst 2.0% slower at 4 B; native 10, virtual 10.05 us; budget" in text
 
 
 def test_a_change(metrics, make):
     series = make(metrics["hpl"], [1.0] * 4)
     budget = Budget.build(0.1, margin=0.1, gate="change")
     text = alone(series, budget, PRIOR, baseline=series).message
-    assert text.startswith("WITHIN hpl@here: change of the overhead since the earlier session 1.000x (")
-    assert "; native 10, virtual 3.679 GFLOP/s; change allowed >= 0.9x (margin 0.1); 4 pairs" in text
+    assert text.startswith("WITHIN hpl@here: change of the overhead since the earlier session: 0.0% slower (")
+    assert (
+        "; native 10, virtual 3.679 GFLOP/s; change allowed at most 10% slower (margin 10%); 4 pairs" in text
+    )
     text = alone(series, budget, PRIOR).message
-    assert text.startswith("BASELINE hpl@here: baseline recorded, overhead 0.37x worse (")
+    assert text.startswith("BASELINE hpl@here: baseline recorded, virtual is 63.2% slower (")
 
 
 def test_budgets_by_size(references, metrics, make):
     budget = Budget(terms=(*FIVE.terms, *Budget.build(0.2, margin=0.1).terms))
     verdict = alone(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, PRIOR)
-    assert verdict.budget == "<= 1.05x (margin 0.05) -inf to inf B; <= 1.2x (margin 0.1) -inf to inf B"
+    assert verdict.budget == (
+        "at most 5% slower (margin 5%) -inf to inf B; at most 20% slower (margin 10%) -inf to inf B"
+    )
 
 
 @pytest.mark.parametrize(
     ("log", "lower", "upper", "better", "text"),
     [
-        (0.0, -0.1, 0.1, "lower", "1.000x (0.905x to 1.105x)"),
-        (0.1, 0.0, 0.2, "lower", "1.105x worse (1.000x to 1.22x)"),
-        (-0.1, -0.2, 0.0, "lower", "0.905x better (0.819x to 1.000x)"),
-        (3.0, 2.9, 3.1, "lower", "20.1x worse (18.2x to 22.2x)"),
-        (5.5, 5.4, 5.6, "lower", "245x worse (221x to 270x)"),
-        (-5.0, -5.1, -4.9, "lower", "0.0067x better (0.0061x to 0.0074x)"),
-        # A bound of 1.053x must not look as if it touched a budget of 1.05x.
-        (0.076, 0.0516, 0.1, "lower", "1.079x worse (1.053x to 1.105x)"),
+        (0.0, -0.1, 0.1, "lower", "0.0% slower (9.5% faster to 10.5% slower)"),
+        (0.1, 0.0, 0.2, "lower", "10.5% slower (0.0% to 22.1%)"),
+        (-0.1, -0.2, 0.0, "lower", "9.5% faster (18.1% faster to 0.0% slower)"),
+        (-0.1, -0.2, -0.05, "lower", "9.5% faster (4.9% to 18.1%)"),
+        (0.1, -0.2, 0.2, "higher", "9.5% slower (22.1% faster to 18.1% slower)"),
+        (3.0, 2.9, 3.1, "lower", "20.1x as slow (18.2x to 22.2x)"),
+        (5.5, 5.4, 5.6, "lower", "245x as slow (221x to 270x)"),
+        (3.0, 0.5, 3.1, "higher", "20.1x as slow (39.3% slower to 22.2x as slow)"),
+        (-5.0, -5.1, -4.9, "lower", "148x as fast (134x to 164x)"),
+        # A bound of 5.3 % must not look as if it touched a budget of 5 %.
+        (0.076, 0.0516, 0.1, "lower", "7.9% slower (5.3% to 10.5%)"),
         # Before the first decision there are no bounds.
-        (0.1, -1.0, float("inf"), "lower", "1.105x worse"),
+        (0.1, -1.0, float("inf"), "lower", "10.5% slower"),
         # Bounds beyond all numbers have a word.
-        (0.0, -1.0, 900.0, "lower", "1.000x (0.37x to infinite)"),
-        (0.0, -900.0, 1.0, "higher", "1.000x (0.37x to infinite)"),
+        (0.0, -1.0, 900.0, "lower", "0.0% slower (63.2% faster to unbounded)"),
+        (0.0, -900.0, 1.0, "higher", "0.0% slower (unbounded to 63.2%)"),
     ],
 )
-def test_ratios_of_every_size(log, lower, upper, better, text):
-    assert Interval.build(log, lower, upper, better).text == text
+def test_differences_of_every_size(log, lower, upper, better, text):
+    assert Interval.build(log, lower, upper, better).text(better) == text
 
 
 def test_a_wild_spread_has_endless_bounds(metrics, make):
     text = alone(make(metrics["lammps_loop_time"], [-300, 300] * 2), FIVE, PRIOR).message
-    assert "to infinite)" in text
+    assert "to unbounded)" in text
 
 
 @pytest.mark.parametrize(
@@ -164,8 +171,8 @@ def test_numbers(value, text):
 @pytest.mark.parametrize(
     ("points", "text"),
     [
-        ((8.0,), "1.000x (0.905x to 1.105x) at 8 B"),
-        ((16.0, 1048576.0), "1.000x (0.905x to 1.105x) from 16 to 1048576 B"),
+        ((8.0,), "0.0% slower (9.5% faster to 10.5% slower) at 8 B"),
+        ((16.0, 1048576.0), "0.0% slower (9.5% faster to 10.5% slower) from 16 to 1048576 B"),
     ],
 )
 def test_findings(metrics, points, text):

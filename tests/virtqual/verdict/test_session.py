@@ -288,8 +288,8 @@ def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, m
     session = judge_session([case(5.0, 4, budget=budget, baseline=make(metrics["hpl"], [5.0] * 12))])
     (verdict,) = session.verdicts
     assert (verdict.gate, verdict.outcome) == ("change", Outcome.WITHIN)
-    assert verdict.budget == ">= 0.95x (margin 0.05)"
-    assert "; change allowed >= 0.95x" in verdict.message
+    assert verdict.budget == "at most 5% slower (margin 5%)"
+    assert "; change allowed at most 5% slower" in verdict.message
 
 
 # -- slow runs -----------------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ def test_a_waived_over_stays_over_and_no_longer_stops_the_session(case):
     assert verdict.outcome is Outcome.OVER
     assert verdict.passes
     assert session.outcome is Outcome.WITHIN
-    assert verdict.message.splitlines()[1] == "accepted up to 0.5x by ops until 2026-06-01: known"
+    assert verdict.message.splitlines()[1] == "accepted up to 50% slower by ops until 2026-06-01: known"
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_a_waiver_for_something_else_does_not_apply(case, change):
 def test_an_expired_waiver_is_shown_and_does_not_apply(case):
     session = waive(case, waiver(expires=date(2026, 5, 31)))
     assert session.outcome is Outcome.OVER
-    says = "not accepted: the waiver is for up to 0.5x by ops until 2026-05-31: known"
+    says = "not accepted: the waiver is for up to 50% slower by ops until 2026-05-31: known"
     assert says in session.verdicts[0].message
 
 
@@ -479,7 +479,7 @@ def test_what_is_worse_than_a_waiver_accepts_is_over_in_spite_of_it(case):
         session = waive(case, waiver(up_to=up_to))
         outcomes[up_to] = session.outcome, session.qualified[0], session.accepted
     assert outcomes == {0.6: (Outcome.WITHIN, True, 1), 0.61: (Outcome.OVER, False, 0)}
-    assert "not accepted: the waiver is for up to 0.61x by ops until" in session.verdicts[0].message
+    assert "not accepted: the waiver is for up to 39% slower by ops until" in session.verdicts[0].message
 
 
 def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
@@ -512,7 +512,7 @@ def test_the_waiver_that_lasts_longest_is_shown(case):
 
 
 def test_waivers_as_a_report_shows_them():
-    assert waiver().text(TODAY) == "overhead of hpl accepted up to 0.5x by ops until 2026-06-01: known"
+    assert waiver().text(TODAY) == "overhead of hpl accepted up to 50% slower by ops until 2026-06-01: known"
     assert waiver(setting="here", gate="change").text(TODAY).startswith("change of hpl@here accepted up to")
     expired = waiver().read_from("waivers.yaml", 3).text(date(2026, 6, 2))
     assert expired == "waiver of ops expired on 2026-06-01 (waivers.yaml:3)"

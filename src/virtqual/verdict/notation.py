@@ -1,0 +1,141 @@
+"""How values, ratios, differences and budgets are written, and how people state a budget."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from pydantic import BeforeValidator
+
+Direction = Literal["lower", "higher"]
+Bounds: TypeAlias = tuple[float, float]
+
+MAX_LOG = 700.0
+"""A float holds no e to the power of more than this."""
+
+
+def format_value(value: float) -> str:
+    """Return a value with four significant digits and no exponent for everyday sizes."""
+    if abs(value) >= 1e12:
+        return f"{value:.3e}"
+    # Rounded to four digits it would have an exponent from here on.
+    return f"{value:.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio such as ``1.053x`` or ``4.67x``."""
+    if not math.isfinite(ratio):
+        return "infinite"
+    if ratio < 0.1:
+        return f"{ratio:.2g}x"
+    if 0.8 <= ratio < 1.2:
+        return f"{ratio:.3f}x"
+    return f"{ratio:.{0 if ratio >= 100 else 1 if ratio >= 10 else 2}f}x"
+
+
+def format_percent(fraction: float) -> str:
+    """Return a fraction as budgets state it, such as ``5%`` or ``2.5%``."""
+    return f"{100 * fraction:.4g}%"
+
+
+def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = None) -> str:
+    """Return how much slower or faster virtual is, with the bounds of the estimate if they are given.
+
+    Percentages are of native's value: virtual that is 20 % slower has 1.2 times the time, or 0.8 of the
+    rate.
+
+    Parameters
+    ----------
+    log, bounds
+        ln(virtual/native), positive is worse.
+    better
+        The better values: ``lower`` ones of a time, ``higher`` ones of a rate.
+
+    Examples
+    --------
+    >>> describe_slowdown(math.log(1.2), "lower", (math.log(1.17), math.log(1.23)))
+    '20.0% slower (17.0% to 23.0%)'
+    >>> describe_slowdown(-math.log(0.98), "higher", (-math.log(1.01), -math.log(0.95)))
+    '2.0% slower (1.0% faster to 5.0% slower)'
+    >>> describe_slowdown(math.log(4.67), "lower")
+    '4.67x as slow'
+    """
+    number, word = _split_slowdown(log, better)
+    text = f"{number} {word}".rstrip()
+    if bounds is None:
+        return text
+    ends = [_split_slowdown(bound, better) for bound in bounds]
+    if any(end_word not in (word, "") for _, end_word in ends):
+        return f"{text} ({' to '.join(' '.join(end).rstrip() for end in ends)})"
+    # The smaller difference stands first.
+    numbers = [end_number for end_number, _ in ends][:: 1 if log >= 0 else -1]
+    return f"{text} ({' to '.join(numbers)})"
+
+
+def describe_slowdown_briefly(log: float, better: Direction, bounds: Bounds | None = None) -> str:
+    """Return the same for a narrow column, such as ``9% slower (-2 to 19%)``; in brackets minus is faster."""
+    number, word = _split_slowdown(log, better, decimals=0)
+    text = f"{number} {word}".rstrip()
+    if bounds is None:
+        return text
+    if number.endswith("x"):
+        logs = bounds if log > 0 else (-bounds[1], -bounds[0])
+        low, high = (format_ratio(exp_or_inf(bound)) for bound in logs)
+        return f"{text} ({low.removesuffix('x')}-{high})"
+    ends = (100 * _fraction_slower(bound, better) for bound in bounds)
+    low, high = (f"{round(end)}" if math.isfinite(end) else "?" for end in ends)
+    return f"{text} ({low} to {high}%)"
+
+
+def _split_slowdown(log: float, better: Direction, decimals: int = 1) -> tuple[str, str]:
+    """Return number and word of a difference; the word is empty if the difference is infinite."""
+    if not -MAX_LOG < log < MAX_LOG:
+        return "unbounded", ""
+    fraction = _fraction_slower(log, better)
+    ratio = 1 + fraction if better == "lower" else 1 - fraction
+    if not 0.1 <= ratio < 2:
+        return format_ratio(exp_or_inf(abs(log))), "as slow" if log > 0 else "as fast"
+    return f"{abs(100 * fraction):.{decimals}f}%", "slower" if log >= 0 else "faster"
+
+
+def _fraction_slower(log: float, better: Direction) -> float:
+    """Return by which fraction of native's value virtual is slower; negative if it is faster."""
+    return exp_or_inf(log) - 1 if better == "lower" else 1 - exp_or_inf(-log)
+
+
+def exp_or_inf(log: float) -> float:
+    """Return e to the power of `log`; infinity if a float holds no such number."""
+    return math.exp(log) if log < MAX_LOG else math.inf
+
+
+def read_percent(value: object) -> object:
+    """Return the fraction of a text such as ``5%``, and anything else as it is."""
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d+\.?\d*|\.\d+) ?%", value.strip())):
+        return float(Decimal(match[1]) / 100)
+    return value
+
+
+#: To be put around the type of a key that may be written as ``5%``.
+PERCENT = BeforeValidator(read_percent)
+
+
+def read_budget(value: str | float) -> float:
+    """Return the fraction that a budget or margin of ``5%``, 0.05 or 1.05 states.
+
+    Raises
+    ------
+    ValueError
+        The value is no budget; 0.95 may be meant as 5 % or as 95 %.
+    """
+    fraction = read_percent(value)
+    if fraction is value:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        fraction = number - 1 if number >= 1 else number if number < 0.5 else math.nan
+    if not (isinstance(fraction, float) and 0 <= fraction < 1):
+        raise ValueError(f"{value} is no budget or margin: write 5% (1.05 and 0.05 mean the same)")
+    return fraction
