@@ -145,7 +145,7 @@ def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified
     # This site allows a VM as much less bandwidth as the study saw.
     budgets = equipped.path / "references/budgets/kvm.yaml"
     budgets.write_text(
-        budgets.read_text().replace("family: memory\n    relative: 0.05", "family: memory\n    relative: 0.9")
+        budgets.read_text().replace("family: memory\n    relative: 5%", "family: memory\n    relative: 90%")
     )
     equipped.fault("slow.cloud", "1.43")
     line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")

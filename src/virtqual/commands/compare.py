@@ -74,7 +74,7 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold", max_width=24)
     table.add_column("")
-    for title in ("virtual is", f"native vs {names[0]}", f"virtual vs {names[0]}", ""):
+    for title in ("slower by", f"native vs {names[0]}", f"virtual vs {names[0]}", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for series, group in groupby(rows, key=attrgetter("series")):
         # One row a series, so that its name may take several lines.

@@ -17,7 +17,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Verdict
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.notation import Direction, describe_slowdown_briefly
+from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
 from virtqual.verdict.pairs import Series
 
 
@@ -53,7 +53,7 @@ class ComparedSeries:
 
     @property
     def overhead_text(self) -> str:
-        """The overhead in words, with its interval if there is one."""
+        """By how much virtual is slower, with the interval if there is one; a minus is faster."""
         overhead = self.verdict.overhead if self.verdict else None
         bounds = overhead.bounds if overhead else None
         return describe_slowdown_briefly(self.overhead, self.better, bounds)
@@ -61,12 +61,12 @@ class ComparedSeries:
     @property
     def native_text(self) -> str:
         """The native side against that of the first session, in words; ``-`` if it is unknown."""
-        return "-" if self.native is None else describe_slowdown_briefly(self.native, self.better)
+        return "-" if self.native is None else describe_slowdown(self.native, self.better)
 
     @property
     def virtual_text(self) -> str:
         """The virtual side against the native side of the first session, in words; ``-`` if it is unknown."""
-        return "-" if self.virtual is None else describe_slowdown_briefly(self.virtual, self.better)
+        return "-" if self.virtual is None else describe_slowdown(self.virtual, self.better)
 
 
 def letters(count: int) -> list[str]:

@@ -150,8 +150,10 @@ class Terminal:
         if not verdicts:
             return
         self._say(table_of(verdicts))
+        note = "Slower by: of native's value; minus is faster."
         if any(verdict.points for verdict in verdicts):
-            self._dim("Of a curve: geometric means over its sizes.")
+            note += " Of a curve: mean over its sizes."
+        self._dim(note)
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
@@ -234,7 +236,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     for title in ("native", "virtual"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
-    table.add_column("change" if only_change else "virtual is", justify="right", no_wrap=True)
+    table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)
     for title in ("verdict", "pairs"):
         table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
     for verdict in verdicts:

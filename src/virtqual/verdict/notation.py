@@ -75,21 +75,26 @@ def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = Non
 
 
 def describe_slowdown_briefly(log: float, better: Direction, bounds: Bounds | None = None) -> str:
-    """Return the same for a narrow column, such as ``9% slower (-2 to 19%)``; in brackets minus is faster."""
-    number, word = _split_slowdown(log, better, decimals=0)
-    text = f"{number} {word}".rstrip()
-    if bounds is None:
-        return text
-    if number.endswith("x"):
-        logs = bounds if log > 0 else (-bounds[1], -bounds[0])
-        low, high = (format_ratio(exp_or_inf(bound)) for bound in logs)
-        return f"{text} ({low.removesuffix('x')}-{high})"
-    ends = (100 * _fraction_slower(bound, better) for bound in bounds)
-    low, high = (f"{round(end)}" if math.isfinite(end) else "?" for end in ends)
-    return f"{text} ({low} to {high}%)"
+    """Return by how much virtual is slower, for a column: ``9% (-2 to 19%)``; a minus is faster.
+
+    A large difference is a factor: ``4.7x (4.5 to 4.8x)`` is 4.7 times as slow.
+    """
+    is_factor = _split_slowdown(log, better)[0].endswith("x")
+    unit = "x" if is_factor else "%"
+    number, *ends = (_format_briefly(value, better, is_factor) for value in (log, *(bounds or ())))
+    return f"{number}{unit} ({' to '.join(ends)}{unit})" if ends else f"{number}{unit}"
 
 
-def _split_slowdown(log: float, better: Direction, decimals: int = 1) -> tuple[str, str]:
+def _format_briefly(log: float, better: Direction, is_factor: bool) -> str:
+    if not -MAX_LOG < log < MAX_LOG:
+        return "?"
+    if is_factor:
+        factor = math.exp(log)
+        return f"{factor:.{0 if factor >= 100 else 1 if factor >= 1 else 2}f}"
+    return f"{round(100 * _fraction_slower(log, better))}"
+
+
+def _split_slowdown(log: float, better: Direction) -> tuple[str, str]:
     """Return number and word of a difference; the word is empty if the difference is infinite."""
     if not -MAX_LOG < log < MAX_LOG:
         return "unbounded", ""
@@ -97,7 +102,7 @@ def _split_slowdown(log: float, better: Direction, decimals: int = 1) -> tuple[s
     ratio = 1 + fraction if better == "lower" else 1 - fraction
     if not 0.1 <= ratio < 2:
         return format_ratio(exp_or_inf(abs(log))), "as slow" if log > 0 else "as fast"
-    return f"{abs(100 * fraction):.{decimals}f}%", "slower" if log >= 0 else "faster"
+    return f"{abs(100 * fraction):.1f}%", "slower" if log >= 0 else "faster"
 
 
 def _fraction_slower(log: float, better: Direction) -> float:

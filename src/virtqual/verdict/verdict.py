@@ -64,7 +64,7 @@ class Interval(_Stored):
         return describe_slowdown(self.log, better, self.bounds)
 
     def brief_text(self, better: Direction) -> str:
-        """Return the estimate such as ``22% slower (17 to 27%)``."""
+        """Return by how much virtual is slower, such as ``22% (17 to 27%)``."""
         return describe_slowdown_briefly(self.log, better, self.bounds)
 
 

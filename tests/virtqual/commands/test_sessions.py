@@ -78,8 +78,8 @@ def test_what_does_not_count_is_not_compared(two):
 def test_the_command_shows_them_side_by_side(two):
     done = run("compare", "20260101", "20260102")
     assert done.exit_code == 0, done.output
-    assert re.search(r"A +26% slower \(\d+ to \d+%\) +0% slower +26% slower +worst", done.output)
-    assert re.search(r"B +1% slower \(-\d to \d%\) +18% slower +19% slower +best", done.output)
+    assert re.search(r"A +26% \(\d+ to \d+%\) +0.0% slower +26.0% slower +worst", done.output)
+    assert re.search(r"B +1% \(-\d to \d%\) +17.8% slower +19.0% slower +best", done.output)
     assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: False\s+B: True", done.output)
     assert "[bold]on[/bold]" in done.output
@@ -95,8 +95,8 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, mon
     ]
     conclude_session(Log(keep(alone, paths.sessions())), None)
     done = run("compare", "20260103", "20260101")
-    assert re.search(r"1 thread +A +26% slower \(.+\) +0% slower +26% slower", done.output), done.output
-    assert re.search(r"2 threads +B +26% slower \(.+\) +- +-", done.output), done.output
+    assert re.search(r"1 thread +A +26% \(.+\) +0.0% slower +26.0% slower", done.output), done.output
+    assert re.search(r"2 threads +B +26% \(.+\) +- +-", done.output), done.output
 
 
 def test_sizes_of_another_curve_are_held_against_nothing():

@@ -23,7 +23,7 @@ schema: virtqual-budgets/1
 class: {name: good, gate: overhead, qualifies: true, accelerators: [kvm], description: d, reason: r}
 budgets:
   - {family: motion, relative: 0.05, margin: 0.05, reason: {policy: ours}}
-  - {family: waiting, relative: 0.05, absolute: {value: 0.1, unit: us}, both: larger, at_most: 0.2, margin: 0.1, reason: {claim: A1}}
+  - {family: waiting, relative: 5%, absolute: {value: 0.1, unit: us}, both: larger, at_most: 20%, margin: 10%, reason: {claim: A1}}
 """
 NOISE = """\
 schema: virtqual-noise/1
@@ -177,15 +177,16 @@ family: motion | family: motion, metric: speed | 4: budgets[0] | name either a `
 unit: us | unit: ms | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
 margin: 0.05 | at_most: 0.1, margin: {value: 1, unit: km} | 4: budgets[0].margin.unit | wrong unit 'km'
 relative: 0.05, margin | relative: 0.96, margin | 4: budgets[0].relative | impossible
+relative: 0.05, margin | relative: 5 percent, margin | 4: budgets[0].relative | valid number
 relative: 0.05, margin | relative: -0.1, margin | 4: budgets[0].relative | greater than or equal
 margin: 0.05 | margin: 0 | 4: budgets[0].margin | greater than 0
 margin: 0.05 | margin: .nan | 4: budgets[0].margin | finite number
 margin: 0.05, reason | reason | 4: budgets[0].margin | is missing
 relative: 0.05, margin: 0.05 | margin: 0.05 | 4: budgets[0] | needs `relative` or `absolute`
 both: larger, at_most | at_most | 5: budgets[1] | `both: larger` or `both: smaller`
-at_most: 0.2, margin | margin | 5: budgets[1].at_most | which fraction may `absolute` come to
-at_most: 0.2 | at_most: 0.05 | 5: budgets[1].at_most | must be larger than `relative`
-at_most: 0.2 | at_most: 1 | 5: budgets[1].at_most | less than 1
+at_most: 20%, margin | margin | 5: budgets[1].at_most | which fraction may `absolute` come to
+at_most: 20% | at_most: 0.05 | 5: budgets[1].at_most | must be larger than `relative`
+at_most: 20% | at_most: 1 | 5: budgets[1].at_most | less than 1
 both: larger | both: smaller | 5: budgets[1].at_most | bounds nothing here
 relative: 0.05, margin: 0.05 | relative: 0.05, at_most: 0.1, margin: 0.05 | 4: budgets[0].at_most | bounds nothing here
 relative: 0.05, margin: 0.05 | absolute: {value: 1, unit: m/s}, margin: 0.05 | 4: budgets[0].at_most | which fraction may `absolute` come to
@@ -228,6 +229,8 @@ class: good | class: god | 3: waivers[0].class | did you mean good
 gate: overhead, up_to | up_to | 3: waivers[0].gate | is missing
 up_to: 0.9, class | class | 3: waivers[0].up_to | is missing
 up_to: 0.9 | up_to: 1.1 | 3: waivers[0].up_to | speed that is below 1
+up_to: 0.9 | up_to: 100% | 3: waivers[0].up_to | it would allow all of speed to be lost
+up_to: 0.9 | up_to: 8 percent | 3: waivers[0].up_to | match pattern
 up_to: 0.9 | up_to: 1 | 3: waivers[0].up_to | 1x is no worse than native
 owner: me, reason | reason | 3: waivers[0].owner | is missing
 2026-05-31 | soon | 3: waivers[0].expires | valid date
