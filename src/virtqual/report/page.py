@@ -39,7 +39,7 @@ from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.notation import Direction, describe_slowdown, format_value
+from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.rule import LOOKS
 
@@ -193,6 +193,20 @@ class Row:
     def direction(self) -> str:
         """The direction in which values are better."""
         return f"{self.verdict.better} is better"
+
+    @property
+    def bounds(self) -> str:
+        """The bounds of the estimate; empty if they are unknown."""
+        estimate = self.verdict.estimate
+        if estimate is None or estimate.bounds is None:
+            return ""
+        return describe_bounds(estimate.log, self.verdict.better, estimate.bounds)
+
+    @property
+    def slowdown(self) -> str:
+        """The estimate without its bounds; ``-`` if there is none."""
+        estimate = self.verdict.estimate
+        return describe_slowdown(estimate.log, self.verdict.better) if estimate else "-"
 
     @property
     def smallest_over(self) -> str:

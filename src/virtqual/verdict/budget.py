@@ -185,7 +185,8 @@ class Term(Target):
         """Return the budget with its margin as people read it."""
         parts = []
         if self.relative is not None:
-            parts.append(f"{format_percent(self.relative)} slower")
+            factor = f"{1 + self.relative:g}x as slow"
+            parts.append(factor if self.relative >= 1 else f"{format_percent(self.relative)} slower")
         if self.absolute is not None:
             parts.append(f"{self.absolute} {'more' if metric.better == 'lower' else 'less'}")
         budget = f"at most {' or '.join(parts)}"

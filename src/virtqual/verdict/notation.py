@@ -36,8 +36,8 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Return a fraction as budgets state it, such as ``5%`` or ``2.5%``."""
-    return f"{100 * fraction:.4g}%"
+    """Return a fraction as budgets state it, such as ``5%`` or ``2.5%``; ``5x`` for 500 %."""
+    return f"{100 * fraction:.4g}%" if fraction < 1 else f"{fraction:.4g}x"
 
 
 def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = None) -> str:
@@ -62,16 +62,18 @@ def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = Non
     >>> describe_slowdown(math.log(4.67), "lower")
     '4.67x as slow'
     """
-    number, word = _split_slowdown(log, better)
-    text = f"{number} {word}".rstrip()
-    if bounds is None:
-        return text
+    text = " ".join(_split_slowdown(log, better)).rstrip()
+    return text if bounds is None else f"{text} ({describe_bounds(log, better, bounds)})"
+
+
+def describe_bounds(log: float, better: Direction, bounds: Bounds) -> str:
+    """Return the bounds of an estimate, each with its word if the word is not the estimate's."""
+    _, word = _split_slowdown(log, better)
     ends = [_split_slowdown(bound, better) for bound in bounds]
     if any(end_word not in (word, "") for _, end_word in ends):
-        return f"{text} ({' to '.join(' '.join(end).rstrip() for end in ends)})"
+        return " to ".join(" ".join(end).rstrip() for end in ends)
     # The smaller difference stands first.
-    numbers = [end_number for end_number, _ in ends][:: 1 if log >= 0 else -1]
-    return f"{text} ({' to '.join(numbers)})"
+    return " to ".join([number for number, _ in ends][:: 1 if log >= 0 else -1])
 
 
 def describe_slowdown_briefly(log: float, better: Direction, bounds: Bounds | None = None) -> str:

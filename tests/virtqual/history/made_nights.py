@@ -22,7 +22,7 @@ def made_verdict(metric, log, outcome="WITHIN", native=1.0, setting="s"):
         native=native,
         virtual=native * math.exp(log),
         overhead=Interval.build(log, -math.inf, math.inf, "lower"),
-        budget="<= 1.05x",
+        budget="at most 5% slower",
         spread=0.02,
         pairs=4,
     )

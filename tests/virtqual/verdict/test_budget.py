@@ -84,6 +84,7 @@ US, GFLOPS = Quantity(value=2, unit="us"), Quantity(value=2, unit="GFLOP/s")
     [
         ({"relative": 0.05}, "mpi_latency", "at most 5% slower (margin 10%)"),
         ({"relative": 0.05}, "hpl", "at most 5% slower (margin 10%)"),
+        ({"relative": 9, "margin": 5}, "mpi_latency", "at most 10x as slow (margin 5x)"),
         ({"absolute": US, "margin": US}, "mpi_latency", "at most 2 us more (margin 2 us)"),
         ({"absolute": GFLOPS}, "hpl", "at most 2 GFLOP/s less (margin 10%)"),
         (
