@@ -40,8 +40,8 @@ DEFAULT_WAIT_HOURS = 24.0
 Name = Annotated[str, typer.Argument(help="name of the system")]
 
 
-@app.command()
-def init(
+@app.command("init")
+def init_system(
     name: Name,
     native: Annotated[str, typer.Option(help="Slurm's partition of bare-metal nodes", metavar="PARTITION")],
     virtual: Annotated[str, typer.Option(help="Slurm's partition of VMs", metavar="PARTITION")],
@@ -80,8 +80,8 @@ def init(
     _console.print(f"Then: virtqual system check {name} --on-nodes")
 
 
-@app.command()
-def check(
+@app.command("check")
+def check_system(
     name: Name,
     on_nodes: Annotated[
         bool, typer.Option("--on-nodes", help="compare with a node of each partition, by a short job")
@@ -93,15 +93,17 @@ def check(
     Exit code: 0 nothing; 2 something; 4 the class is not for these VMs; 5 Slurm or a
     node does not answer.
     """
-    from virtqual.qualify.opening import choose_class
+    from virtqual.qualify.opening import choose_class, find_stated_class
 
     try:
         system = load_system(name)
     except SystemFileError as error:
-        _report(error.file, error.mistakes)
-    _report(system.file, list(audit.compare_with_slurm(system)))
+        _end_if_wrong(error.file, error.mistakes)
+    find_stated_class(system)
+    _end_if_wrong(system.file, list(audit.compare_with_slurm(system)))
     if on_nodes:
-        _report(system.file, _compare_with_nodes(system, wait or system.native.wait_hours))
+        _end_if_wrong(system.file, _compare_with_nodes(system, wait or system.native.wait_hours))
+    # The nodes may show that the accelerator is wrong, and not the class.
     choose_class("", system)
     nodes = ", and so do the nodes" if on_nodes else ""
     _console.print(f"{system.file}: nothing is missing, Slurm agrees with it{nodes}")
@@ -114,7 +116,7 @@ def _print_todos(file: Path) -> None:
         _console.print(f"  {mistake}")
 
 
-def _report(file: str, mistakes: list[str]) -> None:
+def _end_if_wrong(file: str, mistakes: list[str]) -> None:
     """Print the mistakes in a system file, if there are any, and end the command."""
     if mistakes:
         _console.print(f"{file}:")
@@ -145,7 +147,9 @@ def _look(
 ) -> tuple[Observed, bool]:
     """Return a node of a partition, and whether it printed that it sees the marker."""
     _console.print(f"a short job looks at a node of partition {partition.name}", style="dim")
-    files = probe.run_script(partition.name, options, Wait(wait_hours, _console.print), commands=commands)
+    files = probe.gather_from_node(
+        partition.name, options, Wait(wait_hours, _console.print), commands=commands
+    )
     return observe(partition, readers.read(files)), _SEEN in files.texts
 
 

@@ -120,7 +120,7 @@ class Draft:
     def _has_rdma(self) -> bool:
         return all("rdma_options" in side.extras for side in (self.native, self.virtual))
 
-    def _list_facts(self, group: Group, observed: Observed) -> dict[str, Fact]:
+    def _complete_facts(self, group: Group, observed: Observed) -> dict[str, Fact]:
         """Return the facts of one side, with a sentence for each required one that the node does not show."""
         facts = {
             **getattr(observed, group),
@@ -133,7 +133,7 @@ class Draft:
         return {key: fact for key, fact in facts.items() if self._has_rdma or key not in _RDMA_KEYS}
 
     def _find_shared(self, group: Group) -> dict[str, Fact]:
-        native, virtual = self._list_facts(group, self.native), self._list_facts(group, self.virtual)
+        native, virtual = self._complete_facts(group, self.native), self._complete_facts(group, self.virtual)
         shared = {}
         for key, fact in native.items():
             if key in virtual and virtual[key].value == fact.value:
@@ -142,7 +142,7 @@ class Draft:
         return shared
 
     def _find_different(self, group: Group, observed: Observed, other: Observed) -> dict[str, Fact]:
-        facts, other_facts = (self._list_facts(group, side) for side in (observed, other))
+        facts, other_facts = (self._complete_facts(group, side) for side in (observed, other))
         return {
             key: fact
             for key, fact in facts.items()

@@ -58,7 +58,7 @@ class Observed:
     hypervisor: Mapping[str, Fact]
 
     @property
-    def cores(self) -> int:
+    def cores_used(self) -> int:
         """The cores of the node that runs use."""
         return int(self.processor["num_cpus"].value // self.processor["num_cpus_per_core"].value)
 
@@ -66,7 +66,7 @@ class Observed:
 def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     """Return what Slurm says of a partition and a node of itself."""
     node = shorten(identity.node) if seen(identity.node) else partition.name
-    size = partition.sizes.get(node, partition.size)
+    size = partition.sizes.get(node, partition.common_size)
     processor = {
         "num_cpus": Fact(size.cpus, "sinfo: CPUS of", node),
         "num_cpus_per_core": Fact(size.cpus_per_core, "sinfo: CPUS and cores of", node),
@@ -143,11 +143,11 @@ def reconcile(native: Observed, virtual: Observed) -> tuple[Observed, Observed]:
     VMs of at most half of a native node's cores are taken for several VMs a host: both numbers stay.
     """
     sides = [native, virtual]
-    if 2 * virtual.cores > native.cores != virtual.cores:
-        larger, smaller = (0, 1) if native.cores > virtual.cores else (1, 0)
+    if 2 * virtual.cores_used > native.cores_used != virtual.cores_used:
+        larger, smaller = (0, 1) if native.cores_used > virtual.cores_used else (1, 0)
         facts, node = sides[larger].processor, sides[smaller].node
         note = f"; {sides[larger].node} has {facts['num_cpus'].value}, and both use what both have"
-        cpus = sides[smaller].cores * facts["num_cpus_per_core"].value
+        cpus = sides[smaller].cores_used * facts["num_cpus_per_core"].value
         fact = Fact(cpus, "sinfo: CPUS of", node, note)
         sides[larger] = replace(sides[larger], processor={**facts, "num_cpus": fact})
     common = {}

@@ -47,14 +47,14 @@ class SlurmPartition:
     qos: frozenset[str] | None
 
     @property
-    def size(self) -> NodeSize:
+    def common_size(self) -> NodeSize:
         """The size that most nodes have."""
         return Counter(self.sizes.values()).most_common(1)[0][0]
 
     @property
     def other_nodes(self) -> list[str]:
         """The nodes of another size."""
-        return [node for node, size in self.sizes.items() if size != self.size]
+        return [node for node, size in self.sizes.items() if size != self.common_size]
 
 
 def read_partition(name: str) -> SlurmPartition:

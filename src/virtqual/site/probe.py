@@ -45,11 +45,11 @@ def probe_node(
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
     place = [f"--jobid={allocation}", "--overlap"] if allocation else partition.options
     interval = OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
-    identity = readers.read(run_script(partition.name, place, wait, cpus=cpus, interval=interval))
+    identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
     return identity.on(system.virtual.read_host()) if side == "virtual" else identity
 
 
-def run_script(
+def gather_from_node(
     partition: str,
     place: Sequence[str],
     wait: Wait,
@@ -60,16 +60,8 @@ def run_script(
 ) -> NodeFiles:
     """Return the files that a node of a partition prints, in an allocation or in a short job.
 
-    Parameters
-    ----------
-    place
-        Options of ``srun`` that choose the allocation or the partition.
-    cpus
-        Number of CPUs that the script may use.
-    interval
-        Time between two questions about a job that waits, s.
-    commands
-        Further shell commands, as for `virtqual.identity.gather.script`.
+    `place` are options of ``srun`` that choose it, `interval` is the time between two questions about a
+    job that waits, s, and `commands` are those of `virtqual.identity.gather.script`.
 
     Raises
     ------

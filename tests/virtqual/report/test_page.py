@@ -53,6 +53,14 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.parametrize(("is_stated", "shown"), [(True, " (stated)"), (False, "")])
+def test_a_build_that_a_person_typed_is_shown_as_stated(is_stated, shown):
+    session = session_slow_by(1.0)
+    session.build_is_stated = is_stated
+    assert f">{session.hypervisor}{shown}</" in page.render(session)
+    assert ("(stated)" in page.render(session)) is is_stated
+
+
 @pytest.mark.parametrize(
     ("times", "pairs", "outcome"),
     [(1.0, 12, "WITHIN"), (1.5, 12, "OVER"), (1.2, 2, "UNDECIDED"), (0.3, 12, "INVALID")],
